@@ -1,0 +1,63 @@
+"""Every error fedkin raises on purpose.
+
+FedkinError
+├── ConfigError        a key, a value or a combination in a configuration that cannot be
+├── DataError          data that are missing, damaged, or not what was promised
+│   └── ChecksumError  a file whose bytes are not the published ones
+├── ModelError         a model that does not fit its data or its description
+├── MethodError        a method asked for the impossible (more clusters than clients, ...)
+├── CheckpointError    a run folder that cannot be resumed
+├── StorageError       a folder or a disk that cannot be written
+└── MissingExtra       an optional dependency that is not installed
+
+A message says what was expected, what came, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedkinError(Exception):
+    """Root of all errors that fedkin raises on purpose."""
+
+
+class ConfigError(FedkinError, ValueError):
+    """A key, a value or a combination in a configuration that cannot be."""
+
+
+class DataError(FedkinError, ValueError):
+    """Data that are missing, damaged, or not what was promised."""
+
+
+class ChecksumError(DataError):
+    """A file whose bytes are not the published ones."""
+
+
+class ModelError(FedkinError, ValueError):
+    """A model that does not fit its data or its description."""
+
+
+class MethodError(FedkinError, ValueError):
+    """A method asked for the impossible."""
+
+
+class CheckpointError(FedkinError):
+    """A run folder that cannot be resumed."""
+
+
+class StorageError(FedkinError, OSError):
+    """A folder or a disk that cannot be written."""
+
+
+class MissingExtra(FedkinError, ImportError):
+    """An optional dependency that is not installed."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """One line for an unknown name: the nearest right one first, else all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    return f"unknown {kind} {name!r}; {hint}"

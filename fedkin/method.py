@@ -1,0 +1,41 @@
+"""What a method is: three steps on an immutable state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+COLD = -1  # the assignment of a client that has no cluster yet
+
+
+@dataclass(frozen=True)
+class State:
+    """What every method keeps from round to round; a method adds arrays of its own by subclassing.
+
+    All fields are NumPy arrays, so that a checkpoint is the state and nothing else.
+    """
+
+    models: Float[np.ndarray, "K P"]
+    assignment: Int[np.ndarray, "N"]  # cluster of each client, COLD if it has none
+
+
+class Method(Protocol):
+    """A frozen dataclass of hyper-parameters with three steps. The state's type is the method's own business."""
+
+    def init(self, world: World, stream: Stream) -> Any:
+        """The state before the first communication round."""
+        ...
+
+    def round(self, world: World, state: Any, cohort: Int[np.ndarray, "n"], stream: Stream) -> Any:
+        """One communication round with a cohort (ascending client ids, none of them cold)."""
+        ...
+
+    def place(self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Any:
+        """Give every newcomer (ascending client ids, all of them cold) a cluster."""
+        ...

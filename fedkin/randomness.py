@@ -1,0 +1,47 @@
+"""All random numbers of a run come from here, each from its own named stream.
+
+A stream is a name (seed, round, purpose), not a position in a sequence: nothing that is drawn in one place can
+move what is drawn in another. So a run may be resumed at any round, its clients trained in any order and on any
+number of devices, and still draw the same numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The randomness of one purpose in one communication round of one run."""
+
+    seed: int
+    round: int = 0
+    purpose: str = ""
+
+    def child(self, purpose: str) -> Stream:
+        """The stream of a part of this purpose."""
+        return replace(self, purpose=f"{self.purpose}/{purpose}")
+
+    def at(self, round: int) -> Stream:
+        """The stream of the same purpose in another round."""
+        return replace(self, round=round)
+
+    def rng(self) -> np.random.Generator:
+        """A generator for the server, always from the start of the stream."""
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._entropy())))
+
+    def client(self, client: int) -> np.random.Generator:
+        """A generator for one client, independent of every other client's."""
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([*self._entropy(), 1 + int(client)])))
+
+    def words(self, client: int | None = None) -> np.ndarray:
+        """Two uint32 words that seed a device's own generator (dropout, initial weights)."""
+        entropy = self._entropy() if client is None else [*self._entropy(), 1 + int(client)]
+        return np.random.SeedSequence(entropy).generate_state(2, np.uint32)
+
+    def _entropy(self) -> list[int]:
+        name = int.from_bytes(hashlib.sha256(self.purpose.encode()).digest()[:8], "little")
+        return [self.seed, self.round, name]

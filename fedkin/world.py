@@ -1,0 +1,249 @@
+"""What a method may ask of its clients, and what it gets back: arrays, never data.
+
+A model is a flat ``float32[P]`` vector here. Letters: N clients, n rows of a call, K models, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.errors import ConfigError
+from fedkin.randomness import Stream
+
+BYTES_PER_NUMBER = 4  # models and updates travel as float32
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What is known of a model without its code: its size, and which slice of the flat vector is which layer."""
+
+    parameters: int
+    slices: Mapping[str, slice] = field(default_factory=dict)  # "layer.weight" -> slice, in order of the vector
+    head: slice | None = None  # last layer, weight and bias
+    head_bias: slice | None = None  # bias of the last layer
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """What a client does with a model that it trains.
+
+    A field that may be an array holds one entry per row of the call. ``steps`` counts mini-batches and takes the
+    place of ``epochs``. ``partial`` says what a client that runs out of time does: send the work it has done
+    (True), or nothing (False).
+    """
+
+    epochs: int | Int[np.ndarray, "n"] = 1
+    batch_size: int = 10
+    lr: float = 0.01
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    mu: float = 0.0  # proximal term, mu/2 |w - w_start|^2
+    steps: int | None = None
+    partial: bool = False
+
+    def __post_init__(self) -> None:
+        if np.min(self.epochs) < 1:
+            raise ConfigError(f"epochs must be at least 1, got {self.epochs}")
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError(f"steps must be at least 1, got {self.steps}")
+        if not (np.isfinite(self.lr) and self.lr > 0):
+            raise ConfigError(f"lr must be a positive number, got {self.lr}")
+        if not (np.isfinite(self.mu) and self.mu >= 0):
+            raise ConfigError(f"mu must be zero or a positive number, got {self.mu}")
+        if not 0 <= self.momentum < 1:
+            raise ConfigError(f"momentum must be in [0, 1), got {self.momentum}")
+        if self.optimizer not in ("sgd", "adam"):
+            raise ConfigError(f"optimizer must be 'sgd' or 'adam', got {self.optimizer!r}")
+
+
+def SGD(epochs: int = 1, batch_size: int = 10, lr: float = 0.01, momentum: float = 0.0) -> LocalWork:  # noqa: N802
+    """Mini-batch stochastic gradient descent as local work."""
+    return LocalWork(epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum)
+
+
+def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3) -> LocalWork:  # noqa: N802
+    """Adam (Kingma & Ba 2015) as local work; its moments start at zero in every call."""
+    return LocalWork(epochs=epochs, batch_size=batch_size, lr=lr, optimizer="adam")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came back from training. Rows that did not arrive hold zeros.
+
+    ``update`` is the local solution minus the model it started from, one row per row asked; or, with ``reduce``,
+    the example-weighted mean update of each model's rows, with their summed examples in ``weight`` (zero where no
+    row arrived).
+    """
+
+    update: Float[np.ndarray, "rows P"]
+    chosen: Int[np.ndarray, "n"]  # which model each row trained
+    examples: Int[np.ndarray, "n"]  # training examples of each row
+    loss: Float[np.ndarray, "n"]  # mean training loss during the last local epoch
+    first_loss: Float[np.ndarray, "n"]  # ... during the first local epoch
+    arrived: Bool[np.ndarray, "n"]  # a finite update came back
+    broken: Bool[np.ndarray, "n"]  # something came back, not finite: set aside
+    weight: Float[np.ndarray, "K"] | None = None  # only with reduce
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Test results, one entry per row: counts, so that they can be summed over any set of clients."""
+
+    correct: Int[np.ndarray, "n"]
+    examples: Int[np.ndarray, "n"]
+    loss: Float[np.ndarray, "n"]  # mean over the row's examples; 0 where it has none
+
+
+class Ledger:
+    """Bytes down to clients and up from them, by verb. Scoring is kept on its own account."""
+
+    def __init__(self) -> None:
+        self.down: dict[str, int] = {}
+        self.up: dict[str, int] = {}
+        self._scoring = False
+
+    def add(self, verb: str, down: int, up: int) -> None:
+        """Count the bytes of one call of a verb."""
+        account = f"scoring.{verb}" if self._scoring else verb
+        self.down[account] = self.down.get(account, 0) + int(down)
+        self.up[account] = self.up.get(account, 0) + int(up)
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Calls inside are the experimenter's measurement, not the method's communication."""
+        self._scoring = True
+        try:
+            yield
+        finally:
+            self._scoring = False
+
+    def total(self) -> tuple[int, int]:
+        """Bytes (down, up) of the method itself, scoring left out."""
+        return tuple(
+            sum(n for verb, n in side.items() if not verb.startswith("scoring.")) for side in (self.down, self.up)
+        )  # type: ignore[return-value]
+
+
+class World(Protocol):
+    """The clients, as a method sees them. Row i of a call is the pair (``clients[i]``, ``which[i]``)."""
+
+    spec: ModelSpec
+    work: LocalWork  # the run's own local work
+    ledger: Ledger
+    total_clients: int  # N: ids are 0 .. N-1, newcomers included
+
+    def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        """A freshly initialised model."""
+        ...
+
+    def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        """Ids of the clients that are known and reachable in a round, ascending."""
+        ...
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"] | None = None,
+        *,
+        work: LocalWork | None = None,
+        reduce: bool = False,
+        stream: Stream,
+    ) -> Trained:
+        """Local training from ``models[which]``; ``which=None`` sends all K and each client takes the one with its
+        lowest training loss."""
+        ...
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Mean training loss of every model on every client."""
+        ...
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n P"]:
+        """Gradient of each client's full training loss at its model."""
+        ...
+
+    def evaluate(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        *,
+        split: str = "test",
+    ) -> Scores:
+        """Score each client's own data with its model."""
+        ...
+
+    def shifted(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Whether each client finds that its data have shifted since it was last placed."""
+        ...
+
+
+@dataclass
+class FakeWorld:
+    """A world of quadratic clients for tests: client i wants ``target[i]``; one epoch goes a fraction lr of the way.
+
+    Loss is half the squared distance. Clients in ``silent`` never answer; those in ``garbage`` answer NaN.
+    """
+
+    target: Float[np.ndarray, "N P"]
+    examples: Int[np.ndarray, "N"]
+    work: LocalWork = field(default_factory=lambda: LocalWork(lr=0.5))
+    silent: frozenset[int] = frozenset()
+    garbage: frozenset[int] = frozenset()
+    start: Callable[[Stream], np.ndarray] | None = None
+
+    def __post_init__(self) -> None:
+        self.total_clients, parameters = self.target.shape
+        self.spec = ModelSpec(parameters)
+        self.ledger = Ledger()
+
+    def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
+        return make(stream).astype(np.float32)
+
+    def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        return np.arange(self.total_clients)
+
+    def train(self, models, clients, which=None, *, work=None, reduce=False, stream):  # type: ignore[no-untyped-def]
+        work = work or self.work
+        chosen = np.argmin(self.losses(models, clients), axis=1) if which is None else np.asarray(which)
+        start, goal = models[chosen].astype(np.float64), self.target[clients].astype(np.float64)
+        w = start
+        for _ in range(int(np.max(work.epochs))):
+            w = w - work.lr * ((w - goal) + work.mu * (w - start))
+        broken = np.isin(clients, list(self.garbage))
+        arrived = ~broken & ~np.isin(clients, list(self.silent))
+        update = np.where(arrived[:, None], w - start, 0).astype(np.float32)
+        loss = 0.5 * np.sum((w - goal) ** 2, axis=1)
+        first = 0.5 * np.sum((start - goal) ** 2, axis=1)
+        weight = None
+        if reduce:
+            n = np.where(arrived, self.examples[clients], 0).astype(np.float64)
+            weight = np.bincount(chosen, n, len(models))
+            total = np.zeros(models.shape)
+            np.add.at(total, chosen, n[:, None] * update)
+            update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)
+        return Trained(update, chosen, self.examples[clients], loss, first, arrived, broken, weight)
+
+    def losses(self, models, clients):  # type: ignore[no-untyped-def]
+        return 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
+
+    def gradients(self, models, clients, which):  # type: ignore[no-untyped-def]
+        return (models[which] - self.target[clients]).astype(np.float32)
+
+    def evaluate(self, models, clients, which, *, split="test"):  # type: ignore[no-untyped-def]
+        distance = np.sum((models[which] - self.target[clients]) ** 2, axis=1)
+        return Scores((distance < 1).astype(np.int64), np.ones(len(clients), np.int64), distance.astype(np.float64))
+
+    def shifted(self, clients):  # type: ignore[no-untyped-def]
+        return np.zeros(len(clients), bool)
