@@ -1,0 +1,69 @@
+"""Means of models and updates, by cluster. Letters: n rows, K clusters, P parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int, Num
+
+
+class WeightedSum:
+    """Weighted sums of updates, by model, that may come in portions.
+
+    Rows are added one after another in float64, so the sum depends on their order and never on how they were
+    portioned: a server that holds all updates and one that streams them get the same bits.
+    """
+
+    def __init__(self, clusters: int, parameters: int) -> None:
+        self._sum = np.zeros((clusters, parameters))
+        self._weight = np.zeros(clusters)
+
+    def add(self, update: Float[np.ndarray, "n P"], weight: Num[np.ndarray, "n"], chosen: Int[np.ndarray, "n"]) -> None:
+        """Add rows; a row of weight zero is left out."""
+        for row in np.flatnonzero(weight):
+            self._sum[chosen[row]] += np.float64(weight[row]) * update[row]
+            self._weight[chosen[row]] += weight[row]
+
+    def mean(self) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
+        """The weighted means (zero where nothing was added) and the weights they rest on."""
+        divisor = np.where(self._weight > 0, self._weight, 1)
+        return (self._sum / divisor[:, None]).astype(np.float32), self._weight
+
+
+def mean_by_model(
+    update: Float[np.ndarray, "n P"],
+    weight: Num[np.ndarray, "n"],
+    chosen: Int[np.ndarray, "n"],
+    clusters: int,
+) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
+    """Weighted mean update of each model's rows and the weight behind it (McMahan et al. 2017, Algorithm 1).
+
+    A model that no row chose gets a zero mean and a zero weight.
+    """
+    total = WeightedSum(clusters, update.shape[1])
+    total.add(update, weight, chosen)
+    return total.mean()
+
+
+def simple_mean_by_cluster(
+    rows: Float[np.ndarray, "n P"], labels: Int[np.ndarray, "n"], clusters: int
+) -> Float[np.ndarray, "K P"]:
+    """Plain mean of each cluster's rows; zero for a cluster without any."""
+    return mean_by_model(rows, np.ones(len(rows)), labels, clusters)[0]
+
+
+def inter_cluster(models: Float[np.ndarray, "K P"], eta: float, normalize: bool = True) -> Float[np.ndarray, "K P"]:
+    """Inter-group aggregation (FedGroup, Algorithm 2, l. 20-25), all clusters at once:
+
+        w_j <- (w_j + eta sum_{l != j} w_l / |w_l|) / (1 + eta sum_{l != j} 1 / |w_l|)
+
+    The divisor is in the authors' code and not in the paper; without it (``normalize=False``) every |w_j| grows by
+    up to eta (K - 1) a round. A model of norm zero has no direction and adds nothing.
+    """
+    w = models.astype(np.float64)
+    norm = np.linalg.norm(w, axis=1)
+    inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
+    unit = w * inverse[:, None]
+    mixed = w + eta * (unit.sum(axis=0) - unit)
+    if normalize:
+        mixed /= (1 + eta * (inverse.sum() - inverse))[:, None]
+    return mixed.astype(models.dtype)

@@ -1,0 +1,139 @@
+"""FedGroup and FedGrouProx: clients whose first updates point the same way share a model.
+
+M. Duan, D. Liu, X. Ji, R. Liu, L. Liang, X. Chen, Y. Tan: FedGroup: Ternary Cosine Similarity-based Clustered
+Federated Learning Framework toward High Accuracy in Heterogeneous Data. arXiv 2010.06870.
+
+Notation: m clusters (the paper's groups), D_i the update of client i after one epoch from the initial model w_0,
+V three base directions of the updates, M the ternary similarity matrix, eta_g the inter-group learning rate.
+
+Differs from the paper, as the authors' code does:
+* a group's first model is the plain mean of its clients' *solutions* (Alg. 4, l. 7 averages updates and then
+  subtracts w_0 again: a slip), and training goes on from it, not from w_0 (Alg. 2, l. 2);
+* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's bare sum);
+* all reachable clients are placed before the first round, so all of them are tested from the start;
+* a newcomer trains from w_0 (eq. 10 says the current global model): directions are comparable from one start only.
+Differs from the authors' code: a group keeps the direction of its cold start; their group update is overwritten by
+what inter-group aggregation changed, which says nothing of the clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import inter_cluster, simple_mean_by_cluster
+from fedkin.clustering.kmeans import kmeans
+from fedkin.errors import MethodError
+from fedkin.measures.cosine import dissimilarity
+from fedkin.measures.ternary import base_directions, ternary_similarity
+from fedkin.method import COLD, State
+from fedkin.methods.fedavg import averaged
+from fedkin.randomness import Stream
+from fedkin.world import LocalWork, World
+
+
+@dataclass(frozen=True)
+class FedGroupState(State):
+    start: Float[np.ndarray, "P"]  # w_0
+    directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
+    pretrained: Bool[np.ndarray, "N"]  # took part in the group cold start
+
+    @property
+    def global_model(self) -> Float[np.ndarray, "P"]:
+        """Plain mean of the group models (Alg. 2, l. 11)."""
+        return self.models.mean(axis=0, dtype=np.float64).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class FedGroup:
+    """Clusters from the directions of the first updates, fixed for the run."""
+
+    clusters: int = 3  # m
+    alpha: int = 20  # alpha m clients are pre-trained for the group cold start
+    eta_g: float = 0.01
+    mu: float = 0.0  # proximal term of the local solver; above 0 this is FedGrouProx
+    components: int = 3  # base directions: three, hence "ternary"
+    centers: Literal["kmeans", "random"] = "kmeans"  # "random": the RCC ablation
+    newcomers: Literal["similarity", "random"] = "similarity"  # "random": the RAC ablation
+    normalize: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "alpha", "components"):
+            if getattr(self, name) < 1:
+                raise MethodError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("eta_g", "mu"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise MethodError(f"{name} must be zero or a positive number, got {getattr(self, name)}")
+        if self.centers not in ("kmeans", "random"):
+            raise MethodError(f"centers must be 'kmeans' or 'random', got {self.centers!r}")
+        if self.newcomers not in ("similarity", "random"):
+            raise MethodError(f"newcomers must be 'similarity' or 'random', got {self.newcomers!r}")
+
+    def init(self, world: World, stream: Stream) -> FedGroupState:
+        """Group cold start (Alg. 4), then client cold start of everybody else."""
+        reachable = world.clients(stream.round)
+        if self.clusters > len(reachable):
+            raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
+        start = world.initial(stream.child("model"))
+        wanted = self.clusters if self.centers == "random" else self.alpha * self.clusters
+        drawn = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
+        drawn.sort()
+        clients, updates = self._pretrain(world, start, drawn, stream)  # Alg. 3, l. 2-6
+        if len(clients) < self.clusters:
+            raise MethodError(
+                f"cold start of {self.clusters} clusters: {len(clients)} of {len(drawn)} clients answered"
+            )
+        labels = self._partition(updates, stream)
+        directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 4, l. 10
+        assignment = np.full(world.total_clients, COLD, np.int64)
+        assignment[clients] = labels
+        state = FedGroupState(start + directions, assignment, start, directions, assignment != COLD)
+        return self.place(world, state, np.setdiff1d(reachable, clients), stream)
+
+    def round(self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedGroupState:
+        if self.newcomers == "random":  # RAC draws anew every time a client is selected
+            state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
+        models = averaged(world, state, cohort, self._work(world), stream)  # Alg. 2, l. 5-8
+        return replace(state, models=inter_cluster(models, self.eta_g, self.normalize))  # Alg. 2, l. 9-10
+
+    def place(
+        self, world: World, state: FedGroupState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FedGroupState:
+        """Client cold start: the group whose direction is nearest to the newcomer's (eq. 10)."""
+        assignment = state.assignment.copy()
+        if self.newcomers == "random":
+            assignment[newcomers] = stream.child("place").rng().integers(self.clusters, size=len(newcomers))
+            return replace(state, assignment=assignment)
+        portion = self.alpha * self.clusters  # never more updates in memory than in the group cold start
+        for part in np.split(newcomers, range(portion, len(newcomers), portion)):
+            clients, updates = self._pretrain(world, state.start, part, stream)
+            assignment[clients] = np.argmin(dissimilarity(updates, state.directions), axis=1)
+        return replace(state, assignment=assignment)
+
+    def _pretrain(
+        self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
+    ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
+        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that answered, and their updates."""
+        work = replace(self._work(world), epochs=1)
+        which = np.zeros(len(clients), np.int64)
+        reply = world.train(start[None], clients, which, work=work, stream=stream.child("pretrain"))
+        return clients[reply.arrived], reply.update[reply.arrived]
+
+    def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
+        if self.centers == "random":  # RCC: every drawn client is a group of its own
+            return np.arange(len(updates))
+        matrix = ternary_similarity(updates, base_directions(updates, min(self.components, len(updates))))
+        return kmeans(matrix, self.clusters, seed=int(stream.child("kmeans").words()[0]))  # Alg. 4, l. 3
+
+    def _work(self, world: World) -> LocalWork:
+        return replace(world.work, mu=self.mu, partial=self.mu > 0)
+
+
+@dataclass(frozen=True)
+class FedGrouProx(FedGroup):
+    """FedGroup whose clients train with FedProx's proximal term (Alg. 2, l. 17-18)."""
+
+    mu: float = 1.0
