@@ -1,0 +1,13 @@
+"""Models, and how any other becomes one. ``MODELS`` is how configurations name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedkin.models.cnn import cnn as cnn
+from fedkin.models.model import Model as Model
+from fedkin.models.model import as_model as as_model
+from fedkin.models.perceptron import mclr as mclr
+from fedkin.models.perceptron import mlp as mlp
+
+MODELS: dict[str, Callable[..., Model]] = {"mclr": mclr, "mlp": mlp, "cnn": cnn}

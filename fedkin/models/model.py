@@ -1,0 +1,126 @@
+"""A model as the client side knows it: a tree of parameters, and the flat vector that everybody else sees."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from fedkin.errors import ModelError
+from fedkin.world import ModelSpec
+
+Tree = Any  # a pytree of float32 arrays
+
+
+class Samples(Protocol):
+    """What a model needs to know of its data."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def x(self) -> np.ndarray: ...  # [M ...]
+    @property
+    def classes(self) -> int: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Parameters and the two functions on them. Compared by identity, so that one model compiles once."""
+
+    name: str
+    spec: ModelSpec
+    init: Callable[[Array], Tree]  # key -> parameters
+    apply: Callable[[Tree, Array, Array | None], Array]  # parameters, x [B ...], key (None: inference) -> scores [B C]
+    unflatten: Callable[[Array], Tree]  # [P] -> parameters
+    penalty: Callable[[Tree], Array] | None = None  # added to the training loss
+    random: bool = False  # training draws random numbers (dropout)
+
+    def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
+        """A fresh flat model from two uint32 words of randomness."""
+        return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
+
+
+def flatten(tree: Tree) -> Float[Array, "P"]:
+    """Parameters as one vector, leaf after leaf, each in row-major order."""
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def as_model(
+    source: eqx.Module | Callable[[Array], eqx.Module] | tuple[Callable, Callable],
+    *,
+    name: str = "custom",
+    batched: bool = False,
+    penalty: Callable[[Tree], Array] | None = None,
+) -> Model:
+    """Make a model of an Equinox module, of a function that makes one, or of an ``(init, apply)`` pair.
+
+    Args:
+        source: an Equinox module, from whose weights every run starts; or ``key -> module``, for weights drawn from the
+            run's seed. It is called on one sample (on a batch, with ``batched``) and returns scores [C]; if its call
+            takes ``key``, it gets one while training and None otherwise. Or a pair ``init(key) -> parameters``,
+            ``apply(parameters, x [B ...], key or None) -> scores [B C]``.
+        penalty: parameters -> scalar that is added to the training loss, such as an L2 term.
+
+    Raises:
+        ModelError: no floating-point parameters, or none of these forms.
+    """
+    if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
+        (init, apply), random = source, True
+    elif isinstance(source, eqx.Module):
+        init, apply, random = _of_module(source, lambda _: source, batched)
+    elif callable(source):
+        init, apply, random = _of_module(source(jax.random.key(0)), source, batched)
+    else:
+        raise ModelError(f"a model is an Equinox module or an (init, apply) pair, got {type(source).__name__}")
+    example = init(jax.random.key(0))
+    leaves = jax.tree_util.tree_leaves_with_path(example)
+    if not leaves or not all(hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves):
+        raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
+    unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))[1]
+    return Model(name, _spec(leaves), init, apply, unflatten, penalty, random)
+
+
+def _of_module(
+    example: eqx.Module, make: Callable[[Array], eqx.Module], batched: bool
+) -> tuple[Callable, Callable, bool]:
+    """``init``, ``apply`` and whether training wants keys."""
+    if not isinstance(example, eqx.Module):
+        raise ModelError(f"a model function must return an Equinox module, got {type(example).__name__}")
+    training = eqx.partition(example, eqx.is_inexact_array)[1]
+    inference = eqx.partition(eqx.nn.inference_mode(example), eqx.is_inexact_array)[1]
+    random = "key" in inspect.signature(type(example).__call__).parameters
+
+    def init(key: Array) -> Tree:
+        return eqx.filter(make(key), eqx.is_inexact_array)
+
+    def apply(tree: Tree, x: Array, key: Array | None) -> Array:
+        whole = eqx.combine(tree, inference if key is None else training)
+        if not random:
+            return whole(x) if batched else jax.vmap(whole)(x)
+        if batched or key is None:
+            call = functools.partial(whole, key=key)
+            return call(x) if batched else jax.vmap(call)(x)
+        return jax.vmap(lambda one, k: whole(one, key=k))(x, jax.random.split(key, len(x)))
+
+    return init, apply, random
+
+
+def _spec(leaves: list[tuple[Any, Array]]) -> ModelSpec:
+    slices, start = {}, 0
+    for path, leaf in leaves:
+        slices[jax.tree_util.keystr(path, simple=True, separator=".")] = slice(start, start + leaf.size)
+        start += leaf.size
+    shapes = [leaf.shape for _, leaf in leaves]
+    last = list(slices.values())[-2:]
+    has_head = len(shapes) > 1 and len(shapes[-1]) == 1 and len(shapes[-2]) == 2 and shapes[-1][0] in shapes[-2]
+    head, bias = (slice(last[0].start, last[1].stop), last[1]) if has_head else (None, None)
+    return ModelSpec(start, slices, head, bias)
