@@ -1,0 +1,60 @@
+"""Who takes part: clients that arrive late, drop out of a round, or run out of time in it.
+
+Pure decisions, drawn per client and round; a world asks for them and acts on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from fedkin.errors import ConfigError
+from fedkin.randomness import Stream
+
+
+@dataclass(frozen=True)
+class Population:
+    """Fractions are per client and round. ``arrivals`` maps a round to how many clients (the highest ids not yet
+    there) appear in it; all others are there from the start."""
+
+    dropout: float = 0.0  # answers nothing
+    stragglers: float = 0.0  # manages only a part of its epochs
+    arrivals: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("dropout", "stragglers"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} must be a fraction in [0, 1], got {getattr(self, name)}")
+        for round, count in self.arrivals.items():
+            if round < 1 or count < 1:
+                raise ConfigError(f"arrivals must name rounds and counts from 1 up, got {round}: {count}")
+
+    def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
+        """Ids of the clients that have arrived by a round, of ``total`` in all."""
+        late = sum(count for when, count in self.arrivals.items() if when > round)
+        if late >= total:
+            raise ConfigError(f"arrivals leave no client at round {round}: {late} of {total} come later")
+        return np.arange(total - late)
+
+    def silent(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+        """Who drops out of this round."""
+        return self._draw(clients, stream.child("dropout")) < self.dropout
+
+    def slow(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+        """Who straggles in this round."""
+        return self._draw(clients, stream.child("stragglers")) < self.stragglers
+
+    def managed(
+        self, clients: Int[np.ndarray, "n"], epochs: Int[np.ndarray, "n"], stream: Stream
+    ) -> Int[np.ndarray, "n"]:
+        """Epochs that stragglers manage: uniform in [1, E), as in FedProx's experiments."""
+        u = self._draw(clients, stream.child("managed"))
+        return np.maximum(1, 1 + np.floor(u * (epochs - 1)).astype(np.int64)).astype(np.int64)
+
+    @staticmethod
+    def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
+        """One uniform number per client, the same whoever else is asked."""
+        fresh = Stream(stream.seed, stream.round, "population/" + stream.purpose.rsplit("/", 1)[-1])
+        return np.array([fresh.client(c).random() for c in clients])

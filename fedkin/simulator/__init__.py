@@ -1,0 +1,5 @@
+"""The compiled simulator."""
+
+from __future__ import annotations
+
+from fedkin.simulator.engine import SimulatedWorld as SimulatedWorld

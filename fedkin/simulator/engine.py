@@ -1,0 +1,231 @@
+"""The simulated world: every verb as a few compiled calls over the rows of one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import WeightedSum
+from fedkin.data.federated import FederatedData
+from fedkin.errors import ModelError
+from fedkin.models.model import Model
+from fedkin.randomness import Stream
+from fedkin.scenarios.population import Population
+from fedkin.simulator import local_training
+from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
+from fedkin.simulator.devices import devices as find_devices
+from fedkin.simulator.devices import shares, use_compilation_cache
+from fedkin.simulator.local_training import Recipe
+from fedkin.simulator.plan import Plan, plan
+from fedkin.simulator.scoring import Scorer
+from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
+
+_PORTION = 256 * 2**20  # bytes of samples, and of updates, that one compiled call may hold
+
+
+class SimulatedWorld:
+    """All clients on this machine (DESIGN: the simulator).
+
+    Args:
+        data: who has what.
+        model: what is trained.
+        work: the run's local work.
+        population: who is there, and who fails.
+        devices: XLA devices to use; None for all. Results do not depend on it.
+        clients_per_batch: clients trained side by side on one device; None for 1 on a CPU, 32 elsewhere.
+    """
+
+    def __init__(
+        self,
+        data: FederatedData,
+        model: Model,
+        work: LocalWork | None = None,
+        *,
+        population: Population | None = None,
+        devices: int | None = None,
+        clients_per_batch: int | None = None,
+    ) -> None:
+        use_compilation_cache()
+        self.data, self.model, self.spec = data, model, model.spec
+        self.work = work or LocalWork()
+        self.population = population or Population()
+        self.ledger = Ledger()
+        self.total_clients = data.clients
+        self._devices = find_devices(devices)
+        self._lanes = clients_per_batch or (1 if self._devices[0].platform == "cpu" else 32)
+        self._scorer = Scorer(data, model, self._devices[0])
+        self._check()
+
+    def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        return self.model.initial(stream.words())
+
+    def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        return self.population.reachable(self.total_clients, round)
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"] | None = None,
+        *,
+        work: LocalWork | None = None,
+        reduce: bool = False,
+        stream: Stream,
+    ) -> Trained:
+        work = work or self.work
+        n, parameters = len(clients), models.shape[1]
+        chosen = self._favourite(models, clients) if which is None else np.asarray(which, np.int64)
+        epochs, lost = self._managed(clients, work, stream)
+        examples = self.data.train.sizes[clients].astype(np.int64)
+        losses, first_losses = np.zeros(n), np.zeros(n)
+        arrived, broken = np.zeros(n, bool), np.zeros(n, bool)
+        update = np.zeros((0 if reduce else n, parameters), np.float32)
+        total = WeightedSum(len(models), parameters)
+
+        going = np.flatnonzero(~lost)
+        for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, parameters):
+            task = replace(work, epochs=epochs[rows])
+            got, last, first = self._train_rows(models, clients[rows], chosen[rows], task, stream)
+            finite = np.isfinite(got).all(axis=1) & np.isfinite(last)
+            arrived[rows], broken[rows] = finite, ~finite
+            losses[rows], first_losses[rows] = np.where(finite, last, 0), np.where(finite, first, 0)
+            got[~finite] = 0
+            if reduce:
+                total.add(got, np.where(finite, examples[rows], 0), chosen[rows])
+            else:
+                update[rows] = got
+        weight = None
+        if reduce:
+            update, weight = total.mean()
+        sent = n if which is not None else n * len(models)
+        self._count("train", parameters, sent, int(arrived.sum() + broken.sum()))
+        return Trained(update, chosen, examples, losses, first_losses, arrived, broken, weight)
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        self._count("losses", models.shape[1], len(models) * len(clients), 0)
+        return self._scorer.losses(models, clients)
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n P"]:
+        out = np.zeros((len(clients), models.shape[1]), np.float32)
+        sizes = self.data.train.sizes
+        for rows in self._portions(np.arange(len(clients)), clients, models.shape[1]):
+            ordered = [in_order(int(sizes[c]), min(256, bucket(int(sizes.max())))) for c in clients[rows]]
+            work = self._plan(clients[rows], which[rows], ordered, None)
+            out[rows] = np.asarray(local_training.gradients(self.model, models, work))[: len(rows)]
+        self._count("gradients", models.shape[1], len(clients), len(clients))
+        return out
+
+    def evaluate(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        *,
+        split: str = "test",
+    ) -> Scores:
+        correct, loss, sizes = self._scorer.score(models, clients, np.asarray(which, np.int64), split)
+        self._count("evaluate", models.shape[1], len(clients), 0)
+        return Scores(correct.astype(np.int64), sizes, loss / np.maximum(sizes, 1))
+
+    def shifted(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Nobody: data do not move in this world yet."""
+        return np.zeros(len(clients), bool)
+
+    # --- training
+
+    def _train_rows(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r"],
+        work: LocalWork,
+        stream: Stream,
+    ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"]]:
+        """Train some rows, spread over the devices by their number of steps."""
+        batches = self._batches(clients, work, stream)
+        recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes)
+        lr, mu = np.float32(work.lr), np.float32(work.mu)
+        pending = []
+        for device, rows in zip(self._devices, shares(batches, len(self._devices)), strict=False):
+            if len(rows):
+                todo = self._plan(clients[rows], which[rows], [batches[i] for i in rows], stream)
+                arguments = jax.device_put((models, todo, lr, mu), device)
+                pending.append((rows, local_training.train(self.model, recipe, *arguments)))
+        update = np.zeros((len(clients), models.shape[1]), np.float32)
+        last, first = np.zeros(len(clients)), np.zeros(len(clients))
+        for rows, results in pending:
+            update[rows], last[rows], first[rows] = (np.asarray(r)[: len(rows)] for r in results)
+        return update, last, first
+
+    def _batches(self, clients: Int[np.ndarray, "r"], work: LocalWork, stream: Stream) -> list[Batches]:
+        sizes, drawn = self.data.train.sizes, stream.child("batches")
+        if work.steps is not None:
+            return [by_steps(int(sizes[c]), work.batch_size, work.steps, drawn.client(c)) for c in clients]
+        epochs = np.broadcast_to(work.epochs, len(clients))
+        pairs = zip(clients, epochs, strict=True)
+        return [by_epochs(int(sizes[c]), work.batch_size, int(e), drawn.client(c)) for c, e in pairs]
+
+    def _plan(
+        self, clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"], batches: list[Batches], stream: Stream | None
+    ) -> Plan:
+        words = np.zeros((len(clients), 2), np.uint32)
+        if stream is not None and self.model.random:
+            words = np.stack([stream.child("device").words(int(c)) for c in clients])
+        return plan(self.data.x, self.data.y, self.data.train, clients, which, batches, words)
+
+    def _managed(
+        self, clients: Int[np.ndarray, "n"], work: LocalWork, stream: Stream
+    ) -> tuple[Int[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+        """Epochs that each client manages, and which clients send nothing."""
+        epochs = np.broadcast_to(work.epochs, len(clients)).astype(np.int64)
+        lost = np.zeros(len(clients), bool)
+        if self.population.dropout:
+            lost |= self.population.silent(clients, stream)
+        if self.population.stragglers:
+            slow = self.population.slow(clients, stream)
+            if work.partial:
+                epochs = np.where(slow, self.population.managed(clients, epochs, stream), epochs)
+            else:
+                lost |= slow
+        return epochs, lost
+
+    def _favourite(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        return np.argmin(self._scorer.losses(models, clients), axis=1)
+
+    def _portions(self, rows: Int[np.ndarray, "r"], clients: Int[np.ndarray, "n"], parameters: int) -> Iterator:
+        """Rows in portions of bounded memory."""
+        each = self.data.train.sizes[clients[rows]] * self.data.x[:1].nbytes + parameters * BYTES_PER_NUMBER
+        portion = np.cumsum(each) // _PORTION
+        for p in np.unique(portion):
+            yield rows[portion == p]
+
+    # --- the rest
+
+    def _count(self, verb: str, parameters: int, down: int, up: int) -> None:
+        """Models and updates, as they would travel; a few numbers that ride along are not counted."""
+        self.ledger.add(verb, down * parameters * BYTES_PER_NUMBER, up * parameters * BYTES_PER_NUMBER)
+
+    def _check(self) -> None:
+        """Try the model on one sample, so that a mismatch is told in words."""
+        parameters = jax.ShapeDtypeStruct((self.spec.parameters,), jnp.float32)
+        sample = jax.ShapeDtypeStruct((1, *self.data.x.shape[1:]), self.data.x.dtype)
+        try:
+            scores = jax.eval_shape(lambda p, x: self.model.apply(self.model.unflatten(p), x, None), parameters, sample)
+        except (TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(
+                f"model {self.model.name!r} does not take {self.data.name}'s samples of shape "
+                f"{self.data.x.shape[1:]}: {reason}"
+            ) from error
+        if scores.shape != (1, self.data.classes):
+            raise ModelError(
+                f"model {self.model.name!r} returns scores of shape {scores.shape} for one sample of "
+                f"{self.data.name}, expected (1, {self.data.classes})"
+            )

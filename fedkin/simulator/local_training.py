@@ -1,0 +1,121 @@
+"""What a client computes, compiled: local training, full gradients, scores.
+
+Clients run one after another (``lanes = 1``), each for as many steps as it has: its weights stay in the cache, and a
+large client keeps nobody waiting. On an accelerator several run side by side (``lanes``).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from fedkin.models.model import Model, Tree, flatten
+from fedkin.simulator.plan import Plan
+
+
+class Recipe(NamedTuple):
+    """What is compiled into a training program (numbers that vary are passed to it)."""
+
+    optimizer: str
+    momentum: float
+    proximal: bool
+    lanes: int
+
+
+def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
+    """Softmax cross entropy of each sample."""
+    return jax.nn.logsumexp(scores, axis=-1) - jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
+
+
+def batch_loss(
+    model: Model, w: Tree, x: Array, y: Int[Array, "B"], mask: Float[Array, "B"], key: Array | None
+) -> Float[Array, ""]:
+    """Mean loss over the samples that count, plus the model's penalty."""
+    loss = jnp.sum(sample_losses(model.apply(w, x, key), y) * mask) / jnp.maximum(jnp.sum(mask), 1)
+    return loss if model.penalty is None else loss + model.penalty(w)
+
+
+def direction(recipe: Recipe) -> optax.GradientTransformation:
+    """The optimiser without its step size."""
+    if recipe.optimizer == "adam":
+        return optax.scale_by_adam()
+    return optax.trace(recipe.momentum) if recipe.momentum else optax.identity()
+
+
+@partial(jax.jit, static_argnames=("model", "recipe"))
+def train(
+    model: Model, recipe: Recipe, models: Float[Array, "K P"], work: Plan, lr: Array, mu: Array
+) -> tuple[Float[Array, "n P"], Float[Array, "n"], Float[Array, "n"]]:
+    """Local training of every row: updates, and mean losses over the last and the first epoch."""
+    optimizer = direction(recipe)
+
+    def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+        which, first, steps, per_epoch, words = row
+        start = model.unflatten(models[which])
+        base_key = jax.random.wrap_key_data(words) if model.random else None
+
+        def step(s: Array, carry: tuple[Tree, Any, Array, Array]) -> tuple[Tree, Any, Array, Array]:
+            w, memory, last_sum, first_sum = carry
+            taken, count = work.batches[first + s], work.valid[first + s]
+            mask = (jnp.arange(len(taken)) < count).astype(jnp.float32)
+            key = None if base_key is None else jax.random.fold_in(base_key, s)
+            loss, gradient = jax.value_and_grad(partial(batch_loss, model))(w, work.x[taken], work.y[taken], mask, key)
+            if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
+                gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
+            move, memory = optimizer.update(gradient, memory, w)
+            w = jax.tree.map(lambda a, m: a - lr * m, w, move)
+            share = jnp.stack([loss * count, count])
+            last_sum = last_sum + jnp.where(s >= steps - per_epoch, share, 0)
+            return w, memory, last_sum, first_sum + jnp.where(s < per_epoch, share, 0)
+
+        zero = jnp.zeros(2)
+        w, _, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, (start, optimizer.init(start), zero, zero))
+        update = flatten(w) - models[which]
+        return update, last_sum[0] / jnp.maximum(last_sum[1], 1), first_sum[0] / jnp.maximum(first_sum[1], 1)
+
+    rows = (work.which, work.first, work.steps, work.per_epoch, work.words)
+    return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
+
+
+@partial(jax.jit, static_argnames=("model",))
+def gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
+    """Gradient of the mean training loss over all samples of every row (in inference mode, penalty included)."""
+
+    def client(row: tuple[Array, ...]) -> Array:
+        which, first, steps = row
+        w = model.unflatten(models[which])
+
+        def summed(w: Tree, taken: Array, mask: Array) -> Array:
+            return jnp.sum(sample_losses(model.apply(w, work.x[taken], None), work.y[taken]) * mask)
+
+        def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
+            total, seen = carry
+            taken, count = work.batches[first + s], work.valid[first + s]
+            mask = (jnp.arange(len(taken)) < count).astype(jnp.float32)
+            return jax.tree.map(jnp.add, total, jax.grad(summed)(w, taken, mask)), seen + count
+
+        zero = jax.tree.map(jnp.zeros_like, w)
+        total, seen = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.valid.dtype)))
+        gradient = flatten(total) / jnp.maximum(seen, 1)
+        return gradient if model.penalty is None else gradient + flatten(jax.grad(model.penalty)(w))
+
+    return jax.lax.map(client, (work.which, work.first, work.steps))
+
+
+@partial(jax.jit, static_argnames=("model",))
+def score(
+    model: Model, models: Float[Array, "K P"], which: Int[Array, "b"], x: Array, y: Int[Array, "b S"]
+) -> tuple[Bool[Array, "b S"], Float[Array, "b S"]]:
+    """Whether each sample is classified correctly, and its loss; block i is scored by model ``which[i]``."""
+
+    def block(args: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        k, xs, ys = args
+        scores = model.apply(model.unflatten(models[k]), xs, None)
+        return jnp.argmax(scores, axis=-1) == ys, sample_losses(scores, ys)
+
+    return jax.lax.map(block, (which, x, y))

@@ -1,0 +1,114 @@
+"""Scoring by model: the samples of all rows that share a model are joined and cut into blocks of one size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from fedkin.data.federated import FederatedData
+from fedkin.models.model import Model
+from fedkin.simulator import local_training
+from fedkin.simulator.batching import bucket
+
+_LARGEST_BLOCK = 512  # samples
+_PORTION = 256 * 2**20  # bytes of samples that one compiled call may hold
+_KEPT = 512 * 2**20  # bytes of samples that are kept laid out between rounds
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Samples sorted by model, every model's own padded to whole blocks."""
+
+    which: Int[np.ndarray, "b"]  # model of each block; padding blocks score with model 0
+    take: Int[np.ndarray, "b S"]  # sample rows; padding repeats row 0
+    place: Int[np.ndarray, "t"]  # where sample t of the request lies among the b * S places
+
+
+def blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"]) -> Blocks:
+    """Arrange samples ``rows``, each to be scored by its ``model``."""
+    order = np.argsort(model, kind="stable")
+    kinds, counts = np.unique(model, return_counts=True)
+    typical = int(np.median(counts)) if len(counts) else 1
+    size = min(_LARGEST_BLOCK, max(16, 1 << (typical - 1).bit_length()))
+    per_model = -(-counts // size)
+    total = bucket(int(per_model.sum()))
+    start = np.repeat((np.cumsum(per_model) - per_model) * size, counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = np.empty(len(rows), np.int64)
+    place[order] = start + within
+    take = np.zeros(total * size, np.int64)
+    take[place] = rows
+    which = np.zeros(total, np.int32)
+    which[: per_model.sum()] = np.repeat(kinds, per_model)
+    return Blocks(which, take.reshape(total, size), place)
+
+
+def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int) -> Iterator[slice]:
+    """Slices of the blocks that hold at most ``limit`` bytes of features each (at least one block)."""
+    per_block = b.take.shape[1] * max(1, int(np.prod(x.shape[1:]))) * x.dtype.itemsize
+    step = max(1, limit // per_block)
+    for start in range(0, len(b.which), step):
+        yield slice(start, start + step)
+
+
+def per_row(values: Float[np.ndarray, "t"], sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Sums over the consecutive samples of each row; 0 for a row without samples."""
+    sums = np.zeros(len(sizes))
+    full = sizes > 0
+    if full.any():
+        starts = (np.cumsum(sizes) - sizes)[full]
+        sums[full] = np.add.reduceat(values.astype(np.float64), starts)
+    return sums
+
+
+class Scorer:
+    """Scores models on the clients of one data set; keeps the last layout on the device."""
+
+    def __init__(self, data: FederatedData, model: Model, device: Any) -> None:
+        self._data, self._model, self._device = data, model, device
+        self._laid_out: tuple[tuple, tuple] | None = None
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        nobody = np.zeros(len(clients), np.int64)
+        columns = []
+        for k in range(len(models)):
+            _, loss, sizes = self.score(models[k : k + 1], clients, nobody, "train")
+            columns.append(loss / np.maximum(sizes, 1))
+        return np.stack(columns, axis=1)
+
+    def score(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
+        """Correct predictions, summed loss and number of samples of each row."""
+        owned = self._data.part(split)
+        sizes = owned.sizes[clients].astype(np.int64)
+        if not sizes.sum():
+            return np.zeros(len(clients)), np.zeros(len(clients)), sizes
+        place, laid_out = self._lay_out(clients, which, split)
+        device_models = jax.device_put(models, self._device)
+        scored = [local_training.score(self._model, device_models, *part) for part in laid_out]
+        right = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
+        loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
+        return per_row(right, sizes), per_row(loss, sizes), sizes
+
+    def _lay_out(self, clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str) -> tuple:
+        """Blocks of samples on the device, kept while the same clients use the same models."""
+        key = (split, clients.tobytes(), which.tobytes())
+        if self._laid_out and self._laid_out[0] == key:
+            return self._laid_out[1]
+        owned = self._data.part(split)
+        rows = np.concatenate([owned[int(c)] for c in clients])
+        b = blocks(rows, np.repeat(which, owned.sizes[clients]))
+        x, y = self._data.x, self._data.y.astype(np.int32)
+        parts = (
+            jax.device_put((b.which[s], x[b.take[s]], y[b.take[s]]), self._device) for s in portions(b, x, _PORTION)
+        )
+        small = b.take.size * x[:1].nbytes <= _KEPT
+        laid_out = (b.place, list(parts) if small else parts)
+        self._laid_out = (key, laid_out) if small else None
+        return laid_out
