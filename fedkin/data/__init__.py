@@ -1,0 +1,40 @@
+"""Federated data: the named sets, the user's own, and what they are made of.
+
+A named set is a function of keyword options that returns :class:`FederatedData`; ``DATASETS`` has them all by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedkin.data.describe import available, picture, table
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.femnist import femnist
+from fedkin.data.image_sets import cifar10, digits, fashion_mnist, mnist
+from fedkin.data.own import load
+from fedkin.data.synthetic import synthetic
+
+DATASETS: dict[str, Callable[..., FederatedData]] = {
+    "digits": digits,
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "femnist": femnist,
+    "synthetic": synthetic,
+}
+
+__all__ = [
+    "DATASETS",
+    "FederatedData",
+    "Ragged",
+    "available",
+    "cifar10",
+    "digits",
+    "fashion_mnist",
+    "femnist",
+    "load",
+    "mnist",
+    "picture",
+    "synthetic",
+    "table",
+]

@@ -1,0 +1,115 @@
+"""FEMNIST: handwritten characters of NIST SD19 by writer, in two federations (LEAF, Caldas et al. 2018)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Shaped
+
+from fedkin.data import partition as recipes
+from fedkin.data.download import Source, find
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.files import check_labels, read_npz
+from fedkin.data.options import legacy
+from fedkin.errors import ConfigError, DataError
+from fedkin.randomness import Stream
+
+_HELP = (
+    "No published file has this form: help(fedkin.data.femnist) tells the layout; "
+    "set FEDKIN_DATA to the folder that has FEMNIST/ in it"
+)
+LETTERS = Source("femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP)
+WRITERS = Source("femnist by writer", {"femnist_0.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP)
+
+
+def femnist(
+    *,
+    clients: int | None = None,
+    classes_per_client: int | None = None,
+    classes: int | None = None,
+    shared_images: bool = False,
+    writer: bool = False,
+    train_fraction: float | int | None = None,
+    seed: int = 0,
+) -> FederatedData:
+    """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
+
+    By default the federation of FedProx, FedGroup, FlexCFL and FedSim: lower-case a .. j, 200 clients of 5 classes.
+    ``shared_images`` is the published one, in which clients share images and train on each other's test images.
+    ``classes`` is the width of the output, 10 (default, FlexCFL) or more (26 in FedGroup and FedSim); labels stay
+    0 .. 9.
+
+    With ``writer``, every client is one writer with all 62 classes, in the split of the files; ``clients`` keeps the
+    first so many.
+
+    Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9; ``femnist_0.npz``, ``_1``
+    .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1 test), writers (names).
+    """
+    if not writer:
+        head = 10 if classes is None else classes
+        fraction = 0.9 if train_fraction is None else train_fraction
+        k = 5 if classes_per_client is None else classes_per_client
+        return _letters(200 if clients is None else clients, k, head, shared_images, fraction, seed)
+    given = {"classes_per_client": classes_per_client, "classes": classes, "train_fraction": train_fraction}
+    for name, value in (given | {"shared_images": shared_images or None}).items():
+        if value is not None:
+            raise ConfigError(f"femnist by writer has no {name}; leave it out, or writer")
+    return _by_writer(clients)
+
+
+def _letters(
+    clients: int, classes_per_client: int, classes: int, shared_images: bool, train_fraction: float | int, seed: int
+) -> FederatedData:
+    if classes < 10:
+        raise ConfigError(f"classes is the width of the output, at least 10 for the letters a to j; got {classes}")
+    path = find(LETTERS) / "femnist_aj_pool.npz"
+    arrays = read_npz(path, ("x", "y"))
+    y = check_labels(arrays["y"], 10, path)
+    owned = recipes.femnist(y, clients, classes_per_client, legacy(seed), shared_images)
+    train, test = recipes.split(owned, Stream(seed, purpose="data/split"), train_fraction)
+    return FederatedData("femnist", _unit(arrays["x"], len(y), path), y, classes, train, test)
+
+
+def _by_writer(clients: int | None) -> FederatedData:
+    """Writers of all files, in file order; only as many files are read as are needed."""
+    if clients is not None and clients < 1:
+        raise ConfigError(f"clients must be at least 1, got {clients}")
+    folder = find(WRITERS)
+    x, y, train, test, names, start = [], [], [], [], [], 0
+    for path in sorted(folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1])):
+        arrays = _one_file(path)
+        keep = len(arrays["writers"]) if clients is None else min(len(arrays["writers"]), clients - len(names))
+        kept = np.flatnonzero(arrays["client_id"] < keep)
+        owner, tested = arrays["client_id"][kept], arrays["split"][kept] == 1
+        for mine, rows in ((train, ~tested), (test, tested)):
+            mine += [np.flatnonzero(rows & (owner == client)) + start for client in range(keep)]
+        x.append(arrays["x"][kept])
+        y.append(arrays["y"][kept])
+        names += arrays["writers"][:keep].tolist()
+        start += len(kept)
+        if len(names) == clients:
+            break
+    if clients is not None and len(names) < clients:
+        raise ConfigError(f"clients must be from 1 to {len(names)}, the writers in {folder}; got {clients}")
+    pixels = _unit(np.concatenate(x), start, folder)
+    parts = Ragged.of(train), Ragged.of(test)
+    return FederatedData("femnist by writer", pixels, np.concatenate(y), 62, *parts, client_names=tuple(names))
+
+
+def _one_file(path: Path) -> dict[str, np.ndarray]:
+    arrays = read_npz(path, ("x", "y", "client_id", "split", "writers"))
+    M = len(arrays["y"])
+    for name in ("x", "client_id", "split"):
+        if len(arrays[name]) != M:
+            raise DataError(f"{path}: {M} labels but {len(arrays[name])} entries in {name}")
+    arrays["y"] = check_labels(arrays["y"], 62, path)
+    arrays["client_id"] = check_labels(arrays["client_id"], len(arrays["writers"]), path)
+    arrays["split"] = check_labels(arrays["split"], 2, path)
+    return arrays
+
+
+def _unit(x: Shaped[np.ndarray, "..."], samples: int, path: Path) -> Float32[np.ndarray, "M 784"]:
+    if x.dtype != np.uint8 or x.shape != (samples, 784):
+        raise DataError(f"{path}: expected x uint8 of shape ({samples}, 784), got {x.dtype} of shape {x.shape}")
+    return x.astype(np.float32) / np.float32(255)

@@ -1,0 +1,135 @@
+"""Readers of the file formats data sets come in. A damaged file is refused with a line that names it; nothing is
+ever unpickled."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int, Shaped, UInt8
+
+from fedkin.errors import DataError
+
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
+DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, NotImplementedError)
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Whatever a reader trips over becomes one DataError that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{path}: expected {kind}, found no such file") from None
+    except DAMAGE as error:
+        raise DataError(f"{path}: expected {kind}, but it is damaged or of another kind ({error})") from error
+
+
+def read_idx(path: Path) -> Shaped[np.ndarray, "..."]:
+    """The array of an idx file (MNIST's format), gzipped or not, in native byte order.
+
+    Raises DataError where the header or the number of bytes is wrong.
+    """
+    path = Path(path)
+    with _reading(path, "an idx file"):
+        raw = path.read_bytes()
+        data = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        return _parse_idx(data, path)
+
+
+def _parse_idx(data: bytes, path: Path) -> np.ndarray:
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
+        raise DataError(
+            f"{path}: expected an idx header (00 00, type, dimensions), got {data[:4].hex(' ') or 'nothing'}"
+        )
+    dtype, start = np.dtype(IDX_TYPES[data[2]]), 4 + 4 * data[3]
+    if len(data) < start:
+        raise DataError(f"{path}: idx header of {data[3]} dimensions is cut off after {len(data)} bytes")
+    shape = tuple(int(n) for n in np.frombuffer(data[4:start], ">u4"))
+    expected = math.prod(shape) * dtype.itemsize
+    if len(data) - start != expected:
+        raise DataError(f"{path}: idx shape {shape} needs {expected} bytes of data, the file has {len(data) - start}")
+    return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def read_idx_pair(
+    images: Path, labels: Path, classes: int = 10
+) -> tuple[UInt8[np.ndarray, "M H W"], Int[np.ndarray, "M"]]:
+    """Images and labels of an MNIST-like set; they must fit each other."""
+    x, y = read_idx(images), read_idx(labels)
+    if x.dtype != np.uint8 or x.ndim != 3:
+        raise DataError(f"{images}: expected 8-bit images [M, H, W], got {x.dtype} of shape {x.shape}")
+    if y.shape != (len(x),):
+        raise DataError(f"{labels}: expected {len(x)} labels for {images}, got shape {y.shape}")
+    return x, check_labels(y, classes, labels)
+
+
+def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarray, "M"]]:
+    """Images and labels of one batch of CIFAR-10's official binary version (any number of whole records)."""
+    path = Path(path)
+    with _reading(path, "a CIFAR-10 binary batch"):
+        raw = np.frombuffer(path.read_bytes(), np.uint8)
+    if len(raw) == 0 or len(raw) % CIFAR_RECORD:
+        raise DataError(f"{path}: expected whole records of {CIFAR_RECORD} bytes, got {len(raw)} bytes in all")
+    records = raw.reshape(-1, CIFAR_RECORD)
+    images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), check_labels(records[:, 0], 10, path)
+
+
+def read_npz(path: Path, needed: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """All arrays of an npz file. Object arrays, which only pickle can read, are refused."""
+    path = Path(path)
+    with _reading(path, "an npz file without object arrays"):
+        with path.open("rb") as raw:  # np.load leaves a file that it opens itself open where it fails
+            file = np.load(raw, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise DataError(f"{path}: expected an npz file (several named arrays), got a single array")
+            with file:
+                arrays = {name: file[name] for name in file.files}
+    missing = [name for name in needed if name not in arrays]
+    if missing:
+        raise DataError(f"{path}: expected arrays {', '.join(needed)}; {', '.join(missing)} not among {sorted(arrays)}")
+    return arrays
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A CSV (also gzipped) or Parquet file as a table with unique column names."""
+    path = Path(path)
+    parquet = path.suffix in (".parquet", ".pq")
+    with _reading(path, "a Parquet file" if parquet else "a CSV file"):
+        table = pd.read_parquet(path) if parquet else pd.read_csv(path)
+    if not len(table):
+        raise DataError(f"{path}: expected one row per sample, found none")
+    return table
+
+
+def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path) -> Int[np.ndarray, "M"]:
+    """Labels as int64 in 0 .. classes-1, or a DataError that says which row is wrong."""
+    if y.dtype.kind not in "iufb":
+        raise DataError(f"{path}: labels must be whole numbers from 0, got {y.dtype} such as {y[:1]}")
+    bad = ~np.isfinite(y) | (y < 0) | (y != np.floor(y))
+    if classes is not None:
+        bad |= y >= classes
+    if bad.any():
+        row, top = int(np.argmax(bad)), "" if classes is None else f" to {classes - 1}"
+        raise DataError(
+            f"{path}: labels must be whole numbers from 0{top}, row {row} has {y[row]} ({bad.sum()} such rows)"
+        )
+    return y.astype(np.int64)
+
+
+def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path) -> None:
+    """Refuse NaN and infinite features, naming the first row that has one."""
+    if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
+        rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
+        raise DataError(f"{path}: features must be finite, row {rows[0]} holds NaN or infinity ({len(rows)} such rows)")

@@ -1,0 +1,161 @@
+"""Image sets as they are published: pixels and labels, before anything is dealt to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int, Shaped, UInt8
+
+from fedkin.data.download import Source, find, where
+from fedkin.data.files import read_cifar, read_idx, read_idx_pair
+from fedkin.errors import ConfigError, DataError
+
+IDX_NAMES = tuple(f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+
+
+def _idx_files(*md5: str) -> dict[str, str | None]:
+    return dict(zip(IDX_NAMES, md5, strict=True))
+
+
+MNIST = Source(
+    "mnist",
+    _idx_files(
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+    folders=("MNIST", "mnist"),
+    url="https://ossci-datasets.s3.amazonaws.com/mnist/",
+    size="12 MB",
+)
+FASHION_MNIST = Source(
+    "fashion_mnist",
+    _idx_files(
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "25c81989df183df01b3e8a0aad5dffbe",
+        "bef4ecab320f06d8554ea6380940ec79",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+    folders=("FashionMNIST", "fashion_mnist"),
+    url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    size="31 MB",
+)
+QMNIST_WRITERS = Source(
+    "mnist writers",
+    {
+        "qmnist-train-labels-idx2-int.gz": "0058f8dd561b90ffdd0f734c6a30e5e4",
+        "qmnist-test-labels-idx2-int.gz": "5b5b05890a5e13444e108efe57b788aa",
+    },
+    folders=("QMNIST-labels", "QMNIST"),
+    url="https://raw.githubusercontent.com/facebookresearch/qmnist/master/",
+    size="1 MB",
+)
+CIFAR10 = Source(
+    "cifar10",
+    {**{f"data_batch_{n}.bin": None for n in range(1, 6)}, "test_batch.bin": None},
+    folders=("cifar-10-batches-bin", "CIFAR10"),
+    url="https://www.cs.toronto.edu/~kriz/",
+    archive=("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
+    help="Where only n of the five training batches are there, cifar10(batches=n) uses those.",
+    size="170 MB",
+)
+
+
+@dataclass(frozen=True)
+class Images:
+    """M images with labels 0 .. classes-1; the first ``train`` of them are the official training part."""
+
+    name: str
+    pixels: UInt8[np.ndarray, "M ..."]  # [M, H, W] or [M, H, W, channels]
+    y: Int[np.ndarray, "M"]
+    train: int
+    white: int = 255  # the largest value a pixel can have
+    classes: int = 10
+
+    def unit(self, rows: Int[np.ndarray, "n"] | slice = slice(None)) -> Float32[np.ndarray, "..."]:
+        """Pixels scaled to 0 .. 1, in the images' own shape."""
+        return self.pixels[rows].astype(np.float32) / np.float32(self.white)
+
+    def standardised(self, rows: int | None = None) -> Float32[np.ndarray, "M D"]:
+        """Flat images, each pixel minus its mean, over its deviation + 0.001, both of the first ``rows`` images (None:
+        all) on the 0 .. 255 scale, as in FedProx's and Ditto's generators."""
+        flat = self.pixels.reshape(len(self.pixels), -1)
+        head = flat[:rows]
+        mean = head.mean(axis=0, dtype=np.float64)
+        square = np.einsum("ij,ij->j", head, head, dtype=np.int64, casting="unsafe") / len(head)  # exact: whole numbers
+        deviation = np.sqrt(np.maximum(square - mean**2, 0))
+        x = flat.astype(np.float32)
+        x -= mean.astype(np.float32)
+        x /= (deviation + 0.001).astype(np.float32)
+        return x
+
+
+def digits_images() -> Images:
+    """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI optdigits, test part)."""
+    from sklearn.datasets import load_digits  # a second to import, so only when asked for
+
+    x, y = (np.asarray(part) for part in load_digits(return_X_y=True))
+    return Images("digits", x.reshape(-1, 8, 8).astype(np.uint8), y.astype(np.int64), len(y), white=16)
+
+
+def mnist_images() -> Images:
+    """MNIST (LeCun et al. 1998): 60,000 + 10,000 handwritten digits of 28 x 28 pixels."""
+    return _idx_images("mnist", MNIST)
+
+
+def fashion_mnist_images() -> Images:
+    """Fashion-MNIST (Xiao et al. 2017): 60,000 + 10,000 pieces of clothing of 28 x 28 pixels."""
+    return _idx_images("fashion_mnist", FASHION_MNIST)
+
+
+def _idx_images(name: str, source: Source) -> Images:
+    folder = find(source)
+    train_x, train_y = read_idx_pair(folder / IDX_NAMES[0], folder / IDX_NAMES[1])
+    test_x, test_y = read_idx_pair(folder / IDX_NAMES[2], folder / IDX_NAMES[3])
+    return Images(name, np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y]), len(train_y))
+
+
+def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
+    """Who wrote each MNIST image, from QMNIST's labels (Yadav & Bottou 2019). Its first rows are MNIST's images."""
+    folder = find(QMNIST_WRITERS)
+    wanted = (images.train, len(images.y) - images.train)
+    rows = [_writer_rows(folder / name, count) for name, count in zip(QMNIST_WRITERS.files, wanted, strict=True)]
+    table = np.concatenate(rows)
+    if not np.array_equal(table[:, 0], images.y):
+        raise DataError(
+            f"{folder}: the classes in QMNIST's labels are not those of MNIST; the files do not belong together"
+        )
+    return table[:, 2].astype(np.int64)
+
+
+def _writer_rows(path: Path, count: int) -> Shaped[np.ndarray, "n 8"]:
+    table = read_idx(path)
+    if table.ndim != 2 or table.shape[1] != 8 or len(table) < count:
+        raise DataError(f"{path}: expected at least {count} rows of 8 numbers, got shape {table.shape}")
+    return table[:count]
+
+
+def cifar10_images(batches: int = 5) -> Images:
+    """CIFAR-10 (Krizhevsky 2009), official binary version: 50,000 + 10,000 colour images of 32 x 32 pixels.
+
+    ``batches`` takes the first so many of the five training batches; each may hold fewer than 10,000 records.
+    """
+    if not 1 <= batches <= 5:
+        raise ConfigError(f"batches must be from 1 to 5, got {batches}")
+    names = [*list(CIFAR10.files)[:batches], "test_batch.bin"]
+    folder = where(replace(CIFAR10, files=dict.fromkeys(names))) or find(CIFAR10)
+    parts = [read_cifar(folder / name) for name in names]
+    pixels, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Images("cifar10", pixels, y, len(y) - len(parts[-1][1]))
+
+
+IMAGES: dict[str, Callable[[], Images]] = {
+    "digits": digits_images,
+    "mnist": mnist_images,
+    "fashion_mnist": fashion_mnist_images,
+    "cifar10": cifar10_images,
+}

@@ -1,0 +1,80 @@
+"""The options that named sets share, and the deal that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from fedkin.data import partition as recipes
+from fedkin.data.federated import Ragged
+from fedkin.errors import ConfigError, unknown
+from fedkin.randomness import Stream
+
+MEANING = {  # which options mean something to which partition
+    "power_law": ("classes_per_client",),
+    "dirichlet": ("alpha",),
+    "shards": ("classes_per_client",),
+    "iid": (),
+    "writer": (),
+    "ditto": ("classes_per_client",),
+}
+POOLED = ("power_law", "dirichlet", "shards", "iid")  # those that need no more than labels
+
+
+def legacy(seed: int) -> np.random.RandomState:
+    """NumPy's legacy generator, which the published recipes draw from."""
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"seed must be from 0 to 2**32 - 1, got {seed}")
+    return np.random.RandomState(seed)
+
+
+def positive(name: str, value: int) -> None:
+    """Refuse counts below one."""
+    if value < 1:
+        raise ConfigError(f"{name} must be at least 1, got {value}")
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Who shall get what; None stands for a default of the partition (k = 2, alpha = 0.5) or of the set (clients)."""
+
+    partition: str
+    clients: int | None = None
+    classes_per_client: int | None = None
+    alpha: float | int | None = None
+
+    def check(self, known: tuple[str, ...]) -> None:
+        """Refuse unknown partitions, and options that the partition would silently ignore (ConfigError)."""
+        if self.partition not in known:
+            raise ConfigError(unknown("partition", self.partition, known))
+        for option in ("classes_per_client", "alpha"):
+            value = getattr(self, option)
+            if value is not None and option not in MEANING[self.partition]:
+                raise ConfigError(f"{option} = {value} means nothing to partition {self.partition!r}; leave it out")
+
+    def of(self, labels: Int[np.ndarray, "M"], clients: int, seed: int) -> Ragged:
+        """The samples each client owns, by one of the POOLED partitions; ``clients`` is the set's default."""
+        clients = clients if self.clients is None else self.clients
+        k = 2 if self.classes_per_client is None else self.classes_per_client
+        alpha = 0.5 if self.alpha is None else self.alpha
+        stream = Stream(seed, purpose="data/deal")
+        make: dict[str, Callable[[], Ragged]] = {
+            "power_law": lambda: recipes.power_law(labels, clients, k, legacy(seed)),
+            "dirichlet": lambda: recipes.dirichlet(labels, clients, alpha, legacy(seed)),
+            "shards": lambda: recipes.shards(labels, clients, k, stream),
+            "iid": lambda: recipes.iid(len(labels), clients, stream),
+        }
+        return make[self.partition]()
+
+
+def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:
+    """One client per writer, the first ``clients`` of them; None keeps all."""
+    owned = recipes.by_writer(writers)
+    if clients is None:
+        return owned
+    if not 1 <= clients <= len(owned):
+        raise ConfigError(f"clients must be from 1 to {len(owned)}, the number of writers; got {clients}")
+    return Ragged(owned.rows[: owned.offsets[clients]], owned.offsets[: clients + 1])

@@ -1,0 +1,118 @@
+"""The user's own data, from one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int, Shaped
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.files import check_finite, check_labels, read_npz, read_table
+from fedkin.data.partition import by_writer
+from fedkin.data.partition import split as split_fairly
+from fedkin.errors import DataError
+from fedkin.randomness import Stream
+
+TABLES = (".csv", ".gz", ".parquet", ".pq")
+
+
+def load(
+    path: str | Path,
+    *,
+    classes: int | None = None,
+    train_fraction: float | int = 0.9,
+    seed: int = 0,
+) -> FederatedData:
+    """A federation from an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file with one entry per sample.
+
+    ==============  =====================================================================================
+    ``x``           features. npz: an array [M, ...]; floats are taken as they are, uint8 are pixels and scaled
+                    to 0 .. 1, other integers (tokens) stay integers. Tables: every other column, in order,
+                    is one numeric feature, whatever its name
+    ``y``           label, a whole number from 0
+    ``client_id``   whose sample it is: a number or a name. Clients are numbered in ascending order
+    ``split``       ``train`` or ``test``, or 0 or 1. Without it, each client's samples are shuffled by ``seed``
+                    and ``train_fraction`` of them train
+    ==============  =====================================================================================
+
+    ``classes`` is C where the largest label does not tell. Raises DataError, naming the file, where the file or any
+    of the above is missing, damaged, out of range, or not finite.
+    """
+    path = Path(path)
+    if path.suffix == ".npz":
+        arrays = read_npz(path, ("x", "y", "client_id"))
+    elif path.suffix in TABLES:
+        arrays = _columns(path)
+    else:
+        raise DataError(
+            f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}; got {path.suffix or 'no ending'}"
+        )
+    _check_lengths(arrays, path)
+    x, y = _features(arrays["x"], path), check_labels(arrays["y"], classes, path)
+    owned, names = by_writer(arrays["client_id"]), np.unique(arrays["client_id"])
+    if "split" in arrays:
+        tested = _tested(arrays["split"], path)
+        train, test = _where(owned, ~tested), _where(owned, tested)
+    else:
+        train, test = split_fairly(owned, Stream(seed, purpose="data/split"), train_fraction)
+    top = int(y.max()) + 1 if classes is None else classes
+    return FederatedData(path.stem, x, y, top, train, test, client_names=tuple(str(name) for name in names))
+
+
+def _columns(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a table as the arrays of an npz file."""
+    table = read_table(path)
+    missing = [name for name in ("y", "client_id") if name not in table]
+    if missing:
+        raise DataError(f"{path}: expected columns y and client_id, found {list(table.columns)[:12]}")
+    features = table.drop(columns=["y", "client_id", "split"], errors="ignore")
+    wrong = [name for name, kind in features.dtypes.items() if kind.kind not in "iufb"]
+    if wrong or not len(features.columns):
+        raise DataError(f"{path}: expected numeric feature columns, got {f'{wrong[0]} of text' if wrong else 'none'}")
+    nameless = np.flatnonzero(table["client_id"].isna().to_numpy())
+    if len(nameless):
+        raise DataError(f"{path}: client_id is empty in row {nameless[0]} ({len(nameless)} such rows)")
+    known = {name: _plain(table[name].to_numpy()) for name in ("y", "client_id", "split") if name in table}
+    return {"x": features.to_numpy(np.float64), **known}
+
+
+def _plain(column: np.ndarray) -> np.ndarray:
+    """Text columns come as objects; NumPy's own strings are what the rest expects."""
+    return column.astype(str) if column.dtype == object else column
+
+
+def _features(x: Shaped[np.ndarray, "..."], path: Path) -> Shaped[np.ndarray, "M ..."]:
+    if x.ndim < 2 or x.dtype.kind not in "iuf" or not x.size:
+        raise DataError(f"{path}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}")
+    if x.dtype == np.uint8:
+        return x.astype(np.float32) / np.float32(255)
+    check_finite(x, path)
+    if x.dtype.kind in "iu":
+        return x.astype(np.int32) if np.abs(x).max() < 2**31 else x
+    with np.errstate(over="ignore"):
+        small = x.astype(np.float32)
+    check_finite(small, path)  # a float64 may be too large
+    return small
+
+
+def _check_lengths(arrays: dict[str, np.ndarray], path: Path) -> None:
+    for name in arrays.keys() & {"y", "client_id", "split"}:
+        if arrays[name].shape != (len(arrays["x"]),):
+            raise DataError(f"{path}: x has {len(arrays['x'])} samples, {name} has shape {arrays[name].shape}")
+
+
+def _tested(split: Shaped[np.ndarray, "M"], path: Path) -> Bool[np.ndarray, "M"]:
+    train, test = ("train", "test") if split.dtype.kind == "U" else (0, 1)
+    wrong = (split != train) & (split != test)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"{path}: split must be train or test, or 0 or 1; row {row} has {split[row]}")
+    return split == test
+
+
+def _where(owned: Ragged, chosen: Bool[np.ndarray, "M"]) -> Ragged:
+    """Of every client's rows, those that are chosen."""
+    rows: Int[np.ndarray, "s"] = owned.rows[chosen[owned.rows]]
+    before = np.concatenate([[0], np.cumsum(chosen[owned.rows])])
+    return Ragged(rows, before[owned.offsets].astype(np.int64))

@@ -1,0 +1,127 @@
+"""Clients with a known true cluster: each cluster sees its images turned, names them its own way, or sees only some."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float32, Int
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.images import IMAGES, Images
+from fedkin.data.options import positive
+from fedkin.errors import ConfigError, DataError, unknown
+from fedkin.randomness import Stream
+
+KINDS = ("rotation", "label_permutation", "disjoint_labels")
+
+
+def planted(
+    base: str = "mnist",
+    kind: str = "rotation",
+    *,
+    clusters: int = 4,
+    clients: int = 100,
+    samples: int = 60,
+    test_samples: int = 20,
+    seed: int = 0,
+) -> FederatedData:
+    """A federation of K ``clusters`` of equal size (give or take one), in ``truth``; every image is used at most once.
+
+    ``base`` is digits, mnist, fashion_mnist or cifar10, pixels scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). Each
+    client has ``samples`` training and ``test_samples`` test images, drawn at random. By ``kind`` cluster k
+
+    * ``rotation``: sees them turned by k * 360 / K degrees (90 k where K = 3, so that up to 4 clusters need no
+      interpolation), as in IFCA's experiments (Ghosh et al. 2020);
+    * ``label_permutation``: calls class c by another name, a permutation of its own (cluster 0: the true names),
+      as in Sattler et al. 2020;
+    * ``disjoint_labels``: has only the classes of its own, C / K of them.
+
+    Raises ConfigError for impossible options, DataError where the base has too few images.
+    """
+    _check(base, kind, clusters, clients, samples, test_samples)
+    images = IMAGES[base]()
+    if kind == "disjoint_labels" and clusters > images.classes:
+        raise ConfigError(f"{clusters} clusters cannot have disjoint labels, {base} has {images.classes} classes")
+    stream = Stream(seed, purpose=f"planted/{base}/{kind}")
+    truth = stream.child("truth").rng().permutation(np.arange(clients) % clusters)
+    rows = _draw(_pools(images, kind, clusters, stream), truth, samples + test_samples, base)
+    x, y = images.unit(rows.ravel()), images.y[rows.ravel()]
+    owner = np.repeat(truth, samples + test_samples)
+    if kind == "rotation":
+        x = _rotated(x, owner, clusters)
+    if kind == "label_permutation":
+        y = _permutations(images.classes, clusters, stream)[owner, y]
+    x = x if x.ndim == 4 else x.reshape(len(x), -1)
+    own = np.arange(rows.size).reshape(rows.shape)
+    train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))
+    return FederatedData(f"{base} {kind}", x, y, images.classes, train, test, truth)
+
+
+def _check(base: str, kind: str, clusters: int, clients: int, samples: int, test_samples: int) -> None:
+    if base not in IMAGES:
+        raise ConfigError(unknown("base", base, IMAGES))
+    if kind not in KINDS:
+        raise ConfigError(unknown("kind", kind, KINDS))
+    positive("clusters", clusters)
+    positive("samples", samples)
+    if test_samples < 0:
+        raise ConfigError(f"test_samples must be zero or more, got {test_samples}")
+    if clusters > clients:
+        raise ConfigError(f"{clusters} clusters need at least as many clients, got {clients}")
+
+
+def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int[np.ndarray, "_"]]:
+    """The rows each cluster may use, in random order; no row is in two pools."""
+    order = stream.child("images").rng().permutation(len(images.y))
+    if kind != "disjoint_labels":
+        return np.array_split(order, clusters)
+    return [order[np.isin(images.y[order], own)] for own in np.array_split(np.arange(images.classes), clusters)]
+
+
+def _draw(
+    pools: list[Int[np.ndarray, "_"]], truth: Int[np.ndarray, "N"], each: int, base: str
+) -> Int[np.ndarray, "N s"]:
+    """``each`` rows per client from its cluster's pool."""
+    rows = np.zeros((len(truth), each), np.int64)
+    for cluster, pool in enumerate(pools):
+        members = np.flatnonzero(truth == cluster)
+        if len(members) * each > len(pool):
+            raise DataError(
+                f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients of {each} need "
+                f"{len(members) * each}; lower clients, samples or test_samples"
+            )
+        rows[members] = pool[: len(members) * each].reshape(len(members), each)
+    return rows
+
+
+def _rotated(
+    x: Float32[np.ndarray, "M H W *c"], owner: Int[np.ndarray, "M"], clusters: int
+) -> Float32[np.ndarray, "M H W *c"]:
+    """Each image turned counter-clockwise by its cluster's angle."""
+    from scipy import ndimage
+
+    step = 90.0 if clusters == 3 else 360.0 / clusters
+    turned = x.copy()
+    for cluster in range(1, clusters):
+        mine, quarters = owner == cluster, cluster * step / 90
+        if math.isclose(quarters, round(quarters)):
+            turned[mine] = np.rot90(x[mine], round(quarters), axes=(1, 2))
+        else:
+            soft = ndimage.rotate(x[mine], cluster * step, axes=(1, 2), reshape=False, order=1)
+            turned[mine] = np.clip(soft, 0, 1)
+    return turned
+
+
+def _permutations(classes: int, clusters: int, stream: Stream) -> Int[np.ndarray, "K C"]:
+    """One naming of the classes per cluster, no two alike; cluster 0 keeps the true names."""
+    if clusters > math.factorial(classes):
+        raise ConfigError(
+            f"{classes} labels have only {math.factorial(classes)} permutations, {clusters} clusters asked"
+        )
+    rng, namings = stream.child("labels").rng(), [tuple(range(classes))]
+    while len(namings) < clusters:
+        naming = tuple(rng.permutation(classes).tolist())
+        if naming not in namings:
+            namings.append(naming)
+    return np.array(namings)

@@ -1,0 +1,64 @@
+"""Small files in the published formats, and places of our own to look for them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Neither the user's data nor the user's cache: FEDKIN_DATA is an empty folder (returned), so is the cache."""
+    for variable, name in (("FEDKIN_DATA", "data"), ("FEDKIN_CACHE", "cache")):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def real(shared_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The real sets, and an empty cache, so that nothing else can be found."""
+    monkeypatch.setenv("FEDKIN_DATA", str(shared_data))
+    monkeypatch.setenv("FEDKIN_CACHE", str(tmp_path / "cache"))
+    return shared_data
+
+
+def idx(array: np.ndarray) -> bytes:
+    """The bytes of an idx file, by the format's definition."""
+    kinds = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
+    kind = kinds[array.dtype.str[1:]]
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, kind, array.ndim, *array.shape)
+    return header + array.astype(array.dtype.newbyteorder(">")).tobytes()
+
+
+@pytest.fixture
+def to_idx() -> Callable[[np.ndarray], bytes]:
+    return idx
+
+
+@pytest.fixture
+def little_mnist(places: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A miniature MNIST, 600 + 100 images, in $FEDKIN_DATA/MNIST and /FashionMNIST, with its own checksums."""
+    from fedkin.data import images
+
+    rng = np.random.default_rng(0)
+    parts = {"train": 600, "t10k": 100}
+    content = {}
+    for name in images.IDX_NAMES:
+        count = parts[name.split("-")[0]]
+        array = rng.integers(0, 256, (count, 28, 28)) if "images" in name else rng.permutation(np.arange(count) % 10)
+        content[name] = gzip.compress(idx(array.astype(np.uint8)))
+    sums: dict[str, str | None] = {name: hashlib.md5(raw).hexdigest() for name, raw in content.items()}
+    for source, folder in (("MNIST", "MNIST"), ("FASHION_MNIST", "FashionMNIST")):
+        (places / folder).mkdir()
+        for name, raw in content.items():
+            (places / folder / name).write_bytes(raw)
+        monkeypatch.setattr(images, source, replace(getattr(images, source), files=sums))
+    return places

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from fedkin.data import DATASETS, available, digits, picture, table
+from fedkin.data.describe import _grouped
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.errors import StorageError
+
+
+def toy(truth: bool = False) -> FederatedData:
+    """Three clients: one of two classes, one of a single sample, one with a shared sample; class 3 is empty."""
+    return FederatedData(
+        "toy",
+        np.zeros((6, 2, 3), np.float32),
+        np.array([0, 0, 1, 2, 1, 0]),
+        4,
+        Ragged.of([np.array([0, 1, 2]), np.array([3]), np.array([2, 4])]),
+        Ragged.of([np.array([5]), np.array([], np.int64), np.array([], np.int64)]),
+        truth=np.array([1, 0, 1]) if truth else None,
+    )
+
+
+def test_table_by_hand() -> None:
+    figures = table(toy(truth=True))
+    assert figures.loc["clients"].tolist() == ["3", "3"]
+    assert figures.loc["clients without samples"].tolist() == ["0", "2"]
+    assert figures.loc["samples"].tolist() == ["6", "1"]
+    assert figures.loc["samples owned more than once"].tolist() == ["1", "0"]
+    assert figures.loc["samples per client, min / median / mean / max", "train"] == "1 / 2 / 2 / 3"
+    assert figures.loc["classes"].tolist() == ["3 of 4", "1 of 4"]
+    assert figures.loc["classes per client, min / median / max", "train"] == "1 / 1 / 2"
+    assert figures.loc["features", "train"] == "2 x 3"
+    assert figures.loc["clients per true cluster", "train"] == "1, 2"
+
+
+def test_clients_are_grouped_by_cluster_and_main_class() -> None:
+    data = toy()
+    assert _grouped(data, data.label_counts()).tolist() == [0, 2, 1]
+    data = toy(truth=True)
+    assert _grouped(data, data.label_counts()).tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize("name", ["who", "who.png", "who.svg", "who.v2"])
+def test_picture_is_a_png_and_an_svg(name: str, tmp_path: Path) -> None:
+    paths = picture(digits(), tmp_path / name)
+    stem = "who.v2" if name == "who.v2" else "who"
+    assert [path.name for path in paths] == [f"{stem}.png", f"{stem}.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.png", f"{stem}.svg"]
+    assert imread(paths[0]).std() > 0.1  # something is drawn
+    assert ElementTree.parse(paths[1]).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_odd_clients_can_be_drawn(split: str, tmp_path: Path) -> None:
+    assert len(picture(toy(truth=True), tmp_path / "odd", split=split)) == 2
+
+
+def test_unwritable_folder_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="nowhere"):
+        picture(toy(), tmp_path / "nowhere" / "who")
+    assert not list(tmp_path.iterdir())
+
+
+def test_available_names_every_set_without_downloading(little_mnist: Path) -> None:
+    shelf = available().set_index("name")
+    assert list(shelf.index) == list(DATASETS)
+    assert shelf.loc["digits", "where"] == "embedded" and shelf.loc["synthetic", "where"] == "generated"
+    assert shelf.loc["mnist", "where"] == str(little_mnist / "MNIST")
+    assert shelf.loc["cifar10", "where"] == "download, 170 MB"
+    assert shelf.loc["femnist", "where"] == "not found; set FEDKIN_DATA"
+    assert shelf.loc["digits", "clients"] == digits().clients

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.data import femnist
+from fedkin.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def little_femnist(places: Path) -> Path:
+    """A pool of 10 x 1,000 letters, and two files of three writers each; the last writer has one training sample."""
+    rng = np.random.default_rng(0)
+    folder = places / "FEMNIST"
+    folder.mkdir()
+    pixels = rng.integers(0, 256, (10_000, 784)).astype(np.uint8)
+    np.savez(folder / "femnist_aj_pool.npz", x=pixels, y=np.repeat(np.arange(10), 1000).astype(np.uint8))
+    for number in (0, 1):
+        owner = np.array([0] * 10 + [1] * 10 + [2]).astype(np.int16)
+        split = (np.arange(21) % 10 == 9).astype(np.uint8)
+        names = np.array([f"w{number}{i}" for i in range(3)])
+        y = rng.integers(0, 62, 21).astype(np.uint8)
+        file = folder / f"femnist_{number}.npz"
+        np.savez(file, x=pixels[:21] // (number + 1), y=y, client_id=owner, split=split, writers=names)
+    return folder
+
+
+def test_letters(little_femnist: Path) -> None:
+    data = femnist(clients=20)
+    assert data.clients == 20 and data.classes == 10 and data.x.dtype == np.float32 and data.x.max() == 1
+    rows = np.concatenate([data.train.rows, data.test.rows])
+    assert len(np.unique(rows)) == len(rows)
+    for u in range(20):
+        assert set(data.y[data.train[u]]) <= {(u + j) % 10 for j in range(5)}
+
+
+def test_shared_images_train_one_and_test_another(little_femnist: Path) -> None:
+    data = femnist(clients=20, shared_images=True)
+    assert set(data.train.rows) & set(data.test.rows)
+    for u in range(20):
+        assert not set(data.train[u]) & set(data.test[u])  # within a client, they do not
+    assert data.train.sizes.tolist() == femnist(clients=20).train.sizes.tolist()
+
+
+def test_width_of_the_output(little_femnist: Path) -> None:
+    data = femnist(clients=20, classes=26)
+    assert data.classes == 26 and data.y.max() == 9 and data.label_counts().shape == (20, 26)
+    with pytest.raises(ConfigError, match="at least 10"):
+        femnist(classes=9)
+
+
+def test_by_writer(little_femnist: Path) -> None:
+    data = femnist(writer=True)
+    assert data.client_names == ("w00", "w01", "w02", "w10", "w11", "w12") and data.classes == 62
+    assert data.train.sizes.tolist() == [9, 9, 1] * 2 and data.test.sizes.tolist() == [1, 1, 0] * 2
+    assert data.test[4].tolist() == [21 + 19]
+    four = femnist(writer=True, clients=4)
+    assert four.client_names == ("w00", "w01", "w02", "w10")
+    for u in range(4):
+        np.testing.assert_array_equal(four.x[four.train[u]], data.x[data.train[u]])
+    assert len(femnist(writer=True, clients=3).y) == 21
+    with pytest.raises(ConfigError, match="from 1 to 6"):
+        femnist(writer=True, clients=7)
+
+
+@pytest.mark.parametrize(
+    "extra", [{"classes": 62}, {"classes_per_client": 5}, {"shared_images": True}, {"train_fraction": 0.9}]
+)
+def test_options_that_mean_nothing_by_writer(extra: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"by writer has no {next(iter(extra))}"):
+        femnist(writer=True, **extra)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"client_id": np.full(21, 3)}, "labels|client"),
+        ({"split": np.full(21, 2)}, r"femnist_0\.npz"),
+        ({"y": np.full(21, 62)}, "row 0 has 62"),
+        ({"x": np.zeros((20, 784), np.uint8)}, "21 labels but 20 entries in x"),
+        ({"x": np.zeros((21, 784))}, "expected x uint8"),
+    ],
+)
+def test_damaged_files_are_refused(little_femnist: Path, change: dict[str, np.ndarray], message: str) -> None:
+    path = little_femnist / "femnist_0.npz"
+    with np.load(path) as file:
+        arrays = dict(file) | change
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    (little_femnist / "femnist_1.npz").unlink()
+    with pytest.raises(DataError, match=message):
+        femnist(writer=True)
+
+
+def test_missing_files_say_where_to_look(places: Path) -> None:
+    for options in ({}, {"writer": True}):
+        with pytest.raises(DataError, match=r"not found in .*FEMNIST.*FEDKIN_DATA"):
+            femnist(**options)
+
+
+def test_real_letters(real: Path) -> None:
+    for shared in (False, True):
+        data = femnist(shared_images=shared)
+        assert data.clients == 200 and ((data.label_counts() > 0).sum(axis=1) == 5).all()
+    overlap = np.isin(data.test.rows, data.train.rows).mean()
+    assert overlap > 0.5  # the published federation tests mostly on images that somebody trains on
+
+
+def test_real_writers(real: Path) -> None:
+    data = femnist(writer=True, clients=30)
+    assert data.clients == 30 and data.classes == 62 and data.test.sizes.min() >= 1

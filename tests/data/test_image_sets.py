@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, mnist
+from fedkin.data.federated import FederatedData
+from fedkin.data.images import Images, cifar10_images, mnist_images, mnist_writers
+from fedkin.errors import ChecksumError, ConfigError, DataError
+
+
+def same(a: FederatedData, b: FederatedData) -> bool:
+    parts = ((a.train, b.train), (a.test, b.test))
+    return all(np.array_equal(p.rows, q.rows) and np.array_equal(p.offsets, q.offsets) for p, q in parts)
+
+
+def owned_once(data: FederatedData) -> bool:
+    rows = np.concatenate([data.train.rows, data.test.rows])
+    return len(np.unique(rows)) == len(rows)
+
+
+# -- digits: always there --------------------------------------------------------------------------------------------
+
+
+def test_digits_by_default() -> None:
+    data = digits()
+    pixels, labels = load_digits(return_X_y=True)
+    np.testing.assert_array_equal(data.x, (pixels / 16).astype(np.float32))
+    np.testing.assert_array_equal(data.y, labels)
+    assert data.clients == 60 and data.classes == 10 and owned_once(data)
+    assert ((data.label_counts("train") + data.label_counts("test")) > 0).sum(axis=1).max() == 2
+    assert data.test.sizes.min() >= 1
+
+
+@pytest.mark.parametrize("partition", ["power_law", "dirichlet", "shards", "iid"])
+def test_digits_by_any_partition_repeats_itself(partition: str) -> None:
+    data = digits(partition=partition, clients=20, seed=5)
+    assert data.clients == 20 and owned_once(data) and same(data, digits(partition=partition, clients=20, seed=5))
+    assert not same(data, digits(partition=partition, clients=20, seed=6))
+
+
+def test_options_reach_the_partition() -> None:
+    for k in (1, 3, 5):
+        assert (digits(classes_per_client=k, clients=30).label_counts() > 0).sum(axis=1).max() == k
+    even, uneven = (digits(partition="dirichlet", clients=10, alpha=alpha) for alpha in (100.0, 0.1))
+    assert (even.label_counts() > 0).sum() > (uneven.label_counts() > 0).sum()
+    assert digits(train_fraction=1.0).test.sizes.sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"partition": "dirchlet"}, "did you mean 'dirichlet'"),
+        ({"partition": "writer"}, "unknown partition 'writer'"),
+        ({"partition": "ditto"}, "unknown partition 'ditto'"),
+        ({"partition": "iid", "alpha": 0.5}, "alpha = 0.5 means nothing to partition 'iid'"),
+        ({"alpha": 0.5}, "means nothing to partition 'power_law'"),
+        ({"partition": "dirichlet", "classes_per_client": 2}, "classes_per_client = 2 means nothing"),
+        ({"clients": 0}, "clients must be from 1 to"),
+        ({"clients": 1798}, "clients must be from 1 to the number of samples, 1797"),
+        ({"classes_per_client": 11}, "classes_per_client must be from 1 to 10"),
+        ({"train_fraction": 0.0}, "train_fraction"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_impossible_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        digits(**options)
+
+
+# -- the idx sets: miniatures for the way, the real ones for the numbers ----------------------------------------------
+
+
+def test_images_are_standardised_by_pixel() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 3, 3), dtype=np.uint8)
+    pixels[:, 0, 0] = 17  # a pixel that never changes has deviation 0
+    images = Images("toy", pixels, np.zeros(50, np.int64), train=30)
+    for rows in (None, 30):
+        head = pixels[:rows].reshape(-1, 9).astype(np.float64)
+        expected = (pixels.reshape(50, 9) - head.mean(axis=0)) / (head.std(axis=0) + 0.001)
+        np.testing.assert_allclose(images.standardised(rows), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(images.unit(np.array([4]))[0], (pixels[4] / 255).astype(np.float32))
+
+
+def test_little_mnist_pools_train_and_test(little_mnist: Path) -> None:
+    data = mnist(clients=40)
+    assert data.x.shape == (700, 784) and data.x.dtype == np.float32 and data.clients == 40 and owned_once(data)
+    np.testing.assert_allclose(data.x.mean(axis=0), 0, atol=1e-5)
+    assert data.train.rows.max() >= 600 > data.train.rows.min()
+    assert same(data, mnist(clients=40)) and not same(data, mnist(clients=40, seed=1))
+
+
+def test_little_fashion_mnist_keeps_train_and_test_apart(little_mnist: Path) -> None:
+    data = fashion_mnist(clients=20)
+    assert data.train.rows.max() < 600 <= data.test.rows.min()
+    np.testing.assert_allclose(data.x[:600].mean(axis=0), 0, atol=1e-5)
+    assert fashion_mnist(partition="iid", clients=7).train.sizes.tolist() == [90] * 7
+    other = fashion_mnist(clients=20, seed=1)  # the seed shuffles, no more
+    assert np.array_equal(other.label_counts(), data.label_counts()) and not same(data, other)
+    with pytest.raises(ConfigError, match="train_fraction means nothing to partition 'ditto'"):
+        fashion_mnist(train_fraction=0.5)
+
+
+def test_damaged_mnist_is_noticed(little_mnist: Path) -> None:
+    path = little_mnist / "MNIST" / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ChecksumError, match="train-images"):
+        mnist()
+
+
+def test_real_mnist(real: Path) -> None:
+    data = mnist()
+    assert np.bincount(data.y).tolist() == [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
+    assert (data.clients, data.train.sizes.sum(), data.test.sizes.sum()) == (1000, 61_673, 7_373)
+    assert owned_once(data) and data.x.shape == (70_000, 784) and np.abs(data.x.mean()) < 1e-4
+
+
+def test_real_fashion_mnist(real: Path) -> None:
+    data = fashion_mnist()
+    assert (data.clients, data.train.sizes.sum(), data.test.sizes.sum()) == (500, 61_251, 11_254)
+
+
+def test_real_mnist_by_writer(real: Path) -> None:
+    data = mnist(partition="writer")
+    assert data.clients == 539 + 297 and data.train.sizes.sum() + data.test.sizes.sum() == 70_000
+    assert owned_once(data)
+    train_part = [(data.train[u] < 60_000).all() or (data.train[u] >= 60_000).all() for u in range(data.clients)]
+    assert all(train_part)  # no writer is in both official parts
+    assert mnist(partition="writer", clients=9).clients == 9
+    with pytest.raises(ConfigError, match="from 1 to 836"):
+        mnist(partition="writer", clients=837)
+
+
+def test_writers_of_another_set_are_refused(real: Path) -> None:
+    images = mnist_images()
+    swapped = Images(images.name, images.pixels, images.y[::-1].copy(), images.train)
+    with pytest.raises(DataError, match="not those of MNIST"):
+        mnist_writers(swapped)
+
+
+# -- CIFAR-10: the official binary version ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def little_cifar(places: Path) -> Path:
+    """Batches of 30 records, the test batch of 20, in the official layout."""
+    rng = np.random.default_rng(0)
+    folder = places / "cifar-10-batches-bin"
+    folder.mkdir()
+    for name, count in [*((f"data_batch_{n}.bin", 30) for n in range(1, 6)), ("test_batch.bin", 20)]:
+        records = rng.integers(0, 256, (count, 3073)).astype(np.uint8)
+        records[:, 0] = np.arange(count) % 10
+        (folder / name).write_bytes(records.tobytes())
+    return folder
+
+
+def test_little_cifar(little_cifar: Path) -> None:
+    data = cifar10(clients=10)
+    assert data.x.shape == (170, 32, 32, 3) and data.x.dtype == np.float32
+    assert data.train.sizes.sum() + data.test.sizes.sum() == 170
+    np.testing.assert_allclose(data.x[:150].mean(axis=(0, 1, 2)), 0, atol=1e-4)
+    np.testing.assert_allclose(data.x[:150].std(axis=(0, 1, 2)), 1, atol=1e-3)
+
+
+def test_cifar_with_fewer_batches_only_when_asked(little_cifar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(cifar10(clients=5, batches=2).y) == 80
+    for wrong in (0, 6):
+        with pytest.raises(ConfigError, match="batches must be from 1 to 5"):
+            cifar10(batches=wrong)
+    (little_cifar / "data_batch_3.bin").unlink()
+    assert len(cifar10(clients=5, batches=2).y) == 80
+
+    def unreachable(*args: object, **kwargs: object) -> None:
+        raise DataError("asked the web")
+
+    monkeypatch.setattr("fedkin.data.images.find", unreachable)
+    with pytest.raises(DataError, match="asked the web"):
+        cifar10(clients=5)
+
+
+def test_truncated_cifar_is_refused_by_name(little_cifar: Path) -> None:
+    path = little_cifar / "data_batch_4.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match="data_batch_4"):
+        cifar10()
+
+
+def test_real_cifar(shared_data: Path, places: Path) -> None:
+    """The real images, written in the official binary version by the script that lies beside them."""
+    script = shared_data / "cifar10_to_binary.py"
+    if not script.is_file():
+        pytest.skip(f"{script} is not there to write CIFAR-10's binary version")
+    subprocess.run([sys.executable, script, places / "cifar-10-batches-bin"], check=True, capture_output=True)
+    data = cifar10(batches=2)
+    assert data.clients == 100 and data.train.sizes.sum() + data.test.sizes.sum() == len(data.y) == 19_985 + 9_979
+    # published moments of the training images, in units of 1/255 (here, of two batches)
+    pixels = cifar10_images(2).pixels[:19_985].reshape(-1, 3) / 255
+    np.testing.assert_allclose(pixels.mean(axis=0), [0.4914, 0.4821, 0.4464], atol=0.003)
+    np.testing.assert_allclose(pixels.std(axis=0), [0.2470, 0.2435, 0.2616], atol=0.003)
+    shutil.rmtree(places)
+
+
+def test_every_set_has_its_name_and_a_docstring() -> None:
+    assert list(DATASETS) == ["digits", "mnist", "fashion_mnist", "cifar10", "femnist", "synthetic"]
+    assert all(make.__name__ == name and make.__doc__ for name, make in DATASETS.items())

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedkin.data import load
+from fedkin.errors import ConfigError, DataError
+
+X = np.arange(12, dtype=np.float64).reshape(6, 2) / 3
+Y = np.array([0, 2, 1, 0, 2, 2])
+OWNER = np.array(["b", "a", "b", "a", "b", "c"])
+SPLIT = np.array(["train", "train", "test", "test", "train", "train"])
+
+
+def write(path: Path, **changes: Any) -> Path:
+    """The same six samples in any of the formats; a column that is None is left out."""
+    columns = {"x": X, "y": Y, "client_id": OWNER, "split": SPLIT} | changes
+    columns = {name: values for name, values in columns.items() if values is not None}
+    if path.suffix == ".npz":
+        np.savez(path, **columns)
+        return path
+    x = columns.pop("x", np.zeros((6, 0)))
+    table = pd.DataFrame({f"x{i}": x[:, i] for i in range(x.shape[1])} | columns)
+    table.to_parquet(path) if path.suffix == ".parquet" else table.to_csv(path, index=False)
+    return path
+
+
+FORMATS = ["mine.npz", "mine.csv", "mine.csv.gz", "mine.parquet"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_federation(name: str, tmp_path: Path) -> None:
+    data = load(write(tmp_path / name))
+    np.testing.assert_allclose(data.x, X, rtol=1e-6)
+    assert data.x.dtype == np.float32 and data.y.tolist() == Y.tolist() and data.classes == 3
+    assert data.client_names == ("a", "b", "c")
+    assert [data.train[u].tolist() for u in range(3)] == [[1], [0, 4], [5]]
+    assert [data.test[u].tolist() for u in range(3)] == [[3], [2], []]  # c has one sample and no test data
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_serve_as_well(name: str, tmp_path: Path) -> None:
+    data = load(write(tmp_path / name, client_id=np.array([10, 9, 10, 9, 10, 100]), split=np.array([0, 0, 1, 1, 0, 0])))
+    assert data.client_names == ("9", "10", "100")
+    assert [data.test[u].tolist() for u in range(3)] == [[3], [2], []]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_without_split_every_client_is_split(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, split=None)
+    data = load(path, train_fraction=0.5, seed=1)
+    assert data.train.sizes.tolist() == [1, 1, 1] and data.test.sizes.tolist() == [1, 2, 0]
+    assert np.array_equal(data.train.rows, load(path, train_fraction=0.5, seed=1).train.rows)
+
+
+def test_kinds_of_features(tmp_path: Path) -> None:
+    path = tmp_path / "k.npz"
+    pixels = load(write(path, x=np.full((6, 4, 4, 3), 51, np.uint8)))
+    assert pixels.x.shape == (6, 4, 4, 3) and (pixels.x == np.float32(0.2)).all()
+    tokens = load(write(path, x=np.arange(12).reshape(6, 2)))
+    assert np.issubdtype(tokens.x.dtype, np.signedinteger) and tokens.x[5].tolist() == [10, 11]
+
+
+def test_classes_may_be_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.npz")
+    assert load(path, classes=10).classes == 10
+    with pytest.raises(DataError, match=r"c\.npz: labels .*0 to 1, row 1 has 2"):
+        load(path, classes=2)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": np.where(X == 3, np.nan, X)}, "row 4 holds NaN"),
+        ({"x": np.where(X == 3, np.inf, X)}, "row 4 holds NaN or infinity"),
+        ({"x": np.where(X == 3, 1e39, X)}, "row 4 holds NaN or infinity"),  # too large for float32
+        ({"y": Y - 1}, "labels .* row 0 has -1"),
+        ({"y": Y + 0.5}, "labels .* row 0 has 0.5"),
+        ({"y": np.where(Y == 2, np.nan, Y)}, "labels .* row 1 has nan"),
+        ({"y": None}, "y"),
+        ({"client_id": None}, "client_id"),
+        ({"split": np.where(SPLIT == "test", "dev", SPLIT)}, "split must be .* row 2 has dev"),
+        ({"split": np.arange(6)}, "split must be .* row 2 has 2"),
+        ({"split": np.full(6, "test")}, "client 0 has no training sample"),
+    ],
+)
+def test_bad_columns_are_refused_by_name(
+    name: str, change: dict[str, np.ndarray | None], message: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / name, **change)
+    with pytest.raises(DataError, match=rf"(?s)mine.*{message}"):
+        load(path)
+
+
+def test_lengths_must_agree(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"m\.npz: x has 6 samples, y has shape \(5,\)"):
+        load(write(tmp_path / "m.npz", y=Y[:5]))
+
+
+@pytest.mark.parametrize("x", [np.arange(6.0), np.full((6, 2), "a"), np.zeros((6, 0)), np.zeros((6, 2), complex)])
+def test_features_must_be_numbers(x: np.ndarray, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"x must be numbers of shape \[M, ...\]"):
+        load(write(tmp_path / "m.npz", x=x))
+
+
+def test_tables_need_numeric_features_and_named_clients(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("colour,y,client_id\nred,0,a\n")
+    with pytest.raises(DataError, match="numeric feature columns, got colour of text"):
+        load(path)
+    path.write_text("y,client_id\n0,a\n")
+    with pytest.raises(DataError, match="numeric feature columns, got none"):
+        load(path)
+    path.write_text("x0,y,client_id\n1,0,a\n1,0,\n")
+    with pytest.raises(DataError, match="client_id is empty in row 1"):
+        load(path)
+
+
+def test_unknown_files_and_fractions(tmp_path: Path) -> None:
+    for name in ("data.pkl", "data"):
+        with pytest.raises(DataError, match=r"expected a file that ends in \.npz"):
+            load(tmp_path / name)
+    with pytest.raises(DataError, match="no such file"):
+        load(tmp_path / "absent.npz")
+    with pytest.raises(ConfigError, match="train_fraction"):
+        load(write(tmp_path / "m.npz", split=None), train_fraction=0.0)

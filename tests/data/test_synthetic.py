@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.data import synthetic
+from fedkin.data.synthetic import generate
+from fedkin.errors import ConfigError
+
+Oracle = Callable[[str], dict[str, Any]]
+
+
+def counts(y: np.ndarray) -> list[int]:
+    return np.bincount(y, minlength=10).tolist()
+
+
+def test_the_authors_numbers(oracle: Oracle) -> None:
+    known = oracle("datasets")["synthetic"]
+    for case in known["cases"]:
+        random = np.random.RandomState(case["np_seed"])
+        x, y, sizes = generate(case["alpha"], case["beta"], case["num_user"], random)
+        assert sizes.tolist() == case["sizes"] and len(y) == case["total"]
+        assert counts(y) == case["label_hist_all"] and counts(y[: sizes[0]]) == case["label_hist_user0"]
+        assert y[:20].tolist() == case["y0_first20"]
+        np.testing.assert_allclose(x[0, :5], case["x00_first5"], rtol=1e-9)
+        np.testing.assert_allclose(np.abs(x[0, -3:]), case["x00_abs_last3"], rtol=1e-9)
+        np.testing.assert_allclose(x[: sizes[0]].mean(axis=0)[:5], case["mean_x_user0_first5"], rtol=1e-9)
+
+
+def test_the_order_of_the_draws(oracle: Oracle) -> None:
+    """The trace of the authors' draws for (1, 1): sizes, centres of models and of features, a mean, a model."""
+    trace = oracle("datasets")["synthetic"]["rng_trace_1_1_seed0"]
+    drawn: list[np.ndarray] = []
+
+    class Recorder(np.random.RandomState):
+        def normal(self, *args: Any, **kwargs: Any) -> np.ndarray:  # type: ignore[override]
+            drawn.append(super().normal(*args, **kwargs))
+            return drawn[-1]
+
+    _, _, sizes = generate(1, 1, 30, Recorder(0))
+    centre, spread, mean_x0, W0, b0 = drawn[0], drawn[1], drawn[2], drawn[32], drawn[33]
+    assert sizes.tolist() == trace["sizes"]
+    for ours, theirs in (
+        (centre[:3], trace["mean_W_first3"]),
+        (spread[:3], trace["B_first3"]),
+        (mean_x0[:3], trace["mean_x0_first3"]),
+        (W0[0], trace["W0_first_row"]),
+        (b0, trace["b0"]),
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_the_iid_form(oracle: Oracle) -> None:
+    known = oracle("datasets")["synthetic_iid"]
+    _, y, sizes = generate(0, 0, 30, np.random.RandomState(known["np_seed"]), iid=True)
+    assert sizes.tolist() == known["sizes"] and counts(y) == known["label_hist_all"]
+
+
+def test_the_federation(oracle: Oracle) -> None:
+    case = oracle("datasets")["synthetic"]["cases"][0]
+    data = synthetic(alpha=case["alpha"], beta=case["beta"], seed=case["np_seed"])
+    assert (data.train.sizes + data.test.sizes).tolist() == case["sizes"]
+    assert data.train.sizes.tolist() == [int(0.9 * n) for n in case["sizes"]]
+    assert (data.label_counts("train") + data.label_counts("test")).sum(axis=0).tolist() == case["label_hist_all"]
+    assert data.x.dtype == np.float32 and data.x.shape[1] == 60 and data.classes == 10
+
+
+def test_same_seed_same_data_other_seed_other_data() -> None:
+    one, same, other = (synthetic(clients=5, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(one.x, same.x) and np.array_equal(one.train.rows, same.train.rows)
+    assert one.train.sizes.tolist() != other.train.sizes.tolist()
+
+
+def test_clients_of_the_iid_form_agree() -> None:
+    """One model labels all: a client's label shares are near the others', and far where every client has its own."""
+
+    def disagreement(iid: bool) -> float:
+        shares = synthetic(iid=iid).label_counts()
+        shares = shares / shares.sum(axis=1, keepdims=True)
+        return float(shares.std(axis=0).mean())
+
+    assert disagreement(iid=True) < 0.5 * disagreement(iid=False)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"clients": 0}, {"alpha": -1.0}, {"beta": np.nan}, {"alpha": np.inf}, {"seed": -1}, {"seed": 2**32}]
+)
+def test_impossible_options(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        synthetic(**wrong)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import ConfigError, DataError
+from fedkin.scenarios.plant import KINDS, planted
+
+PIXELS, LABELS = load_digits(return_X_y=True)
+ORIGINAL = {image.tobytes(): label for image, label in zip((PIXELS / 16).astype(np.float32), LABELS, strict=True)}
+
+
+def little(kind: str, clusters: int, **options: Any) -> FederatedData:
+    sizes: dict[str, Any] = {"clients": 20, "samples": 30, "test_samples": 5}
+    return planted("digits", kind, clusters=clusters, **(sizes | options))
+
+
+def rows_of(data: FederatedData, client: int) -> np.ndarray:
+    return np.concatenate([data.train[client], data.test[client]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(clusters=st.integers(1, 6), clients=st.integers(6, 23), seed=st.integers(0, 99))
+def test_sizes_and_truth(kind: str, clusters: int, clients: int, seed: int) -> None:
+    data = little(kind, clusters, clients=clients, samples=7, test_samples=2, seed=seed)
+    assert data.clients == clients and data.classes == 10
+    assert (data.train.sizes == 7).all() and (data.test.sizes == 2).all()
+    assert data.truth is not None
+    sizes = np.bincount(data.truth)
+    assert len(sizes) == clusters and sizes.max() - sizes.min() <= 1
+    assert sorted(np.concatenate([data.train.rows, data.test.rows])) == list(range(9 * clients))
+
+
+@pytest.mark.parametrize("clusters", [1, 2, 3, 4])
+def test_rotation_turned_back_is_the_original(clusters: int) -> None:
+    data = little("rotation", clusters)
+    assert data.truth is not None and data.x.dtype == np.float32
+    quarters = {1: 0, 2: 2, 3: 1, 4: 1}[clusters]
+    seen = set()
+    for client, cluster in enumerate(data.truth):
+        for row in rows_of(data, client):
+            upright = np.rot90(data.x[row].reshape(8, 8), -quarters * cluster).tobytes()
+            assert ORIGINAL[upright] == data.y[row]
+            seen.add(upright)
+    assert len(seen) == len(data.y)  # no image twice
+
+
+def test_odd_angles_are_turned_softly() -> None:
+    data, upright = little("rotation", 5), little("rotation", 1)
+    assert data.x.min() >= 0 and data.x.max() <= 1 and data.truth is not None
+    for client, cluster in enumerate(data.truth):
+        untouched = [data.x[row].tobytes() in ORIGINAL for row in rows_of(data, client)]
+        assert all(untouched) if cluster == 0 else not any(untouched)
+    assert abs(data.x.mean() - upright.x.mean()) < 0.05  # the ink stays on the image
+
+
+def test_label_permutation_renames_by_cluster() -> None:
+    data = little("label_permutation", 4)
+    assert data.truth is not None
+    namings = np.full((4, 10), -1)
+    for client, cluster in enumerate(data.truth):
+        for row in rows_of(data, client):
+            label = ORIGINAL[data.x[row].tobytes()]
+            assert namings[cluster, label] in (-1, data.y[row])  # the same name throughout the cluster
+            namings[cluster, label] = data.y[row]
+    assert namings[0].tolist() == list(range(10))
+    assert all(sorted(naming) == list(range(10)) for naming in namings)
+    assert len({tuple(naming) for naming in namings}) == 4
+
+
+def test_disjoint_labels_share_no_class() -> None:
+    data = little("disjoint_labels", 4)
+    assert data.truth is not None
+    own: list[set[int]] = [set() for _ in range(4)]
+    for client, cluster in enumerate(data.truth):
+        own[cluster] |= set(data.y[rows_of(data, client)].tolist())
+    assert set.union(*own) == set(range(10)) and sum(map(len, own)) == 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_seeds(kind: str) -> None:
+    one, same, other = (little(kind, 3, seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(one.x, same.x) and np.array_equal(one.y, same.y)
+    assert one.truth is not None and same.truth is not None and np.array_equal(one.truth, same.truth)
+    assert not np.array_equal(one.x, other.x)
+
+
+def test_no_test_data_is_ordinary() -> None:
+    assert little("rotation", 2, test_samples=0).test.sizes.sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"base": "digit"}, ConfigError, "did you mean 'digits'"),
+        ({"kind": "rotations"}, ConfigError, "did you mean 'rotation'"),
+        ({"clusters": 0}, ConfigError, "clusters must be at least 1"),
+        ({"samples": 0}, ConfigError, "samples must be at least 1"),
+        ({"test_samples": -1}, ConfigError, "test_samples"),
+        ({"clusters": 5, "clients": 4}, ConfigError, "5 clusters need at least as many clients, got 4"),
+        ({"kind": "disjoint_labels", "clusters": 11}, ConfigError, "11 clusters cannot have disjoint labels"),
+        ({"clients": 100}, DataError, r"digits has \d+ images for cluster 0.*lower clients"),
+    ],
+)
+def test_impossible_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    given: dict[str, Any] = {"base": "digits"} | options
+    with pytest.raises(error, match=message):
+        planted(**given)
+
+
+def test_real_mnist(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDKIN_DATA", str(shared_data))
+    data = planted()
+    assert data.clients == 100 and data.x.shape == (8000, 784) and data.x.max() == 1 and data.name == "mnist rotation"
