@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -25,6 +25,7 @@ class State:
     assignment: Int[np.ndarray, "N"]  # cluster of each client, COLD if it has none
 
 
+@runtime_checkable
 class Method(Protocol):
     """A frozen dataclass of hyper-parameters with three steps. The state's type is the method's own business."""
 

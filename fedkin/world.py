@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -132,6 +132,7 @@ class Ledger:
         )  # type: ignore[return-value]
 
 
+@runtime_checkable
 class World(Protocol):
     """The clients, as a method sees them. Row i of a call is the pair (``clients[i]``, ``which[i]``)."""
 

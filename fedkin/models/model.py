@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -21,6 +21,7 @@ from fedkin.world import ModelSpec
 Tree = Any  # a pytree of float32 arrays
 
 
+@runtime_checkable
 class Samples(Protocol):
     """What a model needs to know of its data."""
 
@@ -90,7 +91,7 @@ def as_model(
 
 
 def _of_module(
-    example: eqx.Module, make: Callable[[Array], eqx.Module], batched: bool
+    example: Any, make: Callable[[Array], eqx.Module], batched: bool
 ) -> tuple[Callable, Callable, bool]:
     """``init``, ``apply`` and whether training wants keys."""
     if not isinstance(example, eqx.Module):

@@ -57,4 +57,4 @@ class Population:
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
         """One uniform number per client, the same whoever else is asked."""
         fresh = Stream(stream.seed, stream.round, "population/" + stream.purpose.rsplit("/", 1)[-1])
-        return np.array([fresh.client(c).random() for c in clients])
+        return np.array([fresh.client(int(c)).random() for c in clients])

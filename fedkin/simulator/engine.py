@@ -167,10 +167,10 @@ class SimulatedWorld:
     def _batches(self, clients: Int[np.ndarray, "r"], work: LocalWork, stream: Stream) -> list[Batches]:
         sizes, drawn = self.data.train.sizes, stream.child("batches")
         if work.steps is not None:
-            return [by_steps(int(sizes[c]), work.batch_size, work.steps, drawn.client(c)) for c in clients]
+            return [by_steps(int(sizes[c]), work.batch_size, work.steps, drawn.client(int(c))) for c in clients]
         epochs = np.broadcast_to(work.epochs, len(clients))
         pairs = zip(clients, epochs, strict=True)
-        return [by_epochs(int(sizes[c]), work.batch_size, int(e), drawn.client(c)) for c, e in pairs]
+        return [by_epochs(int(sizes[c]), work.batch_size, int(e), drawn.client(int(c))) for c, e in pairs]
 
     def _plan(
         self, clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"], batches: list[Batches], stream: Stream | None
@@ -197,7 +197,8 @@ class SimulatedWorld:
         return epochs, lost
 
     def _favourite(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-        return np.argmin(self._scorer.losses(models, clients), axis=1)
+        losses = self._scorer.losses(models, clients)
+        return np.argmin(np.where(np.isnan(losses), np.inf, losses), axis=1)  # a broken model is nobody's favourite
 
     def _portions(self, rows: Int[np.ndarray, "r"], clients: Int[np.ndarray, "n"], parameters: int) -> Iterator:
         """Rows in portions of bounded memory."""

@@ -56,7 +56,7 @@ def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int) -> Iterator[
         yield slice(start, start + step)
 
 
-def per_row(values: Float[np.ndarray, "t"], sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def per_row(values: Shaped[np.ndarray, "t"], sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """Sums over the consecutive samples of each row; 0 for a row without samples."""
     sums = np.zeros(len(sizes))
     full = sizes > 0
