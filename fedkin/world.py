@@ -164,7 +164,7 @@ class World(Protocol):
         ...
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        """Mean training loss of every model on every client."""
+        """Mean training loss of every model on every client, with the penalty that training adds to it (L2)."""
         ...
 
     def gradients(

@@ -22,5 +22,5 @@ def kmeans(
     distinct = len(np.unique(points, axis=0))
     if distinct < clusters:
         raise MethodError(f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}")
-    fit = KMeans(clusters, n_init=restarts, max_iter=max_iter, random_state=seed).fit(points)
-    return np.asarray(fit.labels_, np.int64)
+    fit = KMeans(clusters, n_init=restarts, max_iter=max_iter, random_state=seed)  # pyright: ignore[reportArgumentType]
+    return np.asarray(fit.fit_predict(points), np.int64)

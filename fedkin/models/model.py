@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -52,7 +54,7 @@ class Model:
 
 def flatten(tree: Tree) -> Float[Array, "P"]:
     """Parameters as one vector, leaf after leaf, each in row-major order."""
-    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
+    return jnp.concatenate([leaf.ravel().astype(jnp.float32) for leaf in jax.tree.leaves(tree)])
 
 
 def as_model(
@@ -74,6 +76,7 @@ def as_model(
     Raises:
         ModelError: no floating-point parameters, or none of these forms.
     """
+    use_compilation_cache()
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
         (init, apply), random = source, True
     elif isinstance(source, eqx.Module):
@@ -90,9 +93,7 @@ def as_model(
     return Model(name, _spec(leaves), init, apply, unflatten, penalty, random)
 
 
-def _of_module(
-    example: Any, make: Callable[[Array], eqx.Module], batched: bool
-) -> tuple[Callable, Callable, bool]:
+def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool) -> tuple[Callable, Callable, bool]:
     """``init``, ``apply`` and whether training wants keys."""
     if not isinstance(example, eqx.Module):
         raise ModelError(f"a model function must return an Equinox module, got {type(example).__name__}")
@@ -125,3 +126,11 @@ def _spec(leaves: list[tuple[Any, Array]]) -> ModelSpec:
     has_head = len(shapes) > 1 and len(shapes[-1]) == 1 and len(shapes[-2]) == 2 and shapes[-1][0] in shapes[-2]
     head, bias = (slice(last[0].start, last[1].stop), last[1]) if has_head else (None, None)
     return ModelSpec(start, slices, head, bias)
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs on disk, so that a second run starts at once (FEDKIN_CACHE moves the folder)."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        root = Path(os.environ.get("FEDKIN_CACHE") or Path.home() / ".cache" / "fedkin")
+        jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -47,11 +47,11 @@ class Population:
         return self._draw(clients, stream.child("stragglers")) < self.stragglers
 
     def managed(
-        self, clients: Int[np.ndarray, "n"], epochs: Int[np.ndarray, "n"], stream: Stream
+        self, clients: Int[np.ndarray, "n"], amount: Int[np.ndarray, "n"], stream: Stream
     ) -> Int[np.ndarray, "n"]:
-        """Epochs that stragglers manage: uniform in [1, E), as in FedProx's experiments."""
+        """Epochs (or steps) that stragglers manage of E: uniform in [1, E), as in FedProx's experiments."""
         u = self._draw(clients, stream.child("managed"))
-        return np.maximum(1, 1 + np.floor(u * (epochs - 1)).astype(np.int64)).astype(np.int64)
+        return np.maximum(1, 1 + np.floor(u * (amount - 1)).astype(np.int64)).astype(np.int64)
 
     @staticmethod
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:

@@ -1,9 +1,6 @@
-"""XLA devices, what each of them does, and the compiled programs kept between runs."""
+"""XLA devices, and which of them does what."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,14 +8,6 @@ from jaxtyping import Int
 
 from fedkin.errors import ConfigError
 from fedkin.simulator.batching import Batches
-
-
-def use_compilation_cache() -> None:
-    """Keep compiled programs on disk, so that a second run starts at once (FEDKIN_CACHE moves the folder)."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        root = Path(os.environ.get("FEDKIN_CACHE") or Path.home() / ".cache" / "fedkin")
-        jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def devices(count: int | None) -> list:

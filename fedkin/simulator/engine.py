@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulator import local_training
 from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
 from fedkin.simulator.devices import devices as find_devices
-from fedkin.simulator.devices import shares, use_compilation_cache
+from fedkin.simulator.devices import shares
 from fedkin.simulator.local_training import Recipe
 from fedkin.simulator.plan import Plan, plan
 from fedkin.simulator.scoring import Scorer
@@ -50,7 +49,6 @@ class SimulatedWorld:
         devices: int | None = None,
         clients_per_batch: int | None = None,
     ) -> None:
-        use_compilation_cache()
         self.data, self.model, self.spec = data, model, model.spec
         self.work = work or LocalWork()
         self.population = population or Population()
@@ -80,7 +78,7 @@ class SimulatedWorld:
         work = work or self.work
         n, parameters = len(clients), models.shape[1]
         chosen = self._favourite(models, clients) if which is None else np.asarray(which, np.int64)
-        epochs, lost = self._managed(clients, work, stream)
+        amount, lost = self._managed(clients, work, stream)
         examples = self.data.train.sizes[clients].astype(np.int64)
         losses, first_losses = np.zeros(n), np.zeros(n)
         arrived, broken = np.zeros(n, bool), np.zeros(n, bool)
@@ -89,8 +87,7 @@ class SimulatedWorld:
 
         going = np.flatnonzero(~lost)
         for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, parameters):
-            task = replace(work, epochs=epochs[rows])
-            got, last, first = self._train_rows(models, clients[rows], chosen[rows], task, stream)
+            got, last, first = self._train_rows(models, clients[rows], chosen[rows], work, amount[rows], stream)
             finite = np.isfinite(got).all(axis=1) & np.isfinite(last)
             arrived[rows], broken[rows] = finite, ~finite
             losses[rows], first_losses[rows] = np.where(finite, last, 0), np.where(finite, first, 0)
@@ -146,10 +143,11 @@ class SimulatedWorld:
         clients: Int[np.ndarray, "r"],
         which: Int[np.ndarray, "r"],
         work: LocalWork,
+        amount: Int[np.ndarray, "r"],
         stream: Stream,
     ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"]]:
         """Train some rows, spread over the devices by their number of steps."""
-        batches = self._batches(clients, work, stream)
+        batches = self._batches(clients, work, amount, stream)
         recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes)
         lr, mu = np.float32(work.lr), np.float32(work.mu)
         pending = []
@@ -164,13 +162,13 @@ class SimulatedWorld:
             update[rows], last[rows], first[rows] = (np.asarray(r)[: len(rows)] for r in results)
         return update, last, first
 
-    def _batches(self, clients: Int[np.ndarray, "r"], work: LocalWork, stream: Stream) -> list[Batches]:
+    def _batches(
+        self, clients: Int[np.ndarray, "r"], work: LocalWork, amount: Int[np.ndarray, "r"], stream: Stream
+    ) -> list[Batches]:
         sizes, drawn = self.data.train.sizes, stream.child("batches")
-        if work.steps is not None:
-            return [by_steps(int(sizes[c]), work.batch_size, work.steps, drawn.client(int(c))) for c in clients]
-        epochs = np.broadcast_to(work.epochs, len(clients))
-        pairs = zip(clients, epochs, strict=True)
-        return [by_epochs(int(sizes[c]), work.batch_size, int(e), drawn.client(int(c))) for c, e in pairs]
+        cut = by_epochs if work.steps is None else by_steps
+        pairs = zip(clients, amount, strict=True)
+        return [cut(int(sizes[c]), work.batch_size, int(much), drawn.client(int(c))) for c, much in pairs]
 
     def _plan(
         self, clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"], batches: list[Batches], stream: Stream | None
@@ -183,18 +181,18 @@ class SimulatedWorld:
     def _managed(
         self, clients: Int[np.ndarray, "n"], work: LocalWork, stream: Stream
     ) -> tuple[Int[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Epochs that each client manages, and which clients send nothing."""
-        epochs = np.broadcast_to(work.epochs, len(clients)).astype(np.int64)
+        """Epochs (or steps) that each client manages, and which clients send nothing."""
+        amount = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(clients)).astype(np.int64)
         lost = np.zeros(len(clients), bool)
         if self.population.dropout:
             lost |= self.population.silent(clients, stream)
         if self.population.stragglers:
             slow = self.population.slow(clients, stream)
             if work.partial:
-                epochs = np.where(slow, self.population.managed(clients, epochs, stream), epochs)
+                amount = np.where(slow, self.population.managed(clients, amount, stream), amount)
             else:
                 lost |= slow
-        return epochs, lost
+        return amount, lost
 
     def _favourite(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         losses = self._scorer.losses(models, clients)

@@ -78,8 +78,13 @@ class Scorer:
         columns = []
         for k in range(len(models)):
             _, loss, sizes = self.score(models[k : k + 1], clients, nobody, "train")
-            columns.append(loss / np.maximum(sizes, 1))
+            columns.append(loss / np.maximum(sizes, 1) + self._penalty(models[k]))
         return np.stack(columns, axis=1)
+
+    def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
+        """What the model adds to a training loss, such as an L2 term."""
+        penalty = self._model.penalty
+        return 0.0 if penalty is None else float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
 
     def score(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str
