@@ -1,0 +1,134 @@
+"""Layers against XLA's own operations, plain products and NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedkin.models import layers
+from fedkin.models.layers import Conv, Dense, dropout, glorot, max_pool, product
+
+RNG = np.random.Generator(np.random.PCG64(0))
+CASES = {
+    "valid": (3, 1, False),
+    "same": (3, 1, True),
+    "strided same": (5, 2, True),
+    "even strided same": (4, 3, True),
+}
+
+
+def value_and_gradients(
+    f: Callable[..., jax.Array], at: tuple[jax.Array, ...], cotangent: jax.Array
+) -> tuple[jax.Array, ...]:
+    def both(*at: jax.Array) -> tuple[jax.Array, ...]:
+        value, back = jax.vjp(f, *at)
+        return (value, *back(cotangent))
+
+    return jax.jit(both)(*at)
+
+
+def normal(*shape: int) -> jax.Array:
+    return jnp.asarray(RNG.normal(size=shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_convolution_and_its_gradient(case: str) -> None:
+    """7 x 6 images, 2 channels in, 3 out; ``conv_general_dilated`` with TensorFlow's padding."""
+    size, stride, same = CASES[case]
+    conv = Conv(2, 3, size, jax.random.key(0), stride=stride, same=same)
+    x, bias = normal(4, 7, 6, 2), normal(3)
+
+    def ours(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        leaves, tree = jax.tree.flatten(conv)
+        assert [leaf.shape for leaf in leaves] == [w.shape, b.shape]
+        return jax.tree.unflatten(tree, [w, b])(x)
+
+    def xla(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        padding, numbers = "SAME" if same else "VALID", ("NHWC", "OIHW", "NHWC")
+        return jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=numbers) + b
+
+    at = (x, conv.weight, bias)
+    cotangent = normal(*jax.eval_shape(xla, *at).shape)
+    for one, other in zip(
+        value_and_gradients(ours, at, cotangent), value_and_gradients(xla, at, cotangent), strict=True
+    ):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("batch", "width"), [(1, 64), (32, 100), (33, 64), (10, 63)])
+def test_product_and_its_gradient(batch: int, width: int) -> None:
+    """Written out sample by sample (small batch, wide layer) or not, the gradient is that of x w^T."""
+    x, w, g = (np.asarray(a) for a in (normal(batch, 5), normal(width, 5), normal(batch, width)))
+    value, by_x, by_w = value_and_gradients(product, (jnp.asarray(x), jnp.asarray(w)), jnp.asarray(g))
+    np.testing.assert_allclose(value, x @ w.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(by_x, g @ w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(by_w, g.T @ x, rtol=1e-4, atol=1e-5)
+
+
+def test_dense() -> None:
+    dense = Dense(5, 3, jax.random.key(1))
+    assert dense.weight.shape == (3, 5) and not dense.bias.any()
+    x = normal(4, 5)
+    np.testing.assert_allclose(dense(x), np.asarray(x) @ np.asarray(dense.weight).T, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("height", "width"), [(4, 6), (5, 7), (2, 3)])
+def test_max_pool(height: int, width: int) -> None:
+    x = np.asarray(normal(2, height, width, 3))
+    expected = np.array(
+        [[[image[2 * i : 2 * i + 2, 2 * j : 2 * j + 2].max(axis=(0, 1)) for j in range(width // 2)]
+          for i in range(height // 2)] for image in x]
+    )  # fmt: skip
+    np.testing.assert_array_equal(max_pool(jnp.asarray(x)), expected)
+
+
+def test_gradient_of_max_pool_goes_to_the_largest() -> None:
+    x = jnp.array([[1.0, 5.0, 0.0], [2.0, 3.0, 9.0]])[None, :, :, None]
+    gradient = jax.grad(lambda x: max_pool(x).sum())(x)
+    np.testing.assert_array_equal(gradient[0, :, :, 0], [[0, 1, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize(("shape", "fans"), [((300, 200), 500), ((64, 32, 5, 5), 25 * 96)])
+def test_glorot(shape: tuple[int, ...], fans: int) -> None:
+    """Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16): the whole range, and its variance."""
+    limit = np.sqrt(6 / fans)
+    drawn = np.asarray(glorot(jax.random.key(0), shape))
+    assert drawn.shape == shape and drawn.dtype == np.float32
+    assert 0.99 * limit < np.abs(drawn).max() <= limit * (1 + 1e-6)
+    deviations = np.sqrt(drawn.size)
+    assert abs(drawn.mean()) < 5 * limit / np.sqrt(3) / deviations
+    # the square of a uniform number has the variance 4/45 limit^4
+    assert abs(np.square(drawn).mean() - limit**2 / 3) < 5 * np.sqrt(4 / 45) * limit**2 / deviations
+
+
+def test_dropout() -> None:
+    """Kept entries are scaled so that the mean stays; how many are kept lies within five standard deviations."""
+    x, key = jnp.ones((100, 100)), jax.random.key(0)
+    got = np.asarray(dropout(x, 0.4, key))
+    np.testing.assert_allclose(np.unique(got), [0, 1 / 0.6], rtol=1e-6)
+    assert abs((got > 0).sum() - 6000) < 5 * np.sqrt(10_000 * 0.6 * 0.4)
+    np.testing.assert_array_equal(got, dropout(x, 0.4, key))
+    assert (got != np.asarray(dropout(x, 0.4, jax.random.key(1)))).any()
+
+
+def test_dropout_that_does_nothing() -> None:
+    x = normal(3, 4)
+    np.testing.assert_array_equal(dropout(x, 0.5, None), x)
+    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
+
+
+def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the test above covers both forms: on a CPU, and only there, they are different programs."""
+    x, w, g = normal(10, 5), normal(64, 5), normal(10, 64)
+
+    def program() -> str:
+        return str(jax.make_jaxpr(lambda x, w: jax.vjp(product, x, w)[1](g))(x, w))
+
+    written_out = program()
+    monkeypatch.setattr(layers, "_UNROLLED_BATCH", 0)
+    assert (program() != written_out) == (jax.default_backend() == "cpu")

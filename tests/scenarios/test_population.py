@@ -1,0 +1,99 @@
+"""Who takes part: arrivals, dropout and stragglers as pure decisions per client and round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.errors import ConfigError
+from fedkin.randomness import Stream
+from fedkin.scenarios.population import Population
+
+EVERYONE = np.arange(2000)
+STREAM = Stream(4, 6, "run/train")
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_fractions_are_met(fraction: float) -> None:
+    """Within five standard deviations of 2,000 independent draws; none and all are exact."""
+    slack = 5 * np.sqrt(2000 * fraction * (1 - fraction))
+    silent = Population(dropout=fraction).silent(EVERYONE, STREAM)
+    slow = Population(stragglers=fraction).slow(EVERYONE, STREAM)
+    assert abs(silent.sum() - 2000 * fraction) <= slack
+    assert abs(slow.sum() - 2000 * fraction) <= slack
+
+
+def test_a_decision_depends_on_seed_round_and_client_only() -> None:
+    population = Population(dropout=0.5, stragglers=0.5)
+    order = np.roll(EVERYONE[::-3], 11)
+    for decide in (population.silent, population.slow):
+        usual = decide(EVERYONE, STREAM)
+        np.testing.assert_array_equal(decide(order, STREAM), usual[order])
+        np.testing.assert_array_equal(decide(EVERYONE, Stream(4, 6, "another purpose")), usual)
+        assert (decide(EVERYONE, STREAM.at(7)) != usual).any()
+        assert (decide(EVERYONE, Stream(5, 6, "run/train")) != usual).any()
+
+
+def test_dropping_out_and_straggling_are_independent() -> None:
+    """A quarter of all do both when half do each."""
+    population = Population(dropout=0.5, stragglers=0.5)
+    both = population.silent(EVERYONE, STREAM) & population.slow(EVERYONE, STREAM)
+    assert abs(both.sum() - 500) < 5 * np.sqrt(2000 * 0.25 * 0.75)
+
+
+def test_a_larger_fraction_loses_the_same_clients_and_more() -> None:
+    few, many = (Population(dropout=p).silent(EVERYONE, STREAM) for p in (0.2, 0.4))
+    assert (many | ~few).all()
+
+
+def test_stragglers_manage_every_number_of_epochs_below_theirs_as_often() -> None:
+    """FedProx: integers drawn uniformly from [1, E)."""
+    managed = Population(stragglers=1.0).managed(EVERYONE, np.full(2000, 5), STREAM)
+    values, counts = np.unique(managed, return_counts=True)
+    np.testing.assert_array_equal(values, [1, 2, 3, 4])
+    assert np.abs(counts - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
+
+
+def test_epochs_of_their_own() -> None:
+    epochs = 1 + EVERYONE % 4
+    managed = Population(stragglers=1.0).managed(EVERYONE, epochs, STREAM)
+    assert managed.min() == 1
+    assert (managed < np.maximum(epochs, 2)).all()
+
+
+def test_arrivals() -> None:
+    population = Population(arrivals={5: 3, 2: 4})
+    present = {0: 3, 1: 3, 2: 7, 4: 7, 5: 10, 50: 10}
+    for round, count in present.items():
+        np.testing.assert_array_equal(population.reachable(10, round), np.arange(count))
+
+
+def test_everybody_is_there_by_default() -> None:
+    population = Population()
+    np.testing.assert_array_equal(population.reachable(4, 0), np.arange(4))
+    assert not population.silent(EVERYONE, STREAM).any() and not population.slow(EVERYONE, STREAM).any()
+
+
+def test_somebody_must_be_there() -> None:
+    population = Population(arrivals={1: 4})
+    with pytest.raises(ConfigError, match="4"):
+        population.reachable(4, 0)
+    np.testing.assert_array_equal(population.reachable(4, 1), np.arange(4))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dropout": -0.1},
+        {"dropout": 1.1},
+        {"dropout": float("nan")},
+        {"stragglers": 2.0},
+        {"arrivals": {0: 3}},
+        {"arrivals": {2: 0}},
+    ],
+)
+def test_what_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Population(**options)
