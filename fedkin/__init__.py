@@ -1,0 +1,129 @@
+"""fedkin: clustered federated learning. Find which clients are kin, and train one model per kind.
+
+Names load when they are first used, so that ``import fedkin`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedkin import data as data
+    from fedkin import models as models
+    from fedkin.errors import CheckpointError as CheckpointError
+    from fedkin.errors import ChecksumError as ChecksumError
+    from fedkin.errors import ConfigError as ConfigError
+    from fedkin.errors import DataError as DataError
+    from fedkin.errors import FedkinError as FedkinError
+    from fedkin.errors import MethodError as MethodError
+    from fedkin.errors import MissingExtra as MissingExtra
+    from fedkin.errors import ModelError as ModelError
+    from fedkin.errors import StorageError as StorageError
+    from fedkin.experiment.results import Run as Run
+    from fedkin.experiment.simulate import simulate as simulate
+    from fedkin.method import Method as Method
+    from fedkin.method import State as State
+    from fedkin.methods import FedAvg as FedAvg
+    from fedkin.methods import FedGroup as FedGroup
+    from fedkin.methods import FedGrouProx as FedGrouProx
+    from fedkin.methods import FedProx as FedProx
+    from fedkin.models import as_model as as_model
+    from fedkin.randomness import Stream as Stream
+    from fedkin.scenarios.plant import planted as planted
+    from fedkin.scenarios.population import Population as Population
+    from fedkin.simulator import SimulatedWorld as SimulatedWorld
+    from fedkin.world import SGD as SGD
+    from fedkin.world import Adam as Adam
+    from fedkin.world import Ledger as Ledger
+    from fedkin.world import LocalWork as LocalWork
+    from fedkin.world import ModelSpec as ModelSpec
+    from fedkin.world import Scores as Scores
+    from fedkin.world import Trained as Trained
+    from fedkin.world import World as World
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Adam": "fedkin.world",
+    "CheckpointError": "fedkin.errors",
+    "ChecksumError": "fedkin.errors",
+    "ConfigError": "fedkin.errors",
+    "DataError": "fedkin.errors",
+    "FedAvg": "fedkin.methods",
+    "FedGrouProx": "fedkin.methods",
+    "FedGroup": "fedkin.methods",
+    "FedProx": "fedkin.methods",
+    "FedkinError": "fedkin.errors",
+    "Ledger": "fedkin.world",
+    "LocalWork": "fedkin.world",
+    "Method": "fedkin.method",
+    "MethodError": "fedkin.errors",
+    "MissingExtra": "fedkin.errors",
+    "ModelError": "fedkin.errors",
+    "ModelSpec": "fedkin.world",
+    "Population": "fedkin.scenarios.population",
+    "Run": "fedkin.experiment.results",
+    "SGD": "fedkin.world",
+    "Scores": "fedkin.world",
+    "SimulatedWorld": "fedkin.simulator",
+    "State": "fedkin.method",
+    "StorageError": "fedkin.errors",
+    "Stream": "fedkin.randomness",
+    "Trained": "fedkin.world",
+    "World": "fedkin.world",
+    "as_model": "fedkin.models",
+    "planted": "fedkin.scenarios.plant",
+    "simulate": "fedkin.experiment.simulate",
+}
+_MODULES = ("data", "models")
+
+__all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
+    "Adam",
+    "CheckpointError",
+    "ChecksumError",
+    "ConfigError",
+    "DataError",
+    "FedAvg",
+    "FedGrouProx",
+    "FedGroup",
+    "FedProx",
+    "FedkinError",
+    "Ledger",
+    "LocalWork",
+    "Method",
+    "MethodError",
+    "MissingExtra",
+    "ModelError",
+    "ModelSpec",
+    "Population",
+    "Run",
+    "SGD",
+    "Scores",
+    "SimulatedWorld",
+    "State",
+    "StorageError",
+    "Stream",
+    "Trained",
+    "World",
+    "__version__",
+    "as_model",
+    "data",
+    "models",
+    "planted",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from where it lives."""
+    if name in _MODULES:
+        return importlib.import_module(f"fedkin.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedkin' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

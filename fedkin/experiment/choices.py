@@ -1,0 +1,54 @@
+"""What a configuration can name, and how a named choice is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fedkin.experiment.options import Values, revive, schema
+from fedkin.scenarios.population import Population
+
+Registry = dict[str, Callable[..., Any]]
+NOT_OPTIONS = ("data",)  # what the experiment hands over itself
+
+
+def datasets() -> Registry:
+    """Named data sets, the user's own file and planted clusters."""
+    from fedkin.data import DATASETS, load
+    from fedkin.scenarios.plant import planted
+
+    return {"file": load, "planted": planted, **DATASETS}
+
+
+def models() -> Registry:
+    """Named models."""
+    from fedkin.models import MODELS
+
+    return dict(MODELS)
+
+
+def methods() -> Registry:
+    """Named methods."""
+    from fedkin.methods import METHODS
+
+    return dict(METHODS)
+
+
+def make(registry: Registry, values: Values, *first: Any) -> Any:
+    """Call a named choice with its checked options.
+
+    The options go through their schema once more: TOML's lists come out as the tuples they stand for.
+    """
+    call = registry[values["name"]]
+    options = {key: value for key, value in values.items() if key != "name"}
+    return call(*first, **_typed(call, options))
+
+
+def make_population(values: Values) -> Population:
+    """The scenario section as a Population."""
+    return Population(**_typed(Population, values))
+
+
+def _typed(call: Callable[..., Any], options: Values) -> Values:
+    section = revive(schema(call, NOT_OPTIONS), options)
+    return {name: getattr(section, name) for name in options}

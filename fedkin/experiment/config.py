@@ -1,0 +1,200 @@
+"""The configuration of an experiment: a TOML file, ``section.key=value`` on top, and what can be built from it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedkin.errors import ConfigError, FedkinError, unknown
+from fedkin.experiment import choices
+from fedkin.experiment.options import Section, Values, checked, choose, plain, schema
+from fedkin.experiment.runner import Plan
+from fedkin.scenarios.population import Population
+from fedkin.world import LocalWork
+
+Positive = Annotated[int, Field(ge=1)]
+
+# What `fedkin run` does when nothing is said: real handwritten digits, clustered beside plain averaging.
+DEMO: dict[str, Values] = {
+    "data": {"name": "digits"},
+    "model": {"name": "mclr"},
+    "method": {"name": "fedgroup"},
+    "run": {"against": ["fedavg"]},
+}
+
+
+class Local(Section):
+    """[local]: what a client does with a model that it trains."""
+
+    epochs: Positive = 10
+    batch_size: Positive = 10
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.03
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+
+
+class Rounds(Section):
+    """[run]: how long, with whom, from which seed; beside which other methods; and how often to look."""
+
+    rounds: Positive = 50
+    cohort: Positive = 10
+    seed: Annotated[int, Field(ge=0)] = 0
+    against: list[str | Values] = Field(default_factory=list)
+    target: Annotated[float, Field(gt=0, le=1)] | None = None  # accuracy, for rounds to target
+    evaluate_every: Positive = 1
+    checkpoint_every: Positive = 10
+    devices: Positive | None = None
+    clients_per_batch: Positive | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """A checked configuration: every option known, of the right type, and spelled out with its default."""
+
+    data: Values
+    model: Values
+    method: Values
+    local: Local
+    scenario: Values
+    run: Rounds
+
+    @property
+    def against(self) -> list[Values]:
+        """The methods that are run beside the main one, spelled out."""
+        return [entry for entry in self.run.against if not isinstance(entry, str)]
+
+    @property
+    def plan(self) -> Plan:
+        run = self.run
+        return Plan(run.rounds, run.cohort, run.seed, run.evaluate_every, run.checkpoint_every)
+
+    @property
+    def work(self) -> LocalWork:
+        return LocalWork(**self.local.model_dump())
+
+    def description(self) -> dict[str, Any]:
+        """The configuration as TOML holds it; ``from_dict`` reads it back."""
+        sections = {"data": self.data, "model": self.model, "method": self.method}
+        sections |= {"local": plain(self.local), "scenario": self.scenario, "run": plain(self.run)}
+        return {name: entries for name, entries in sections.items() if entries}
+
+
+def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top.
+
+    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
+    """
+    raw: dict[str, Any] = read_toml(path) if path else {name: dict(entries) for name, entries in DEMO.items()}
+    ours = set()
+    for text in overrides:
+        section, key, value = parse_override(text)
+        if not isinstance(raw.setdefault(section, {}), dict):
+            raise ConfigError(f"{path}: {section}: expected a section, got {raw[section]!r}")
+        raw[section][key] = value
+        ours.add(f"{section}.{key}")
+    return from_dict(raw, lambda dotted: dotted if path is None or dotted in ours else f"{path}: {dotted}")
+
+
+def from_dict(raw: dict[str, Any], where: Callable[[str], str] = str) -> Config:
+    """Check a configuration that was read already; ``where`` turns ``section.key`` into a place."""
+    known = ("data", "model", "method", "local", "scenario", "run")
+    for name, entries in raw.items():
+        if name not in known:
+            raise ConfigError(f"{where(name)}: {unknown('section', name, known)}")
+        if not isinstance(entries, dict):
+            raise ConfigError(f"{where(name)}: expected a section, got {entries!r}")
+    section = {name: raw.get(name, {}) for name in known}
+
+    def place(name: str) -> Callable[[str], str]:
+        return lambda key: where(f"{name}.{key}")
+
+    method = named("method", choices.methods(), {"name": "fedgroup"} | section["method"], place("method"))
+    run = checked(Rounds, section["run"], place("run"))
+    config = Config(
+        data=named("data set", choices.datasets(), {"name": "digits"} | section["data"], place("data")),
+        model=named("model", choices.models(), {"name": "mclr"} | section["model"], place("model")),
+        method=method,
+        local=checked(Local, section["local"], place("local")),
+        scenario=plain(checked(schema(Population), section["scenario"], place("scenario"))),
+        run=run.model_copy(update={"against": _against(run.against, method, where("run.against"))}),
+    )
+    _refuse_impossible(config, where)
+    return config
+
+
+def named(kind: str, registry: choices.Registry, values: Values, where: Callable[[str], str]) -> Values:
+    """A section that names an entry of a registry, with all the entry's options spelled out."""
+    call = choose(kind, registry, values["name"], where("name"))
+    options = {key: value for key, value in values.items() if key != "name"}
+    return {"name": values["name"], **plain(checked(schema(call, choices.NOT_OPTIONS), options, where))}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as a dictionary.
+
+    Raises ConfigError: it is not there, cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def parse_override(text: str) -> tuple[str, str, Any]:
+    """``section.key=value`` in its three parts; the value as TOML has it, else as the text it is.
+
+    Raises ConfigError for anything else.
+    """
+    dotted, equals, value = text.partition("=")
+    section, dot, key = dotted.strip().partition(".")
+    if not (equals and dot and section and key):
+        raise ConfigError(f"expected section.key=value, got {text!r}")
+    return section, key, parse_value(value)
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+    return parsed["value"] if len(parsed) == 1 else text.strip()
+
+
+def _against(entries: Sequence[str | Values], method: Values, where: str) -> list[Values]:
+    """The methods to run beside the main one: each spelled out, none twice, the main one left out."""
+    full = []
+    for entry in entries:
+        values = {"name": entry} if isinstance(entry, str) else entry
+        if "name" not in values:
+            raise ConfigError(f"{where}: expected a method's name or a table with one, got {entry!r}")
+        full.append(named("method", choices.methods(), values, lambda key: f"{where}: {key}"))
+    names = [entry["name"] for entry in full]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{where}: method {name!r} is named twice")
+    return [entry for entry in full if entry != method]
+
+
+def _refuse_impossible(config: Config, where: Callable[[str], str]) -> None:
+    """Make what can be made without data, so that its own checks speak before anything else happens."""
+    makers: dict[str, Callable[[], Any]] = {
+        "local": lambda: config.work,
+        "method": lambda: choices.make(choices.methods(), config.method),
+        "scenario": lambda: choices.make_population(config.scenario),
+        "run.against": lambda: [choices.make(choices.methods(), entry) for entry in config.against],
+    }
+    for place, maker in makers.items():
+        try:
+            maker()
+        except FedkinError as error:
+            raise ConfigError(f"{where(place)}: {error}") from error

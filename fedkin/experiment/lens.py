@@ -1,0 +1,117 @@
+"""A world that looks on: it passes every verb through and remembers what came back from training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import mean_by_model
+from fedkin.method import COLD, State
+from fedkin.randomness import Stream
+from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores, Trained, World
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The last training of a round: what was sent to whom, and what came back (update by update, or reduced)."""
+
+    models: Float[np.ndarray, "K P"]
+    clients: Int[np.ndarray, "n"]
+    reply: Trained
+
+
+class Lens:
+    """A proxy of a world for the experimenter, who wants to see single updates where the method needs means only.
+
+    Where a method asks for means (``reduce``), the world is asked for the updates and the means are taken here, by
+    the same function and so with the same bits, as long as the updates of one call fit into ``memory`` bytes. Of a
+    larger call only the means are known, and so no discrepancy.
+    """
+
+    def __init__(self, world: World, memory: int = 2**28) -> None:
+        self.world = world
+        self.memory = memory
+        self.spec: ModelSpec = world.spec
+        self.work: LocalWork = world.work
+        self.ledger: Ledger = world.ledger
+        self.total_clients: int = world.total_clients
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        """Forget the round before."""
+        self.seen: Seen | None = None
+        self.missing = 0  # replies that never came
+        self.broken = 0  # replies that were not finite, and set aside
+
+    def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        return self.world.initial(stream)
+
+    def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        return self.world.clients(round)
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"] | None = None,
+        *,
+        work: LocalWork | None = None,
+        reduce: bool = False,
+        stream: Stream,
+    ) -> Trained:
+        single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.memory
+        reply = self.world.train(models, clients, which, work=work, reduce=not single, stream=stream)
+        self.seen = Seen(models, clients, reply)
+        self.broken += int(reply.broken.sum())
+        self.missing += int((~reply.arrived & ~reply.broken).sum())
+        return reduced(reply, clients, len(models)) if reduce and single else reply
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        return self.world.losses(models, clients)
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n P"]:
+        return self.world.gradients(models, clients, which)
+
+    def evaluate(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        *,
+        split: str = "test",
+    ) -> Scores:
+        return self.world.evaluate(models, clients, which, split=split)
+
+    def shifted(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        return self.world.shifted(clients)
+
+
+def reduced(reply: Trained, clients: Int[np.ndarray, "n"], clusters: int) -> Trained:
+    """The same reply with example-weighted mean updates of each model in place of single updates.
+
+    Rows are added in the order of client ids, as every world adds them.
+    """
+    order = np.argsort(clients, kind="stable")
+    weight = np.where(reply.arrived, reply.examples, 0)
+    update, total = mean_by_model(reply.update[order], weight[order], reply.chosen[order], clusters)
+    return replace(reply, update=update, weight=total)
+
+
+def distances(seen: Seen | None, state: State) -> Float[np.ndarray, "a"] | None:
+    """How far each local solution that arrived lies from its client's cluster model after the round: |w_i - w|.
+
+    None where single updates are not known. Source: FedGroup eq. 4 and FlexCFL eq. 3, which sum and average them.
+    """
+    if seen is None or seen.reply.weight is not None:
+        return None
+    far = []
+    for row in np.flatnonzero(seen.reply.arrived):
+        cluster = int(state.assignment[seen.clients[row]])
+        if cluster != COLD:
+            solution = seen.models[seen.reply.chosen[row]].astype(np.float64) + seen.reply.update[row]
+            far.append(float(np.linalg.norm(solution - state.models[cluster])))
+    return np.array(far, np.float64)

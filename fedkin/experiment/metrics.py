@@ -1,0 +1,146 @@
+"""What is measured after a round, as plain JSON numbers; ``null`` where something cannot be said."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from fedkin.experiment.lens import Lens, distances
+from fedkin.method import COLD, State
+from fedkin.world import Ledger, Scores, Trained
+
+Record = dict[str, Any]
+_SCORED = (
+    *("accuracy", "partial", "loss", "worst_decile", "median_client"),
+    *("accuracy_by_cluster", "cluster_sizes", "ari", "nmi"),
+)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Test results of every reachable client that has a cluster, on that cluster's model."""
+
+    clients: Int[np.ndarray, "c"]
+    cluster: Int[np.ndarray, "c"]
+    scores: Scores
+    partial: bool  # some reachable client has no cluster yet
+
+    @property
+    def client_accuracy(self) -> Float[np.ndarray, "c"]:
+        """Correct / test samples of each client; NaN for a client without test samples."""
+        examples = np.where(self.scores.examples > 0, self.scores.examples, np.nan)
+        return np.asarray(self.scores.correct / examples, np.float64)
+
+
+def score(lens: Lens, state: State, round: int) -> Scored:
+    """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do).
+
+    The bytes this takes go on the ledger's scoring account, not on the method's.
+    """
+    reachable = lens.clients(round)
+    warm = reachable[state.assignment[reachable] != COLD]
+    cluster = state.assignment[warm]
+    with lens.ledger.scoring():
+        scores = lens.evaluate(state.models, warm, cluster)
+    return Scored(warm, cluster, scores, len(warm) < len(reachable))
+
+
+def accuracy_record(scored: Scored | None, clusters: int, truth: Int[np.ndarray, "N"] | None) -> Record:
+    """Accuracy = correct / test samples, over all clients together, by cluster, and of the worst-served clients.
+
+    ``None`` for every entry of a round that was not scored.
+    """
+    if scored is None:
+        return dict.fromkeys(_SCORED)
+    correct, examples = scored.scores.correct, scored.scores.examples
+    own = scored.client_accuracy[examples > 0]
+    by_cluster = np.bincount(scored.cluster, correct, clusters), np.bincount(scored.cluster, examples, clusters)
+    return {
+        "accuracy": ratio(int(correct.sum()), int(examples.sum())),
+        "partial": scored.partial,
+        "loss": weighted_mean(scored.scores.loss, examples),
+        "worst_decile": worst_decile(own),
+        "median_client": number(float(np.median(own))) if len(own) else None,
+        "accuracy_by_cluster": [ratio(int(c), int(n)) for c, n in zip(*by_cluster, strict=True)],
+        "cluster_sizes": np.bincount(scored.cluster, minlength=clusters).tolist(),
+        **agreement(scored, truth),
+    }
+
+
+def agreement(scored: Scored, truth: Int[np.ndarray, "N"] | None) -> Record:
+    """Adjusted Rand index and normalised mutual information of the clusters with the true ones."""
+    if truth is None or not len(scored.clients):
+        return {"ari": None, "nmi": None}
+    known = truth[scored.clients]
+    return {
+        "ari": float(adjusted_rand_score(known, scored.cluster)),
+        "nmi": float(normalized_mutual_info_score(known, scored.cluster)),
+    }
+
+
+def training_record(lens: Lens, state: State) -> Record:
+    """Training loss of the round's cohort (last and first local epoch, weighted by examples) and its discrepancy."""
+    reply = lens.seen.reply if lens.seen else None
+    return {
+        "train_loss": _training_loss(reply, "loss"),
+        "first_train_loss": _training_loss(reply, "first_loss"),
+        **discrepancy_record(distances(lens.seen, state)),
+        "missing": lens.missing,
+        "broken": lens.broken,
+    }
+
+
+def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
+    """Distances from local solutions to cluster models: sum (FedGroup eq. 4), mean (FlexCFL eq. 3) and variance."""
+    if distance is None or not len(distance) or not np.isfinite(distance).all():
+        return {"discrepancy_sum": None, "discrepancy_mean": None, "discrepancy_variance": None}
+    return {
+        "discrepancy_sum": float(distance.sum()),
+        "discrepancy_mean": float(distance.mean()),
+        "discrepancy_variance": float(distance.var()),
+    }
+
+
+def ledger_record(ledger: Ledger) -> Record:
+    """Bytes so far: the method's own in all, and [down, up] of every verb (``scoring.*`` is the measurement's)."""
+    down, up = ledger.total()
+    verbs = sorted(ledger.down | ledger.up)
+    return {
+        "bytes_down": down,
+        "bytes_up": up,
+        "bytes_by_verb": {verb: [ledger.down.get(verb, 0), ledger.up.get(verb, 0)] for verb in verbs},
+    }
+
+
+def worst_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
+    """Mean accuracy of the tenth of the clients (at least one) that is served worst."""
+    if not len(accuracy):
+        return None
+    return float(np.sort(accuracy)[: math.ceil(len(accuracy) / 10)].mean())
+
+
+def ratio(part: int, whole: int) -> float | None:
+    """part / whole, None of nothing."""
+    return part / whole if whole else None
+
+
+def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -> float | None:
+    """Mean weighted by examples; None where there are none, or where it is not finite."""
+    total = int(weight.sum())
+    return number(float(np.sum(np.where(weight > 0, value, 0) * weight)) / total) if total else None
+
+
+def number(value: float) -> float | None:
+    """The value, or None if it is not finite: JSON has no word for it."""
+    return value if math.isfinite(value) else None
+
+
+def _training_loss(reply: Trained | None, which: str) -> float | None:
+    if reply is None:
+        return None
+    return weighted_mean(getattr(reply, which), np.where(reply.arrived, reply.examples, 0))

@@ -1,0 +1,91 @@
+"""Named choices with options: what a function or a dataclass takes, checked before it is called."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from fedkin.errors import ConfigError, unknown
+
+Values = dict[str, Any]
+
+
+class Section(BaseModel):
+    """Base of what is read from outside: no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, protected_namespaces=()
+    )
+
+
+def schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
+    """The options of a callable, from its signature: names, types and defaults."""
+    hints = typing.get_type_hints(call.__init__ if inspect.isclass(call) else call)
+    left_out = {"self", *skip}
+    entries: dict[str, Any] = {}
+    for name, parameter in inspect.signature(call).parameters.items():
+        if name in left_out or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        if type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":  # a dataclass's field(default_factory=...)
+            default = call.__dataclass_fields__[name].default_factory()  # type: ignore[attr-defined]
+        entries[name] = (hints.get(name, Any), default)
+    return create_model(getattr(call, "__name__", "Options"), __base__=Section, **entries)
+
+
+S = TypeVar("S", bound=Section)
+
+
+def checked(kind: type[S], values: Values, where: Callable[[str], str]) -> S:
+    """Values as a section; ``where(key)`` says where a key came from.
+
+    Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an integer.
+
+    Raises ConfigError: unknown key (with the nearest right one), missing key, wrong type, value out of range.
+    """
+    for key in values:
+        if key not in kind.model_fields:
+            raise ConfigError(f"{where(key)}: {unknown('key', key, kind.model_fields)}")
+    try:
+        return kind.model_validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        raise ConfigError(_in_words(error, where)) from None
+
+
+def plain(section: Section) -> Values:
+    """A section's values as TOML can hold them: None is left out, and so are empty tables."""
+    return {key: value for key, value in section.model_dump(mode="json").items() if value not in (None, {})}
+
+
+def choose(kind: str, registry: dict[str, Callable[..., Any]], name: Any, where: str) -> Callable[..., Any]:
+    """The entry of a registry.
+
+    Raises ConfigError for an unknown name, with the nearest right one.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"{where}: expected the name of a {kind}, got {name!r}")
+    if name not in registry:
+        raise ConfigError(f"{where}: {unknown(kind, name, registry)}")
+    return registry[name]
+
+
+def _in_words(error: ValidationError, where: Callable[[str], str]) -> str:
+    """The first thing that pydantic found, in one line."""
+    first = error.errors()[0]
+    key = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "missing":
+        return f"{where(key)}: is required"
+    message = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
+    for bare in ("greater", "less"):
+        message = message.replace(f"expected {bare}", f"expected a value {bare}")
+    return f"{where(key)}: {message}, got {first['input']!r}"
+
+
+def revive(kind: type[S], values: Values) -> S:
+    """Values that were checked before, as a section again."""
+    return kind.model_validate_json(json.dumps(values))

@@ -1,0 +1,115 @@
+"""What a recipe is: a cell of a published table, the settings behind it, and what comes of running it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkin.data import DATASETS
+from fedkin.data.federated import FederatedData
+from fedkin.experiment.results import Run
+from fedkin.experiment.simulate import simulate
+from fedkin.method import Method
+from fedkin.models import MODELS
+from fedkin.world import SGD
+
+Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row of a table: one federated data set, one model, one way to train."""
+
+    row: str
+    data: str
+    data_options: Options
+    model: str
+    model_options: Options
+    lr: float
+    clusters: int
+    epochs: int = 20
+    rounds: int = 200
+    cohort: int = 20
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: a method at a setting, and the number in the paper (percent; None where it prints none)."""
+
+    table: str
+    setting: Setting
+    column: str
+    method: Callable[[int], Method]  # number of clusters -> method
+    published: float | None
+
+
+@lru_cache(maxsize=1)
+def load(name: str, options: Options) -> FederatedData:
+    """A data set, drawn from seed 0 as the papers drew one file for all runs."""
+    return DATASETS[name](seed=0, **dict(options))
+
+
+def measure(cell: Cell, seed: int) -> dict[str, Any]:
+    """Run one cell from one seed; the figures that the pages show."""
+    s = cell.setting
+    data = load(s.data, s.data_options)
+    run = simulate(
+        cell.method(s.clusters),
+        data,
+        MODELS[s.model](data, **dict(s.model_options)),
+        rounds=s.rounds,
+        cohort=s.cohort,
+        local=SGD(epochs=s.epochs, batch_size=10, lr=s.lr),
+        seed=seed,
+        checkpoint_every=s.rounds,
+    )
+    return {"table": cell.table, "row": s.row, "column": cell.column, "seed": seed, **figures(run)}
+
+
+def figures(run: Run) -> dict[str, Any]:
+    """Best, final and median accuracy over rounds 1..T, the discrepancy over rounds, rounds to 85%, and the cost."""
+    history = run.history.loc[1:]
+    accuracy, apart = history["accuracy"], history["discrepancy_sum"]
+    reached = accuracy.index[accuracy >= 0.85]
+    summary = run.summary()
+    return {
+        "best": round(float(accuracy.max()), 5),
+        "best_round": int(accuracy.idxmax()),
+        "final": round(float(accuracy.iloc[-1]), 5),
+        "median": round(float(accuracy.median()), 5),
+        "worst_decile": round(float(history["worst_decile"].iloc[-1]), 5),
+        "discrepancy_mean": round(float(apart.mean()), 4),
+        "discrepancy_variance": round(float(apart.var(ddof=0)), 4),
+        "rounds_to_85": int(reached[0]) if len(reached) else None,
+        "sizes": np.bincount(run.assignment[run.assignment >= 0]).tolist(),
+        "bytes_down": summary["bytes_down"],
+        "bytes_up": summary["bytes_up"],
+        "seconds": round(run.seconds, 1),
+    }
+
+
+def collect(cells: Iterable[Cell], store: Path, wanted: Callable[[Cell], bool]) -> list[dict[str, Any]]:
+    """Run what is wanted and not yet in the store (one JSON object a line), and return all that the store holds."""
+    store.parent.mkdir(parents=True, exist_ok=True)
+    done = read(store)
+    have = {(d["table"], d["row"], d["column"], d["seed"]) for d in done}
+    for cell in filter(wanted, cells):
+        for seed in cell.setting.seeds:
+            if (cell.table, cell.setting.row, cell.column, seed) not in have:
+                done.append(measure(cell, seed))
+                print(json.dumps(done[-1]), flush=True)
+                with store.open("a") as file:
+                    file.write(json.dumps(done[-1]) + "\n")
+    return done
+
+
+def read(store: Path) -> list[dict[str, Any]]:
+    """What the store holds."""
+    return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []

@@ -1,0 +1,139 @@
+"""What a run came to: in memory, and as a folder that can be read again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from fedkin.errors import CheckpointError
+from fedkin.experiment import checkpoint, choices, folder
+from fedkin.experiment.metrics import Record
+from fedkin.experiment.storage import write_atomic
+from fedkin.method import State
+
+CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run. N clients, K clusters, P parameters, T rounds.
+
+    Attributes:
+        config: the run's description, as in its config.toml.
+        records: what was measured in rounds 0 .. T, as in its metrics.jsonl.
+        state: the method's final state.
+        clients: a DataFrame, one row per scored client: cluster, samples, correct, accuracy, loss.
+        seconds: wall time of all rounds, over all the processes it took.
+        against: the runs of other methods on the same data, by name.
+        folder: where it is kept, if it is.
+    """
+
+    config: dict[str, Any]
+    records: list[Record]
+    state: State
+    clients: pd.DataFrame
+    seconds: float
+    against: dict[str, Run] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def models(self) -> Float[np.ndarray, "K P"]:
+        """The final models, one row per cluster."""
+        return self.state.models
+
+    @property
+    def assignment(self) -> Int[np.ndarray, "N"]:
+        """Cluster of each client, -1 where it has none."""
+        return self.state.assignment
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row per round, indexed by round; columns as in metrics.jsonl."""
+        return pd.DataFrame(self.records).set_index("round")
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run as plain JSON values.
+
+        ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client had a cluster
+        (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``; bytes are
+        the method's own. Rounds that were not scored, or were partial, count for neither.
+        """
+        complete = [r for r in self.records if r["accuracy"] is not None and not r["partial"]]
+        best = max(complete, key=lambda r: r["accuracy"], default=None)
+        last, target = self.records[-1], self.config["run"].get("target")
+        reached = [r["round"] for r in complete if target is not None and r["accuracy"] >= target]
+        apart = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
+        return {
+            "method": self.config["method"]["name"],
+            "data": self.config["data"]["name"],
+            "model": self.config["model"]["name"],
+            "rounds": last["round"],
+            "seed": self.config["run"]["seed"],
+            "best_accuracy": best["accuracy"] if best else None,
+            "best_round": best["round"] if best else None,
+            "final_accuracy": last["accuracy"],
+            "median_client": last["median_client"],
+            "worst_decile": last["worst_decile"],
+            "target": target,
+            "rounds_to_target": min(reached, default=None),
+            "clusters": len(self.models),
+            "cluster_sizes": last["cluster_sizes"],
+            "ari": last["ari"],
+            "nmi": last["nmi"],
+            "discrepancy_mean": float(np.mean(apart)) if apart else None,
+            "discrepancy_variance": float(np.var(apart)) if apart else None,
+            "missing": sum(r["missing"] for r in self.records),
+            "broken": sum(r["broken"] for r in self.records),
+            "bytes_down": last["bytes_down"],
+            "bytes_up": last["bytes_up"],
+            "seconds": round(self.seconds, 3),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Keep the run, and those it was run against, in a folder of its own.
+
+        Raises StorageError for a folder that holds a run, or that cannot be written.
+        """
+        target = Path(path)
+        kept = folder.Folder.create(target, self.config)
+        for record in self.records:
+            kept.append(record, {"round": record["round"]})
+        down, up = ({verb: pair[i] for verb, pair in self.records[-1]["bytes_by_verb"].items()} for i in (0, 1))
+        kept.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds))
+        for name, other in self.against.items():
+            other.save(target / AGAINST / name)
+        self.finish(target)
+        return target
+
+    def finish(self, path: Path) -> None:
+        """Write what is known only at the end: clients, summary and figure."""
+        from fedkin.experiment import figure
+
+        write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
+        figure.save(self, path)
+        write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Read a finished run from its folder.
+
+        Raises CheckpointError where there is none, where it is not finished, or where a file is damaged.
+        """
+        source = Path(path)
+        config, records = folder.read_config(source), folder.read_records(source)
+        if not (source / SUMMARY).exists():
+            raise CheckpointError(f"{source} holds a run that is not finished; go on with it: --resume {source}")
+        try:
+            clients = pd.read_parquet(source / CLIENTS)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
+        choices.methods()  # the kinds of state they keep are known from here on
+        last, _ = checkpoint.newest(source / folder.CHECKPOINTS)
+        beside = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if folder.holds_run(p)}
+        return cls(config, records, last.state, clients, last.seconds, beside, source)

@@ -1,0 +1,178 @@
+"""The rounds of a run, whatever world it runs in: select, place newcomers, let the method work, score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.errors import ConfigError
+from fedkin.experiment.checkpoint import Checkpoint
+from fedkin.experiment.folder import Folder
+from fedkin.experiment.lens import Lens
+from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
+from fedkin.method import COLD, Method, State
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+OnRound = Callable[[Record], Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long, with how many clients, from which seed, and how often to look.
+
+    The last round is always scored and kept, whatever ``evaluate_every`` and ``checkpoint_every`` say.
+    """
+
+    rounds: int
+    cohort: int
+    seed: int = 0
+    evaluate_every: int = 1
+    checkpoint_every: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "cohort", "evaluate_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"run.{name} must be at least 1, got {getattr(self, name)}")
+        if self.seed < 0:
+            raise ConfigError(f"run.seed must be zero or a positive integer, got {self.seed}")
+
+    def scores(self, round: int) -> bool:
+        return round % self.evaluate_every == 0 or round == self.rounds
+
+    def keeps(self, round: int) -> bool:
+        return round % self.checkpoint_every == 0 or round == self.rounds
+
+
+@dataclass
+class Track:
+    """A run under way: the state after ``round``, one record per round from 0 on, and the last test results."""
+
+    round: int
+    state: State
+    records: list[Record] = field(default_factory=list)
+    scored: Scored | None = None
+    seconds: float = 0.0
+
+
+def run(
+    world: World,
+    method: Method,
+    plan: Plan,
+    *,
+    name: str = "method",
+    truth: Int[np.ndarray, "N"] | None = None,
+    folder: Folder | None = None,
+    on_round: OnRound | None = None,
+) -> Track:
+    """Run a method in a world, from the start or, where ``folder`` holds a checkpoint, from there.
+
+    In every round r = 1..T a cohort is drawn from the reachable clients, uniformly without replacement; those of them
+    that have no cluster are placed; the method does its round; and all reachable clients are scored on the models that
+    came of it. Round 0 is the state that ``method.init`` made.
+
+    Raises:
+        ConfigError: the cohort, or the method's ``clusters``, is larger than the number of clients.
+        CheckpointError, StorageError: from the folder.
+    """
+    check(plan, method, world.total_clients)
+    lens = Lens(world)
+    found = folder.restore(world) if folder else None
+    clock = _Clock(found[0].seconds if found else 0.0)
+    observer = _Observer(lens, name, truth, folder, on_round, clock)
+    if found:
+        track = Track(found[0].round, found[0].state, found[1], seconds=clock.total)
+    else:
+        track = Track(0, method.init(lens, Stream(plan.seed, 0, "method/init")))
+        lens.seen = None  # what finds the clusters is not a round's training
+        observer.look(track, scoring=True, keeping=True)
+    while track.round < plan.rounds:
+        track.round += 1
+        lens.begin_round()
+        track.state = one_round(lens, method, track.state, track.round, plan)
+        observer.look(track, plan.scores(track.round), plan.keeps(track.round))
+    track.scored = track.scored or score(lens, track.state, track.round)
+    return track
+
+
+def one_round(lens: Lens, method: Method, state: State, round: int, plan: Plan) -> State:
+    """Select, place the cold clients of the cohort, and let the method work with all that have a cluster then."""
+    stream = Stream(plan.seed, round, "method")
+    cohort = select(lens.clients(round), plan.cohort, Stream(plan.seed, round, "cohort"))
+    cold = cohort[state.assignment[cohort] == COLD]
+    if len(cold):
+        state = method.place(lens, state, cold, stream.child("place"))
+        lens.seen = None  # nor is what newcomers do to find theirs
+    warm = cohort[state.assignment[cohort] != COLD]
+    return method.round(lens, state, warm, stream.child("round")) if len(warm) else state
+
+
+def select(reachable: Int[np.ndarray, "c"], size: int, stream: Stream) -> Int[np.ndarray, "n"]:
+    """A uniform choice without replacement, ascending; everybody where fewer are there."""
+    drawn = stream.rng().choice(reachable, size=min(size, len(reachable)), replace=False)
+    return np.sort(drawn)
+
+
+def check(plan: Plan, method: Method, clients: int) -> None:
+    """Refuse what cannot be before anything is written."""
+    if plan.cohort > clients:
+        raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
+    clusters = getattr(method, "clusters", None)
+    if isinstance(clusters, int) and clusters > clients:
+        raise ConfigError(f"method.clusters must be at most the number of clients ({clients}), got {clusters}")
+
+
+@dataclass
+class _Observer:
+    """Measures a round that was just done, and tells everybody who wants to know."""
+
+    lens: Lens
+    name: str
+    truth: Int[np.ndarray, "N"] | None
+    folder: Folder | None
+    on_round: OnRound | None
+    clock: _Clock
+
+    def look(self, track: Track, scoring: bool, keeping: bool) -> None:
+        trained = self.clock.lap()
+        track.scored = score(self.lens, track.state, track.round) if scoring else None
+        record = self._record(track)
+        scored = self.clock.lap()
+        track.records.append(record)
+        track.seconds = self.clock.total
+        if self.folder:
+            timing = {"round": track.round, "train": trained, "score": scored, "total": track.seconds}
+            self.folder.append(record, timing)
+            if keeping:
+                down, up = dict(self.lens.ledger.down), dict(self.lens.ledger.up)
+                self.folder.keep(Checkpoint(track.round, track.state, down, up, track.seconds))
+        if self.on_round:
+            self.on_round(record)
+
+    def _record(self, track: Track) -> Record:
+        return {
+            "round": track.round,
+            "method": self.name,
+            **accuracy_record(track.scored, len(track.state.models), self.truth),
+            **training_record(self.lens, track.state),
+            **ledger_record(self.lens.ledger),
+        }
+
+
+class _Clock:
+    """Seconds of wall time, going on from where an earlier process stopped."""
+
+    def __init__(self, total: float) -> None:
+        self.total = total
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        now = time.perf_counter()
+        lap, self._last = now - self._last, now
+        self.total += lap
+        return lap

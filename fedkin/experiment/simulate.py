@@ -1,0 +1,199 @@
+"""One call from data, model and method to a finished run on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import ConfigError, FedkinError
+from fedkin.experiment import choices
+from fedkin.experiment.config import Config
+from fedkin.experiment.folder import Folder, holds_run
+from fedkin.experiment.identity import data_digest
+from fedkin.experiment.options import Values
+from fedkin.experiment.results import AGAINST, Run
+from fedkin.experiment.runner import OnRound, Plan, Track, check, run
+from fedkin.method import Method
+from fedkin.models import Model
+from fedkin.scenarios.population import Population
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork, World
+
+Description = dict[str, Any]
+
+
+def simulate(
+    method: Method,
+    data: FederatedData,
+    model: Model,
+    *,
+    rounds: int,
+    cohort: int,
+    local: LocalWork | None = None,
+    seed: int = 0,
+    scenario: Population | None = None,
+    against: Sequence[Method] = (),
+    target: float | None = None,
+    evaluate_every: int = 1,
+    checkpoint_every: int = 10,
+    devices: int | None = None,
+    clients_per_batch: int | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+) -> Run:
+    """Run a method in the simulator, and others beside it on the same data, seeds and cohorts.
+
+    Args:
+        rounds, cohort: T communication rounds with n clients each, drawn uniformly without replacement.
+        local: what a client does with a model it trains; SGD over one epoch where nothing is said.
+        scenario: who drops out, straggles or arrives late; nobody where nothing is said.
+        target: accuracy for ``rounds_to_target`` in the summary.
+        out: a folder that keeps the run while it goes on; with ``resume``, one that holds the same run already.
+        on_round: called with the record of every round, of every method.
+
+    Raises:
+        ConfigError: a cohort or a number of clusters larger than the number of clients; a method named twice.
+        StorageError, CheckpointError: about the folder.
+        ModelError, MethodError, DataError: what does not fit together.
+    """
+    local, scenario = local or LocalWork(), scenario or Population()
+    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every)
+    settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
+    description = {
+        "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
+        "data": {"name": data.name, "clients": data.clients},
+        "model": {"name": model.name, "parameters": model.spec.parameters},
+        "local": plain_values(local),
+        "scenario": plain_values(scenario),
+        "run": {key: value for key, value in settings.items() if value is not None},
+    }
+    world = partial(
+        *(SimulatedWorld, data, model, local),
+        population=scenario,
+        devices=devices,
+        clients_per_batch=clients_per_batch,
+    )
+    methods = [({"name": name_of(m), **plain_values(m)}, m) for m in (method, *against)]
+    return _Experiment(data, plan, description, world, on_round, resume).run(methods, Path(out) if out else None)
+
+
+def execute(config: Config, *, out: Path | None, resume: bool = False, on_round: OnRound | None = None) -> Run:
+    """Run what a configuration describes; everything is made and checked before anything is written.
+
+    Raises as ``simulate`` does.
+    """
+    data = choices.make(choices.datasets(), config.data)
+    model = choices.make(choices.models(), config.model, data)
+    world = partial(
+        *(SimulatedWorld, data, model, config.work),
+        population=choices.make_population(config.scenario),
+        devices=config.run.devices,
+        clients_per_batch=config.run.clients_per_batch,
+    )
+    methods = [(entry, choices.make(choices.methods(), entry)) for entry in (config.method, *config.against)]
+    return _Experiment(data, config.plan, config.description(), world, on_round, resume).run(methods, out)
+
+
+@dataclass(frozen=True)
+class _Experiment:
+    """A method and those it is compared with, one after another in worlds of their own."""
+
+    data: FederatedData
+    plan: Plan
+    description: Description
+    world: Callable[[], World]
+    on_round: OnRound | None
+    resume: bool
+
+    def run(self, methods: Sequence[tuple[Values, Method]], out: Path | None) -> Run:
+        """The first method's run, with the others' in its ``against``."""
+        (entry, method), others = methods[0], methods[1:]
+        self._refuse(methods)
+        beside = [values for values, _ in others]
+        main = self._one(entry, method, beside, out, self.resume)
+        runs = {}
+        for values, other in others:
+            inner = out / AGAINST / values["name"] if out else None
+            begun = self.resume and inner is not None and holds_run(inner)
+            runs[values["name"]] = self._one(values, other, [], inner, begun)
+        whole = dataclasses.replace(main, against=runs)
+        for finished in (*runs.values(), whole):
+            if finished.folder:
+                finished.finish(finished.folder)
+        return whole
+
+    def _refuse(self, methods: Sequence[tuple[Values, Method]]) -> None:
+        """What cannot be is refused before anything is written."""
+        names = [values["name"] for values, _ in methods[1:]]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"against: method {name!r} is named twice")
+        for _, method in methods:
+            check(self.plan, method, self.data.clients)
+        self.world()
+
+    def _one(self, entry: Values, method: Method, beside: list[Values], out: Path | None, begun: bool) -> Run:
+        settings = {**self.description["run"], "against": beside}
+        described = {**self.description, "method": entry, "run": settings}
+        world, folder = self.world(), None
+        if out is not None:
+            folder = (Folder.reopen if begun else Folder.create)(out, described, data_digest(self.data))
+        try:
+            track = run(
+                world,
+                method,
+                self.plan,
+                name=entry["name"],
+                truth=self.data.truth,
+                folder=folder,
+                on_round=self.on_round,
+            )
+        except FedkinError:
+            if folder and not begun:
+                folder.abandon()
+            raise
+        clients = client_table(track, self.data)
+        return Run(described, track.records, track.state, clients, track.seconds, folder=out)
+
+
+def client_table(track: Track, data: FederatedData) -> pd.DataFrame:
+    """One row per scored client: its cluster, its samples, and how well its cluster's model does on them."""
+    scored = track.scored
+    assert scored is not None  # a run ends with scoring
+    ids = scored.clients
+    table = {
+        "client": ids,
+        "cluster": scored.cluster,
+        "train_samples": data.train.sizes[ids],
+        "test_samples": scored.scores.examples,
+        "correct": scored.scores.correct,
+        "accuracy": scored.client_accuracy,
+        "loss": scored.scores.loss,
+    }
+    if data.client_names is not None:
+        table["name"] = np.asarray(data.client_names, object)[ids]
+    if data.truth is not None:
+        table["truth"] = data.truth[ids]
+    return pd.DataFrame(table)
+
+
+def name_of(method: Method) -> str:
+    """What configurations call a method; the lower-case name of the class for a user's own."""
+    names = {kind: name for name, kind in choices.methods().items()}
+    return names.get(type(method), type(method).__name__.lower())
+
+
+def plain_values(instance: Any) -> Values:
+    """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its ``repr``."""
+    values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
+    return {name: value for name, value in json.loads(json.dumps(values, default=repr)).items() if value is not None}

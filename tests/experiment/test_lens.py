@@ -1,0 +1,97 @@
+"""The lens changes nothing and sees everything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkin.experiment.lens import Lens, Seen, distances
+from fedkin.method import State
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import FakeWorld, LocalWork, Trained
+from tests.experiment.toy import fake_world
+
+STREAM = Stream(0, 1, "test")
+
+
+@pytest.mark.parametrize("memory", [2**28, 0])
+def test_means_have_the_same_bits_with_and_without_the_lens(tiny_world: SimulatedWorld, memory: int) -> None:
+    models = np.stack([tiny_world.initial(Stream(k)) for k in range(2)])
+    clients, which = np.array([0, 2, 3, 5]), np.array([0, 1, 1, 0])
+    bare = tiny_world.train(models, clients, which, reduce=True, stream=STREAM)
+    lens = Lens(tiny_world, memory)
+    seen = lens.train(models, clients, which, reduce=True, stream=STREAM)
+    assert bare.update.tobytes() == seen.update.tobytes()
+    assert bare.weight is not None and seen.weight is not None
+    assert bare.weight.tobytes() == seen.weight.tobytes()
+    assert lens.seen is not None and (lens.seen.reply.weight is None) == (memory > 0)
+
+
+def test_bytes_are_counted_once() -> None:
+    through, bare = fake_world(), fake_world()
+    lens = Lens(through)
+    for world in (lens, bare):
+        world.ledger.add("train", 8, 4)
+    assert through.ledger.total() == bare.ledger.total() == (8, 4)
+
+
+def test_single_updates_pass_untouched() -> None:
+    world = fake_world()
+    models, clients = np.zeros((1, 3), np.float32), np.arange(8)
+    direct = world.train(models, clients, np.zeros(8, np.int64), stream=STREAM)
+    through = Lens(world).train(models, clients, np.zeros(8, np.int64), stream=STREAM)
+    np.testing.assert_array_equal(direct.update, through.update)
+    assert through.weight is None
+
+
+def test_missing_and_broken_replies_are_counted_until_the_next_round() -> None:
+    world = fake_world(silent=frozenset({1, 2}), garbage=frozenset({4}))
+    lens = Lens(world)
+    lens.train(np.zeros((1, 3), np.float32), np.arange(8), np.zeros(8, np.int64), stream=STREAM)
+    lens.train(np.zeros((1, 3), np.float32), np.arange(3), np.zeros(3, np.int64), stream=STREAM)
+    assert (lens.missing, lens.broken) == (4, 1)
+    lens.begin_round()
+    assert (lens.missing, lens.broken, lens.seen) == (0, 0, None)
+
+
+def test_distances_by_hand() -> None:
+    # Client 0 goes from (0, 0) to (3, 4); client 1 never answers; client 2 from (10, 0) to (10, 1).
+    # After the round its cluster's models lie at (0, 0) and (10, 3): distances 5 and 2.
+    reply = Trained(
+        update=np.array([[3, 4], [0, 0], [0, 1]], np.float32),
+        chosen=np.array([0, 0, 1]),
+        examples=np.array([1, 1, 1]),
+        loss=np.zeros(3),
+        first_loss=np.zeros(3),
+        arrived=np.array([True, False, True]),
+        broken=np.zeros(3, bool),
+    )
+    start = np.array([[0, 0], [10, 0]], np.float32)
+    after = State(np.array([[0, 0], [10, 3]], np.float32), np.array([0, 0, 1]))
+    found = distances(Seen(start, np.array([0, 1, 2]), reply), after)
+    assert found is not None
+    np.testing.assert_array_equal(found, [5.0, 2.0])
+    assert distances(None, after) is None
+
+
+def test_a_client_that_moves_is_measured_from_its_new_cluster() -> None:
+    world = FakeWorld(np.array([[4.0, 0.0]], np.float32), np.array([1]), work=LocalWork(lr=0.5))
+    lens = Lens(world)
+    lens.train(np.zeros((2, 2), np.float32), np.array([0]), np.array([0]), reduce=True, stream=STREAM)
+    moved = State(np.array([[0, 0], [2, 1]], np.float32), np.array([1]))
+    found = distances(lens.seen, moved)  # its solution is (2, 0), its new cluster's model (2, 1)
+    assert found is not None
+    np.testing.assert_array_equal(found, [1.0])
+
+
+def test_everything_else_passes_through() -> None:
+    world = fake_world()
+    lens, models, clients = Lens(world), np.ones((2, 3), np.float32), np.arange(4)
+    which = np.array([0, 1, 0, 1])
+    np.testing.assert_array_equal(lens.losses(models, clients), world.losses(models, clients))
+    np.testing.assert_array_equal(lens.gradients(models, clients, which), world.gradients(models, clients, which))
+    np.testing.assert_array_equal(lens.clients(3), world.clients(3))
+    np.testing.assert_array_equal(lens.initial(STREAM), world.initial(STREAM))
+    np.testing.assert_array_equal(lens.shifted(clients), world.shifted(clients))
+    assert (lens.spec, lens.work, lens.ledger, lens.total_clients) == (world.spec, world.work, world.ledger, 8)

@@ -1,0 +1,140 @@
+"""Numbers worked by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from fedkin.experiment.lens import Lens
+from fedkin.experiment.metrics import (
+    Scored,
+    accuracy_record,
+    discrepancy_record,
+    ledger_record,
+    score,
+    training_record,
+    weighted_mean,
+    worst_decile,
+)
+from fedkin.method import COLD, State
+from fedkin.randomness import Stream
+from fedkin.world import Ledger, Scores
+from tests.experiment.toy import fake_world
+
+
+def scored(correct: list[int], examples: list[int], cluster: list[int], partial: bool = False) -> Scored:
+    """Test results whose losses are 1, 2, 3, ..."""
+    loss = np.arange(1, len(correct) + 1, dtype=np.float64)
+    scores = Scores(np.array(correct, np.int64), np.array(examples, np.int64), loss)
+    return Scored(np.arange(len(correct)), np.array(cluster, np.int64), scores, partial)
+
+
+def test_accuracy_is_correct_over_samples_and_not_a_mean_over_clients() -> None:
+    record = accuracy_record(scored([9, 0, 1], [10, 2, 4], [0, 0, 2]), 4, None)
+    assert record["accuracy"] == 10 / 16
+    assert record["accuracy_by_cluster"] == [9 / 12, None, 1 / 4, None]
+    assert record["cluster_sizes"] == [2, 0, 1, 0]
+    assert record["median_client"] == 0.25
+    assert record["worst_decile"] == 0.0
+    assert record["loss"] == (10 * 1 + 2 * 2 + 4 * 3) / 16
+    assert record["partial"] is False
+    assert record["ari"] is None and record["nmi"] is None
+
+
+def test_a_client_without_test_samples_counts_for_nothing() -> None:
+    record = accuracy_record(scored([3, 0], [4, 0], [0, 1]), 2, None)
+    assert (record["accuracy"], record["median_client"], record["worst_decile"]) == (0.75, 0.75, 0.75)
+    assert record["accuracy_by_cluster"] == [0.75, None]
+    assert record["loss"] == 1.0
+
+
+def test_nobody_to_test_is_null() -> None:
+    record = accuracy_record(scored([], [], []), 2, None)
+    assert record["accuracy"] is record["loss"] is record["median_client"] is record["worst_decile"] is None
+    assert record["cluster_sizes"] == [0, 0]
+
+
+def test_an_unscored_round_has_the_same_keys() -> None:
+    full = accuracy_record(scored([1], [1], [0]), 1, None)
+    empty = accuracy_record(None, 1, None)
+    assert list(full) == list(empty)
+    assert set(empty.values()) == {None}
+
+
+def test_the_worst_tenth_is_rounded_up() -> None:
+    accuracy = np.array([0.5, 0.1, 0.9, 0.3] + [1.0] * 16)
+    assert worst_decile(accuracy) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
+    assert worst_decile(accuracy[:11]) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
+    assert worst_decile(accuracy[:10]) == 0.1
+    assert worst_decile(np.zeros(0)) is None
+
+
+def test_agreement_with_the_truth() -> None:
+    truth = np.array([5, 5, 7, 7, 7])
+    same = accuracy_record(scored([1] * 4, [1] * 4, [1, 1, 0, 0]), 2, truth)
+    assert (same["ari"], same["nmi"]) == (1.0, 1.0)
+    lumped = accuracy_record(scored([1] * 4, [1] * 4, [0, 0, 0, 0]), 2, truth)
+    assert (lumped["ari"], lumped["nmi"]) == (0.0, 0.0)
+
+
+def test_discrepancy_by_both_definitions() -> None:
+    # FedGroup eq. 4 sums the distances, FlexCFL eq. 3 averages them.
+    record = discrepancy_record(np.array([1.0, 2.0, 6.0]))
+    assert record == {"discrepancy_sum": 9.0, "discrepancy_mean": 3.0, "discrepancy_variance": 14 / 3}
+    assert set(discrepancy_record(None).values()) == set(discrepancy_record(np.zeros(0)).values()) == {None}
+
+
+def test_training_record_of_fake_clients() -> None:
+    world = fake_world(clients=4, silent=frozenset({0}), garbage=frozenset({1}))
+    lens = Lens(world)
+    models, clients, which = np.zeros((1, 3), np.float32), np.arange(4), np.zeros(4, np.int64)
+    reply = lens.train(models, clients, which, reduce=True, stream=Stream(0))
+    state = State(models + reply.update, np.zeros(4, np.int64))
+    record = training_record(lens, state)
+    weight = np.array([12, 13]) / 25  # clients 2 and 3 answered
+    assert record["train_loss"] == pytest.approx(float(weight @ reply.loss[2:]), rel=1e-12)
+    assert record["first_train_loss"] == pytest.approx(float(weight @ reply.first_loss[2:]), rel=1e-12)
+    solution = 0.25 * world.target[2:].astype(np.float64)
+    distance = np.linalg.norm(solution - state.models[0], axis=1)
+    assert record["discrepancy_sum"] == pytest.approx(distance.sum(), rel=1e-6)
+    assert record["discrepancy_mean"] == pytest.approx(distance.mean(), rel=1e-6)
+    assert (record["missing"], record["broken"]) == (1, 1)
+
+
+def test_a_round_without_training_is_null() -> None:
+    record = training_record(Lens(fake_world()), State(np.zeros((1, 3), np.float32), np.zeros(8, np.int64)))
+    assert record["train_loss"] is record["first_train_loss"] is record["discrepancy_mean"] is None
+
+
+def test_scoring_tests_the_warm_clients_on_their_own_account() -> None:
+    world = fake_world(clients=4)
+    lens = Lens(world)
+    state = State(np.array([[1, 1, 1], [-1, -1, -1]], np.float32), np.array([0, 1, COLD, 0]))
+    result = score(lens, state, 1)
+    np.testing.assert_array_equal(result.clients, [0, 1, 3])
+    np.testing.assert_array_equal(result.cluster, [0, 1, 0])
+    np.testing.assert_array_equal(result.scores.correct, [1, 1, 0])
+    np.testing.assert_array_equal(result.client_accuracy, [1, 1, 0])
+    assert result.partial
+
+
+def test_ledger_record_keeps_scoring_apart() -> None:
+    ledger = Ledger()
+    ledger.add("train", 100, 40)
+    with ledger.scoring():
+        ledger.add("evaluate", 7, 0)
+    assert ledger_record(ledger) == {
+        "bytes_down": 100,
+        "bytes_up": 40,
+        "bytes_by_verb": {"scoring.evaluate": [7, 0], "train": [100, 40]},
+    }
+
+
+def test_what_is_not_finite_becomes_null() -> None:
+    assert weighted_mean(np.array([1.0, math.inf]), np.array([1, 1])) is None
+    assert weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0  # weight nothing, say nothing
+    assert weighted_mean(np.zeros(0), np.zeros(0, np.int64)) is None
+    assert json.loads(json.dumps(discrepancy_record(np.array([math.inf])), allow_nan=False))["discrepancy_sum"] is None

@@ -1,0 +1,97 @@
+"""Options are read from signatures, and nothing is converted in silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from fedkin.errors import ConfigError
+from fedkin.experiment.options import checked, choose, plain, schema
+
+
+def dataset(
+    *,
+    clients: int = 10,
+    alpha: float = 0.5,
+    kind: Literal["a", "b"] = "a",
+    sizes: tuple[int, ...] = (3,),
+    deep: bool = False,
+    path: str | Path = "here",
+    limit: int | None = None,
+) -> None:
+    """A function with every kind of option."""
+
+
+@dataclass(frozen=True)
+class Method:
+    clusters: int
+    table: dict[int, int] = field(default_factory=dict)
+
+
+def read(call: Any, **values: Any) -> dict[str, Any]:
+    return vars(checked(schema(call, ("data",)), values, lambda key: f"place.{key}"))
+
+
+def test_defaults_are_spelled_out() -> None:
+    section = checked(schema(dataset), {}, str)
+    assert plain(section) == {
+        "clients": 10,
+        "alpha": 0.5,
+        "kind": "a",
+        "sizes": [3],
+        "deep": False,
+        "path": "here",
+    }
+
+
+def test_values_take_the_type_of_the_option() -> None:
+    got = read(dataset, clients=3, alpha=1, kind="b", sizes=[1, 2], deep=True, limit=4)
+    assert got == {
+        "clients": 3,
+        "alpha": 1.0,
+        "kind": "b",
+        "sizes": (1, 2),
+        "deep": True,
+        "path": "here",
+        "limit": 4,
+    }
+    assert read(Method, clusters=2, table={"5": 3}) == {"clusters": 2, "table": {5: 3}}
+    assert plain(checked(schema(Method), {"clusters": 2}, str)) == {"clusters": 2}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"clients": "ten"}, r"place\.clients: expected a valid integer, got 'ten'"),
+        ({"clients": "10"}, r"place\.clients: expected a valid integer, got '10'"),
+        ({"clients": 3.5}, r"place\.clients: expected a valid integer.* got 3\.5"),
+        ({"clients": True}, r"place\.clients: expected a valid integer, got True"),
+        ({"clients": [3]}, r"place\.clients: expected a valid integer, got \[3\]"),
+        ({"alpha": "big"}, r"place\.alpha: expected a valid number, got 'big'"),
+        ({"kind": "c"}, r"place\.kind: expected 'a' or 'b', got 'c'"),
+        ({"sizes": [1, "x"]}, r"place\.sizes: expected a valid integer"),
+        ({"deep": 1}, r"place\.deep: expected a valid boolean, got 1"),
+        ({"limit": "x"}, r"place\.limit: expected a valid integer"),
+        ({"cleints": 3}, r"place\.cleints: unknown key 'cleints'; did you mean 'clients'\?"),
+        ({"zzz": 3}, r"place\.zzz: unknown key 'zzz'; known: alpha, clients, deep"),
+    ],
+)
+def test_anything_else_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read(dataset, **values)
+
+
+def test_what_has_no_default_is_required() -> None:
+    with pytest.raises(ConfigError, match=r"place\.clusters: is required"):
+        read(Method)
+
+
+def test_choosing_from_a_registry() -> None:
+    assert choose("method", {"fedavg": Method}, "fedavg", "method.name") is Method
+    with pytest.raises(ConfigError, match=r"method\.name: unknown method 'fedavh'; did you mean 'fedavg'\?"):
+        choose("method", {"fedavg": Method}, "fedavh", "method.name")
+    with pytest.raises(ConfigError, match=r"method\.name: expected the name of a method, got 3"):
+        choose("method", {"fedavg": Method}, 3, "method.name")

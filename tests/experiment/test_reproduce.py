@@ -1,0 +1,67 @@
+"""The recipes behind docs/results.md: what is run, what is kept, and what the page says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedkin.experiment.reproduce import recipe
+from fedkin.experiment.reproduce.fedgroup import CELLS, METHODS, MNIST, PUBLISHED
+from fedkin.experiment.reproduce.page import number, page, percent, share
+from fedkin.experiment.reproduce.recipe import Cell, Setting, collect, measure
+from fedkin.methods import FedAvg
+
+TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
+
+
+def run_of(column: str, seed: int, best: float, row: str = MNIST.row) -> dict:
+    figures = {"best": best, "final": best - 0.1}
+    return {"table": "III", "row": row, "column": column, "seed": seed, **figures}
+
+
+def test_every_cell_of_table_iii_is_there_once() -> None:
+    keys = [(c.table, c.setting.row, c.column) for c in CELLS]
+    assert len(keys) == len(set(keys)) == 4 + len(PUBLISHED) * len(METHODS)
+
+
+def test_measuring_a_cell_gives_figures_that_json_can_hold() -> None:
+    got = json.loads(json.dumps(measure(Cell("III", TINY, "FedAvg", lambda m: FedAvg(), 50.0), 0)))
+    assert got["row"] == "tiny" and got["seed"] == 0 and got["sizes"] == [12]
+    assert 0 <= got["final"] <= got["best"] <= 1 and 1 <= got["best_round"] <= 3
+    assert got["bytes_up"] == 3 * 4 * 650 * 4  # rounds x cohort x parameters of 64-10 x bytes
+
+
+def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fake(cell: Cell, seed: int) -> dict:
+        asked.append((cell.column, seed))
+        return run_of(cell.column, seed, 0.5, row="tiny")
+
+    monkeypatch.setattr(recipe, "measure", fake)
+    cells = [Cell("III", TINY, column, lambda m: FedAvg(), None) for column in ("FedAvg", "FedProx")]
+    store = tmp_path / "results" / "fedgroup.jsonl"
+    collect(cells[:1], store, lambda c: True)
+    everything = collect(cells, store, lambda c: True)
+    assert asked == [("FedAvg", 0), ("FedAvg", 1), ("FedProx", 0), ("FedProx", 1)]
+    assert [json.loads(line) for line in store.read_text().splitlines()] == everything
+
+
+def test_the_page_shows_mean_range_and_the_papers_number() -> None:
+    text = page([run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)], "What a person says.")
+    assert "**90.0** (89.0 - 91.0)<br>*89.3*" in text
+    assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
+    assert "not run" in text and text.endswith("What a person says.\n")
+
+
+def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
+    measured = [run_of("FedAvg", 0, 0.893 + 0.014), run_of("FedProx", 0, 0.905 + 0.02), run_of("RCC", 0, 0.90)]
+    assert "3 were run: 1 came out within 1.5 points of the paper, 1 above and 1 below it" in share(measured)
+
+
+def test_numbers_say_how_many_seeds_never_got_there() -> None:
+    assert number([14, None, 16]) == "**15** (14 - 16, 1 never)"
+    assert number([None]) == "**never**"
+    assert number([]) == percent([]) == "not run"

@@ -1,0 +1,203 @@
+"""The rounds, in a world small enough to follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.errors import CheckpointError, ConfigError
+from fedkin.experiment.folder import Folder
+from fedkin.experiment.metrics import Record
+from fedkin.experiment.runner import Plan, Track, run, select
+from fedkin.method import COLD
+from fedkin.methods import FedAvg
+from fedkin.randomness import Stream
+from fedkin.world import FakeWorld
+from tests.experiment.toy import Toy, ToyState, fake_world
+
+PLAN = Plan(rounds=7, cohort=3, seed=5, checkpoint_every=2)
+
+
+class Killed(Exception):
+    """Stands for a process that is gone."""
+
+
+def described(plan: Plan) -> dict[str, Any]:
+    """A description, as far as a folder cares."""
+    return {"method": {"name": "toy"}, "run": {"rounds": plan.rounds, "seed": plan.seed}}
+
+
+@given(st.sets(st.integers(0, 50), min_size=1), st.integers(1, 60), st.integers(0, 99))
+def test_a_cohort_is_some_of_the_reachable_ascending(ids: set[int], size: int, seed: int) -> None:
+    reachable = np.array(sorted(ids))
+    cohort = select(reachable, size, Stream(seed, 1, "cohort"))
+    assert len(cohort) == min(size, len(ids))
+    assert set(cohort.tolist()) <= ids
+    assert (np.diff(cohort) > 0).all()
+
+
+def test_every_client_is_drawn_equally_often() -> None:
+    # 3 of 8 in 4,000 rounds: 1,500 each, standard deviation below 31; the bound is six of them.
+    drawn = [select(np.arange(8), 3, Stream(0, r, "cohort")) for r in range(4000)]
+    times = np.bincount(np.concatenate(drawn), minlength=8)
+    assert np.abs(times - 1500).max() < 6 * 31
+
+
+def test_cohorts_depend_on_seed_and_round_only() -> None:
+    seen: dict[str, list[list[int]]] = {}
+    for method in (FedAvg(), Toy(clusters=3)):
+        world = fake_world()
+        seen[type(method).__name__] = cohorts = []
+        train = world.train
+
+        def spy(models, clients, *rest, train=train, cohorts=cohorts, **options):  # type: ignore[no-untyped-def]
+            cohorts.append(clients.tolist())
+            return train(models, clients, *rest, **options)
+
+        world.train = spy  # type: ignore[method-assign]
+        run(world, method, PLAN)
+    assert seen["FedAvg"] == seen["Toy"]
+    assert seen["Toy"] == [select(np.arange(8), 3, Stream(5, r, "cohort")).tolist() for r in range(1, 8)]
+
+
+def test_one_record_per_round_and_round_zero_is_untrained() -> None:
+    told: list[Record] = []
+    track = run(fake_world(), Toy(), PLAN, name="toy", on_round=told.append)
+    assert track.records == told
+    assert [r["round"] for r in told] == list(range(8))
+    assert {r["method"] for r in told} == {"toy"}
+    assert told[0]["train_loss"] is None and told[0]["bytes_down"] == 0
+    assert all(r["train_loss"] is not None and r["discrepancy_mean"] is not None for r in told[1:])
+
+
+def test_scores_are_taken_after_aggregation() -> None:
+    world = fake_world()
+    track = run(world, Toy(), PLAN)
+    assert isinstance(track.state, ToyState)
+    expected = world.evaluate(track.state.models, np.arange(8), track.state.assignment)
+    assert track.records[-1]["accuracy"] == expected.correct.sum() / 8
+    assert track.scored is not None
+    np.testing.assert_array_equal(track.scored.scores.loss, expected.loss)
+
+
+def test_cold_clients_are_placed_before_they_train_and_rounds_are_partial_until_then() -> None:
+    track = run(fake_world(), Toy(warm=2), Plan(rounds=12, cohort=3))
+    assert isinstance(track.state, ToyState)
+    sizes = [sum(r["cluster_sizes"]) for r in track.records]
+    assert sizes[0] == 2 and sizes[-1] == 8 and sizes == sorted(sizes)
+    assert [r["partial"] for r in track.records] == [size < 8 for size in sizes]
+    assert track.state.rounds_trained.sum() == 12 * 3
+
+
+def test_newcomers_that_cannot_be_placed_stay_out_of_the_round() -> None:
+    class Shy(Toy):
+        def place(self, world: Any, state: ToyState, newcomers: np.ndarray, stream: Stream) -> ToyState:
+            return state
+
+    track = run(fake_world(), Shy(warm=1), Plan(rounds=6, cohort=2))
+    assert isinstance(track.state, ToyState)
+    assert (track.state.rounds_trained[1:] == 0).all() and track.state.rounds_trained[0] > 0
+    assert (track.state.assignment[1:] == COLD).all()
+
+
+def test_unscored_rounds_hold_null_and_the_last_is_always_scored() -> None:
+    track = run(fake_world(), Toy(), Plan(rounds=7, cohort=3, evaluate_every=3))
+    assert [r["round"] for r in track.records if r["accuracy"] is not None] == [0, 3, 6, 7]
+    full = run(fake_world(), Toy(), Plan(rounds=7, cohort=3))
+    assert track.records[6]["accuracy"] == full.records[6]["accuracy"]
+    assert track.state.models.tobytes() == full.state.models.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("plan", "method", "message"),
+    [
+        (Plan(1, 9), FedAvg(), r"run\.cohort must be at most the number of clients \(8\), got 9"),
+        (Plan(1, 2), Toy(clusters=9), r"method\.clusters must be at most the number of clients \(8\), got 9"),
+    ],
+)
+def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(fake_world(), method, plan)
+
+
+@pytest.mark.parametrize("field", ["rounds", "cohort", "evaluate_every", "checkpoint_every"])
+def test_plans_are_checked(field: str) -> None:
+    with pytest.raises(ConfigError, match=rf"run\.{field} must be at least 1, got 0"):
+        Plan(**{"rounds": 1, "cohort": 1, field: 0})
+    with pytest.raises(ConfigError, match=r"run\.seed"):
+        Plan(1, 1, seed=-1)
+
+
+def into(path: Path, plan: Plan, die_at: int | None = None, resume: bool = False) -> tuple[FakeWorld, Track]:
+    """Run in a folder; die just after a round's record was written."""
+    world = fake_world(silent=frozenset({6}))
+    folder = (Folder.reopen if resume else Folder.create)(path, described(plan))
+
+    def on_round(record: Record) -> None:
+        if record["round"] == die_at:
+            raise Killed
+
+    return world, run(world, Toy(warm=5), plan, name="toy", folder=folder, on_round=on_round)
+
+
+@pytest.mark.parametrize("die_at", range(8))
+def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path, die_at: int) -> None:
+    world, whole = into(tmp_path / "whole", PLAN)
+    with pytest.raises(Killed):
+        into(tmp_path / "cut", PLAN, die_at)
+    again, resumed = into(tmp_path / "cut", PLAN, resume=True)
+    assert isinstance(whole.state, ToyState) and isinstance(resumed.state, ToyState)
+    for name in ("models", "assignment", "rounds_trained", "noise"):
+        assert getattr(whole.state, name).tobytes() == getattr(resumed.state, name).tobytes()
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert (world.ledger.down, world.ledger.up) == (again.ledger.down, again.ledger.up)
+    assert resumed.records == whole.records
+
+
+def test_a_run_may_die_again_and_again(tmp_path: Path) -> None:
+    _, whole = into(tmp_path / "whole", PLAN)
+    with pytest.raises(Killed):
+        into(tmp_path / "cut", PLAN, 1)
+    for die_at in (2, 3, 3, 5, 6):
+        with pytest.raises(Killed):
+            into(tmp_path / "cut", PLAN, die_at, resume=True)
+    _, resumed = into(tmp_path / "cut", PLAN, resume=True)
+    assert resumed.state.models.tobytes() == whole.state.models.tobytes()
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+
+
+def test_a_finished_run_can_be_extended(tmp_path: Path) -> None:
+    longer = Plan(rounds=11, cohort=3, seed=5, checkpoint_every=2)
+    _, whole = into(tmp_path / "whole", longer)
+    into(tmp_path / "cut", PLAN)
+    _, resumed = into(tmp_path / "cut", longer, resume=True)
+    assert resumed.state.models.tobytes() == whole.state.models.tobytes()
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert "rounds = 11" in (tmp_path / "cut/config.toml").read_text()
+
+
+def test_a_run_cannot_be_shortened(tmp_path: Path) -> None:
+    into(tmp_path / "run", PLAN)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(CheckpointError, match=r"is at round 7 already, and run\.rounds asks for 4"):
+        into(tmp_path / "run", Plan(rounds=4, cohort=3, seed=5), resume=True)
+    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("damage", ["", '{"round":0}\n', '{"round":0}\nnonsense\n'])
+def test_lost_records_are_noticed(tmp_path: Path, damage: str) -> None:
+    into(tmp_path / "run", PLAN)
+    (tmp_path / "run/metrics.jsonl").write_text(damage)
+    with pytest.raises(CheckpointError, match="should hold rounds 0 to 7 and does not"):
+        into(tmp_path / "run", PLAN, resume=True)
+
+
+def test_wall_times_stay_out_of_the_metrics(tmp_path: Path) -> None:
+    into(tmp_path / "run", PLAN)
+    assert "second" not in (tmp_path / "run/metrics.jsonl").read_text()
+    assert len((tmp_path / "run/timings.jsonl").read_text().splitlines()) == 8

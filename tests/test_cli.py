@@ -1,0 +1,317 @@
+"""The command line: what it prints, where it writes, and how it refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from fedkin import __version__
+from fedkin.cli import app
+from tests.experiment.disk import no_file_longer_than
+
+QUICK = ["run.rounds=2", "run.cohort=3", "local.epochs=1", "data.clients=8"]
+KEYS = {
+    *("method", "data", "model", "rounds", "seed", "best_accuracy", "final_accuracy"),
+    *("clusters", "bytes_down", "bytes_up", "seconds"),
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test runs in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fedkin(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(result: Result, *words: str) -> None:
+    """One clear line on stderr, nothing on stdout, status 2."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: "), result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def nothing_in(folder: Path) -> None:
+    assert not list(folder.iterdir())
+
+
+# --- fedkin run
+
+
+def test_a_run_tells_keeps_and_shows(elsewhere: Path) -> None:
+    result = fedkin("run", *QUICK, "--out", "mine")
+    assert result.exit_code == 0, result.output
+    assert "FedGroup" in result.stdout and "FedAvg" in result.stdout and "mine/figure.png" in result.stdout
+    assert "FedGroup  round 2/2" in result.stderr
+    kept = {p.name for p in (elsewhere / "mine").iterdir()}
+    assert kept >= {"config.toml", "metrics.jsonl", "clients.parquet", "summary.json", "figure.png", "figure.svg"}
+    assert (elsewhere / "mine/against/fedavg/metrics.jsonl").exists()
+
+
+def test_json_is_the_last_line_of_stdout() -> None:
+    result = fedkin("run", *QUICK, "--json", "--out", "mine", "run.target=0.01")
+    told = json.loads(result.stdout.splitlines()[-1])
+    assert len(result.stdout.splitlines()) == 1
+    assert set(told) >= KEYS
+    assert (told["method"], told["data"], told["model"], told["rounds"], told["seed"]) == (
+        *("fedgroup", "digits", "mclr", 2, 0),
+    )
+    assert set(told["against"]["fedavg"]) >= KEYS
+    assert told["rounds_to_target"] == 0
+
+
+def test_without_out_a_run_goes_to_a_folder_named_after_it(elsewhere: Path) -> None:
+    told = json.loads(fedkin("run", *QUICK, "run.against=[]", "--json").stdout)
+    (folder,) = (elsewhere / "runs").iterdir()
+    assert folder.name.startswith("digits-fedgroup-")
+    assert told["out"] == f"runs/{folder.name}"
+
+
+def test_a_file_and_changes_to_it(elsewhere: Path) -> None:
+    (elsewhere / "my.toml").write_text('[method]\nname = "fedprox"\nmu = 0.5\n[run]\nrounds = 1\n')
+    told = json.loads(fedkin("run", "my.toml", *QUICK, "run.seed=4", "--out", "o", "--json").stdout)
+    assert (told["method"], told["rounds"], told["seed"], told["against"]) == ("fedprox", 2, 4, {})
+    assert "mu = 0.5" in (elsewhere / "o/config.toml").read_text()
+
+
+def test_a_runs_own_configuration_runs_it_again(elsewhere: Path) -> None:
+    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+    assert fedkin("run", "a/config.toml", "--out", "b").exit_code == 0
+    for file in ("config.toml", "metrics.jsonl", "against/fedavg/metrics.jsonl", "clients.parquet"):
+        assert (elsewhere / "a" / file).read_bytes() == (elsewhere / "b" / file).read_bytes()
+
+
+def test_ones_own_samples(elsewhere: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, owner = rng.normal(size=(120, 3)).astype(np.float32), np.repeat(np.arange(6), 20)
+    np.savez(elsewhere / "own.npz", x=x, y=(x[:, 0] > 0).astype(np.int64), client_id=owner)
+    settings = ["data.name=file", "data.path=own.npz", "run.cohort=3", "run.rounds=2", "--out", "o", "--json"]
+    result = fedkin("run", *settings)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["cluster_sizes"] != []
+
+
+def test_resuming_a_finished_run_tells_the_same() -> None:
+    first = json.loads(fedkin("run", *QUICK, "--out", "a", "--json").stdout)
+    again = fedkin("run", "--resume", "a", "--json")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout) == first
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run.rouns=3"], ["unknown key 'rouns'", "did you mean 'rounds'"]),
+        (["rnu.rounds=3"], ["unknown section 'rnu'", "did you mean 'run'"]),
+        (["method.name=fedgruop"], ["unknown method", "did you mean 'fedgroup'"]),
+        (["data.name=minst"], ["unknown data set", "did you mean 'mnist'"]),
+        (["model.name=mlpp"], ["unknown model", "did you mean 'mlp'"]),
+        (["run.rounds=ten"], ["run.rounds", "integer", "'ten'"]),
+        (["method.clusters=2.5"], ["method.clusters", "integer", "2.5"]),
+        (["local.lr=-1"], ["local.lr", "greater than 0", "-1"]),
+        (["data.clients=8", "run.cohort=3", "method.clusters=9"], ["clusters", "8", "9"]),
+        (["data.clients=8", "run.cohort=9"], ["run.cohort", "8", "9"]),
+        (["data.clients=0"], ["clients", "0"]),
+        (["nothere.toml"], ["nothere.toml", "no such file"]),
+        (["a.toml", "b.toml"], ["at most one file"]),
+        (["rounds=3"], ["expected section.key=value", "'rounds=3'"]),
+        (["data.name=file", "data.path=nothere.npz"], ["nothere.npz"]),
+        (["data.name=file"], ["data.path", "is required"]),
+        (["scenario.dropout=1.5"], ["dropout", "[0, 1]"]),
+        (["run.devices=10000"], ["devices must be between"]),
+    ],
+)
+def test_what_cannot_be_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
+    refused(fedkin("run", *arguments), *words)
+    nothing_in(elsewhere)
+
+
+def damaged(**changes: Any) -> dict[str, Any]:
+    good = {"x": np.ones((6, 2), np.float32), "y": np.zeros(6, np.int64), "client_id": np.repeat([0, 1], 3)}
+    return good | changes
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        (damaged(x=np.full((6, 2), np.nan, np.float32)), ["own.npz", "NaN"]),
+        (damaged(x=np.full((6, 2), np.inf, np.float32)), ["own.npz", "infinity"]),
+        (damaged(y=np.array([0, 0, -1, 0, 0, 0])), ["own.npz", "-1"]),
+        (damaged(y=np.zeros(5, np.int64)), ["own.npz"]),
+        ({"x": np.ones((6, 2), np.float32)}, ["own.npz"]),
+    ],
+)
+def test_damaged_data_are_one_line(elsewhere: Path, arrays: dict[str, Any], words: list[str]) -> None:
+    np.savez(elsewhere / "own.npz", **arrays)
+    refused(fedkin("run", "data.name=file", "data.path=own.npz", "run.cohort=1", "method.clusters=1"), *words)
+    assert [p.name for p in elsewhere.iterdir()] == ["own.npz"]
+
+
+def test_a_corrupt_file_is_one_line(elsewhere: Path) -> None:
+    (elsewhere / "own.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    refused(fedkin("run", "data.name=file", "data.path=own.npz"), "own.npz")
+    assert [p.name for p in elsewhere.iterdir()] == ["own.npz"]
+
+
+def test_a_wrong_checksum_is_one_line(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = elsewhere / "data" / "MNIST"
+    folder.mkdir(parents=True)
+    for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (folder / f"{part}-ubyte.gz").write_bytes(b"not the published bytes")
+    monkeypatch.setenv("FEDKIN_DATA", str(elsewhere / "data"))
+    refused(fedkin("run", "data.name=mnist", "--out", "o"), "ubyte.gz")
+    assert not (elsewhere / "o").exists()
+
+
+def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path) -> None:
+    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+    before = {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
+    refused(fedkin("run", *QUICK, "--out", "a"), "already holds a run", "--resume a")
+    refused(fedkin("run", "--resume", "a", "method.clusters=2"), "another configuration", "method.clusters is 3")
+    refused(fedkin("run", "--resume", "a", "run.rounds=1"), "is at round 2 already")
+    refused(fedkin("run", "--resume", "a", "--out", "b"), "exclude each other")
+    refused(fedkin("run", "--resume", "a", "other.toml"), "other.toml")
+    refused(fedkin("run", "--resume", "nowhere"), "nowhere holds no run")
+    assert before == {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(elsewhere: Path) -> None:
+    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+    assert fedkin("run", *QUICK, "run.seed=1", "--out", "b").exit_code == 0
+    for path in (elsewhere / "a/checkpoints").iterdir():
+        path.write_bytes((elsewhere / "b/checkpoints" / path.name).read_bytes())
+    refused(fedkin("run", "--resume", "a"), "belongs to another run")
+
+
+def test_a_run_from_python_is_not_resumed_here(elsewhere: Path) -> None:
+    import fedkin as fk
+
+    data = fk.data.digits(clients=8)
+    fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, out=elsewhere / "a")
+    refused(fedkin("run", "--resume", "a"), "started from Python", "resume=True")
+
+
+def test_an_unwritable_folder_is_one_line(elsewhere: Path) -> None:
+    (elsewhere / "file").write_text("in the way")
+    refused(fedkin("run", *QUICK, "--out", "file/run"), "cannot write", "file/run")
+    assert [p.name for p in elsewhere.iterdir()] == ["file"]
+
+
+def test_a_disk_that_is_full_at_the_start_leaves_nothing(elsewhere: Path) -> None:
+    fedkin("run", *QUICK, "--out", "warm-up")  # compiled programs are cached on the same disk
+    with no_file_longer_than(64):
+        result = fedkin("run", *QUICK, "--out", "deep/run")
+    assert result.exit_code == 2 and "cannot write" in result.stderr
+    assert [p.name for p in elsewhere.iterdir()] == ["warm-up"]
+
+
+def test_a_disk_that_fills_up_leaves_a_run_that_goes_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fedkin("run", *QUICK, "run.checkpoint_every=1", "--out", "whole").exit_code == 0
+    fsync, calls = os.fsync, iter(range(1000))
+
+    def full(descriptor: int) -> None:
+        if next(calls) > 6:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        result = fedkin("run", *QUICK, "run.checkpoint_every=1", "--out", "cut")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("error: cannot write") and "No space left" in result.stderr
+    assert not [p for p in (elsewhere / "cut").rglob(".*")]
+    assert fedkin("run", "--resume", "cut").exit_code == 0
+    for file in ("metrics.jsonl", "against/fedavg/metrics.jsonl", "clients.parquet"):
+        assert (elsewhere / "whole" / file).read_bytes() == (elsewhere / "cut" / file).read_bytes()
+
+
+@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["nonsense"], ["data", "nonsense"], ["data", "describe"]])
+def test_usage_errors_end_with_2(arguments: list[str]) -> None:
+    assert fedkin(*arguments).exit_code == 2
+
+
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedkin.experiment.progress import Display
+
+    show = Display.__call__
+
+    def interrupt(self: Display, record: dict[str, Any]) -> None:
+        show(self, record)
+        if record["round"] == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "__call__", interrupt)
+        result = fedkin("run", *QUICK, "--out", "a")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin run --resume a"
+    assert "Traceback" not in result.output
+    assert fedkin("run", "--resume", "a").exit_code == 0
+
+
+# --- the rest
+
+
+def test_data_list_names_every_set() -> None:
+    from fedkin.data import DATASETS
+
+    result = fedkin("data", "list")
+    assert result.exit_code == 0, result.output
+    for name in (*DATASETS, "file", "planted"):
+        assert name in result.stdout
+
+
+def test_data_describe_shows_and_draws(elsewhere: Path) -> None:
+    result = fedkin("data", "describe", "digits", "clients=5", "classes_per_client=3")
+    assert result.exit_code == 0, result.output
+    assert "classes per client" in result.stdout and "data-digits.png" in result.stdout
+    assert sorted(p.name for p in elsewhere.iterdir()) == ["data-digits.png", "data-digits.svg"]
+    assert fedkin("data", "describe", "planted", "base=digits", "clients=4", "--out", "p.png").exit_code == 0
+    assert (elsewhere / "p.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["minst"], ["unknown data set", "did you mean 'mnist'"]),
+        (["digits", "cleints=3"], ["unknown key 'cleints'", "did you mean 'clients'"]),
+        (["digits", "clients=three"], ["clients", "integer"]),
+        (["digits", "clients"], ["expected key=value"]),
+        (["digits", "--out", "no/such/folder/p.png"], ["cannot be written"]),
+    ],
+)
+def test_data_describe_refuses(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
+    refused_anyhow = fedkin("data", "describe", *arguments)
+    assert refused_anyhow.exit_code == 2
+    assert len(refused_anyhow.stderr.splitlines()) == 1
+    for word in words:
+        assert word in refused_anyhow.stderr
+    nothing_in(elsewhere)
+
+
+def test_version_and_help() -> None:
+    assert fedkin("--version").stdout == f"fedkin {__version__}\n"
+    assert "run" in fedkin("--help").stdout
+    assert "--resume" in fedkin("run", "--help").stdout
+
+
+def test_the_module_is_a_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "fedkin.cli", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"fedkin {__version__}\n")
