@@ -1,0 +1,54 @@
+# Everything a checkout needs: `make demo` sets up and runs, `make test` sets up and tests.
+.PHONY: demo test check bench results clean help
+.DEFAULT_GOAL := help
+
+# The first Python that is new enough; `make PYTHON=/path/to/python demo` names another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile --constraint constraints.txt
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+demo: .venv/core ## FedGroup beside FedAvg on handwritten digits, under a minute
+	$(BIN)/fedkin run
+
+test: .venv/dev ## all tests; real data are read from FEDKIN_DATA
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: .venv/dev ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+bench: .venv/bench .venv/flower/done ## measure speed side by side, into docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+results: .venv/core ## the papers' tables, into docs/results.md (hours)
+	$(BIN)/python -m fedkin.experiment.reproduce
+
+clean: ## remove what was built, keep runs
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp is newer than what it was installed from, so a pull that moves a pin installs again.
+.venv/core: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "fedkin needs Python >= 3.11 with venv; none was found" >&2; exit 1; }
+	@echo "installing into .venv (a minute or two the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/dev: .venv/core
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv/bench: .venv/core
+	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+.venv/flower/done: benchmarks/flower-requirements.txt .venv/core
+	@test -x .venv/flower/bin/python || $(BIN)/python -m venv .venv/flower
+	@.venv/flower/bin/python -m pip --disable-pip-version-check install -qq --no-compile -r $<
+	@touch $@

@@ -1,0 +1,56 @@
+"""What every test may lean on: oracle vectors, real data, and settings that make runs repeatable.
+
+Nothing of fedkin is imported at the top: pytest reads this file before jaxtyping has put its checks in place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+# Compiled programs are kept between test runs, beside pytest's own cache. Set before anything imports jax.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+# No deadline: tests never time anything. Derandomised: the same commit gives the same verdict.
+settings.register_profile("fedkin", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("fedkin")
+
+
+@cache
+def _read_json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Callable[[str], dict[str, Any]]:
+    """``oracle("fedgroup_v1")`` is one file of test vectors, from $FEDKIN_ORACLES or beside the checkout."""
+    folder = Path(os.environ.get("FEDKIN_ORACLES", SHARED / "oracles"))
+
+    def read(name: str) -> dict[str, Any]:
+        path = folder / f"{name}.json"
+        if not path.is_file():
+            pytest.skip(f"oracle vectors {path.name} are not in {folder}; set FEDKIN_ORACLES to their folder")
+        return _read_json(path)
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets, $FEDKIN_DATA."""
+    folder = os.environ.get("FEDKIN_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("real data are not here; set FEDKIN_DATA to the folder that holds them")
+    return Path(folder)
