@@ -1,0 +1,386 @@
+"""What every method must do, in a world of quadratic clients and in a small simulated one.
+
+A new method is one more line in CASES; the first test fails until it is there.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.errors import FedkinError
+from fedkin.method import COLD
+from fedkin.methods import METHODS
+from fedkin.methods.fedavg import FedAvg
+from fedkin.models import mclr
+from fedkin.randomness import Stream
+from fedkin.scenarios.population import Population
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import FakeWorld, LocalWork
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method, how it is set up here, and what it promises."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    as_fedavg: dict[str, Any] | None = None  # settings with which a round is FedAvg's, from the same model
+    impossible: tuple[dict[str, Any], ...] = ()  # settings that must be refused
+    clusters: int = 1
+    resting: dict[str, Any] = field(default_factory=dict)  # settings under which an unselected cluster keeps its model
+
+
+GROUP = Case(
+    options={"clusters": 3, "alpha": 2},
+    as_fedavg={"clusters": 1, "mu": 0.0},
+    impossible=({"clusters": 0}, {"clusters": -2}, {"alpha": 0}, {"alpha": -1}, {"eta_g": -0.5}, {"mu": -1.0}),
+    clusters=3,
+    resting={"eta_g": 0.0},
+)
+CASES = {
+    "fedavg": Case(as_fedavg={}),
+    "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
+    "fedgroup": GROUP,
+    "fedgrouprox": GROUP,
+}
+CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
+CLIENTS = 24
+
+
+def test_every_method_is_listed_once() -> None:
+    assert CASES.keys() == METHODS.keys()
+    assert len(set(METHODS.values())) == len(METHODS)
+
+
+def make(name: str, **changes: Any) -> Any:
+    return METHODS[name](**{**CASES[name].options, **changes})
+
+
+# --- two worlds
+
+
+def fake(**options: Any) -> FakeWorld:
+    """Three kinds of clients, far apart, that differ a little within a kind."""
+    rng = np.random.default_rng(0)
+    kinds = np.array([[8, 0, 0, 1], [0, 9, 0, 1], [0, 0, 10, 1]])
+    target = kinds[np.arange(CLIENTS) % 3] + rng.normal(scale=0.3, size=(CLIENTS, 4))
+    return FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalWork(2, lr=0.3), **options)
+
+
+def simulated(**options: Any) -> SimulatedWorld:
+    """Twenty-four clients of 6 to 12 samples; a kind is a pair of the six classes."""
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(6, 13, CLIENTS)
+    owner = np.repeat(np.arange(CLIENTS), sizes)
+    y = 2 * (owner % 3) + rng.integers(0, 2, len(owner))
+    x = (np.eye(6)[y] + rng.normal(scale=0.3, size=(len(y), 6))).astype(np.float32)
+    rows = Ragged.of([np.flatnonzero(owner == c) for c in range(CLIENTS)])
+    train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
+    data = FederatedData("kinds", x, y, 6, train, test)
+    return SimulatedWorld(data, mclr(data), LocalWork(epochs=2, batch_size=5, lr=0.1), **options)
+
+
+WORLDS = {"fake": fake, "simulated": simulated}
+
+
+# --- a run, as the runner drives it
+
+
+def cohort_of(world: Any, seed: int, round: int, size: int = 8) -> np.ndarray:
+    return np.sort(Stream(seed, round, "cohort").rng().choice(world.clients(round), size, replace=False))
+
+
+def step(method: Any, world: Any, state: Any, cohort: np.ndarray, seed: int, round: int) -> Any:
+    """One round: cold clients are placed first, and those that could not be placed stay out."""
+    stream = Stream(seed, round, "method")
+    cold = cohort[state.assignment[cohort] == COLD]
+    if len(cold):
+        state = method.place(world, state, cold, stream.child("place"))
+    return method.round(world, state, cohort[state.assignment[cohort] != COLD], stream)
+
+
+def run(method: Any, world: Any, rounds: int = 4, seed: int = 5, state: Any = None, first: int = 1) -> Any:
+    state = method.init(world, Stream(seed, 0, "init")) if state is None else state
+    for r in range(first, rounds + 1):
+        state = step(method, world, state, cohort_of(world, seed, r), seed, r)
+    return state
+
+
+def arrays(state: Any) -> dict[str, np.ndarray]:
+    return {f.name: getattr(state, f.name) for f in fields(state)}
+
+
+def assert_same(a: Any, b: Any) -> None:
+    """Equal to the last bit, array by array."""
+    assert type(a) is type(b)
+    for name, array in arrays(a).items():
+        assert array.dtype == arrays(b)[name].dtype and array.tobytes() == arrays(b)[name].tobytes(), name
+
+
+def assert_sound(state: Any, clusters: int, world: Any) -> None:
+    assert state.models.shape == (clusters, world.spec.parameters) and state.models.dtype == np.float32
+    assert np.isfinite(state.models).all()
+    assert state.assignment.shape == (world.total_clients,)
+    assert np.all((state.assignment >= COLD) & (state.assignment < clusters))
+
+
+each_method = pytest.mark.parametrize("name", CASES)
+each_clustered = pytest.mark.parametrize("name", CLUSTERED)
+each_world = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+
+# --- the promises
+
+
+@each_method
+def test_it_is_a_frozen_dataclass_with_defaults(name: str) -> None:
+    method = METHODS[name]()
+    assert is_dataclass(method) and method == METHODS[name]() and hash(method) == hash(METHODS[name]())
+    for f in fields(method):
+        with pytest.raises(AttributeError):
+            setattr(method, f.name, None)
+
+
+@each_world
+@each_method
+def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., Any]) -> None:
+    method, w = make(name), world()
+    state = method.init(w, Stream(5, 0, "init"))
+    shapes = {key: (a.shape, a.dtype) for key, a in arrays(state).items()}
+    for r in range(1, 4):
+        assert_sound(state, CASES[name].clusters, w)
+        assert shapes == {key: (a.shape, a.dtype) for key, a in arrays(state).items()}
+        state = step(method, w, state, cohort_of(w, 5, r), 5, r)
+
+
+@each_world
+@each_method
+def test_training_helps(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(), make(name)
+    everybody = np.arange(CLIENTS)
+
+    def loss(state: Any) -> float:
+        return float(w.losses(state.models, everybody)[everybody, np.maximum(state.assignment, 0)].mean())
+
+    assert loss(run(method, w, rounds=8)) < loss(method.init(w, Stream(5, 0, "init")))
+
+
+@each_world
+@each_method
+def test_the_same_seed_gives_the_same_bits(name: str, world: Callable[..., Any]) -> None:
+    assert_same(run(make(name), world()), run(make(name), world()))
+
+
+@each_world
+@each_method
+def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) -> None:
+    a, b = run(make(name), world(), seed=5), run(make(name), world(), seed=6)
+    assert a.models.tobytes() != b.models.tobytes()
+
+
+@each_world
+@each_method
+def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
+    """The state is all there is: saved as plain arrays, loaded in a fresh world, it goes on as if never stopped."""
+    half = run(make(name), world(), rounds=2)
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays(half))
+    file.seek(0)
+    loaded = type(half)(**np.load(file, allow_pickle=False))
+    assert_same(run(make(name), world(), state=loaded, first=3), run(make(name), world()))
+
+
+@each_world
+@each_method
+def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(), make(name)
+    state = method.init(w, Stream(5, 0, "init"))
+    for array in arrays(state).values():
+        array.flags.writeable = False
+    run(method, w, state=state)
+
+
+@each_world
+@each_method
+def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(), make(name)
+    state = method.init(w, Stream(5, 0, "init"))
+    cohort = cohort_of(w, 5, 1)
+    forward = method.round(w, state, cohort, Stream(5, 1, "method"))
+    backward = method.round(w, state, cohort[::-1].copy(), Stream(5, 1, "method"))
+    np.testing.assert_allclose(backward.models, forward.models, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(backward.assignment, forward.assignment)
+
+
+@each_method
+def test_the_names_of_clients_do_not_matter(name: str) -> None:
+    """Clients renumbered: the same models, and everybody in the cluster she was in."""
+    w, method = fake(), make(name)
+    state = method.init(w, Stream(5, 0, "init"))
+    new = np.random.default_rng(2).permutation(CLIENTS)  # old client i is now client new[i]
+    old = np.argsort(new)
+    per_client = {key: a[old] for key, a in arrays(state).items() if a.shape[:1] == (CLIENTS,)}
+    moved = replace(w, target=w.target[old], examples=w.examples[old])
+    cohort = cohort_of(w, 5, 1)
+    here = method.round(w, state, cohort, Stream(5, 1, "method"))
+    there = method.round(moved, replace(state, **per_client), np.sort(new[cohort]), Stream(5, 1, "method"))
+    np.testing.assert_allclose(there.models, here.models, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(there.assignment[new], here.assignment)
+
+
+@each_world
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.as_fedavg is not None])
+def test_one_cluster_is_fedavg(name: str, world: Callable[..., Any]) -> None:
+    w, fedavg, method = world(), FedAvg(), make(name, **(CASES[name].as_fedavg or {}))
+    plain = fedavg.init(w, Stream(5, 0, "init"))
+    state = replace(method.init(w, Stream(5, 0, "init")), models=plain.models)
+    for r in range(1, 4):
+        cohort = cohort_of(w, 5, r)
+        plain, state = (step(m, w, s, cohort, 5, r) for m, s in ((fedavg, plain), (method, state)))
+    np.testing.assert_allclose(state.models, plain.models, rtol=1e-5, atol=1e-6)
+
+
+@each_world
+@each_clustered
+def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(), make(name, **CASES[name].resting)
+    state = method.init(w, Stream(5, 0, "init"))
+    only = int(state.assignment[0])
+    cohort = np.flatnonzero(state.assignment == only)
+    after = method.round(w, state, cohort, Stream(5, 1, "method"))
+    others = [k for k in range(len(state.models)) if k != only]
+    assert after.models[others].tobytes() == state.models[others].tobytes()
+    assert after.models[only].tobytes() != state.models[only].tobytes()
+
+
+@each_clustered
+def test_kinds_that_are_far_apart_are_found(name: str) -> None:
+    state = run(make(name, alpha=20), fake())
+    kinds = [set(state.assignment[k::3].tolist()) for k in range(3)]
+    assert all(len(kind) == 1 for kind in kinds) and len(set.union(*kinds)) == 3
+
+
+# --- replies that do not come
+
+LOST = frozenset({1, 4, 5, 11, 18})
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+@each_method
+def test_a_round_uses_what_came(name: str, how: str) -> None:
+    """With some replies lost, a round is what it would have been without those clients."""
+    method, whole = make(name), fake()
+    state = method.init(whole, Stream(5, 0, "init"))
+    everybody = np.arange(CLIENTS)
+    after = method.round(fake(**{how: LOST}), state, everybody, Stream(5, 1, "method"))
+    without = method.round(whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 1, "method"))
+    np.testing.assert_allclose(after.models, without.models, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+@each_method
+def test_a_run_survives_missing_replies(name: str, how: str) -> None:
+    w = fake(**{how: LOST})
+    assert_sound(run(make(name), w), CASES[name].clusters, w)
+
+
+@each_method
+def test_a_simulated_run_survives_dropout_and_stragglers(name: str) -> None:
+    w = simulated(population=Population(dropout=0.3, stragglers=0.3))
+    assert_sound(run(make(name), w), CASES[name].clusters, w)
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+@each_method
+def test_a_round_without_any_reply_changes_no_model(name: str, how: str) -> None:
+    method = make(name, **CASES[name].resting)
+    state = method.init(fake(), Stream(5, 0, "init"))
+    deaf = fake(**{how: frozenset(range(CLIENTS))})
+    after = step(method, deaf, state, np.arange(CLIENTS), 5, 1)
+    assert after.models.tobytes() == state.models.tobytes()
+
+
+@each_method
+def test_a_round_without_a_cohort_changes_no_model(name: str) -> None:
+    method = make(name, **CASES[name].resting)
+    state = method.init(fake(), Stream(5, 0, "init"))
+    after = method.round(fake(), state, np.zeros(0, np.int64), Stream(5, 1, "method"))
+    assert after.models.tobytes() == state.models.tobytes()
+
+
+@each_method
+def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> None:
+    deaf = fake(silent=frozenset(range(CLIENTS)))
+    try:
+        state = make(name).init(deaf, Stream(5, 0, "init"))
+    except FedkinError as error:
+        assert CASES[name].clusters > 1 and "0 of" in str(error)
+    else:
+        assert_sound(state, CASES[name].clusters, deaf)
+
+
+# --- newcomers
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in CLUSTERED])
+def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
+    state = make(name).init(simulated(population=Population(arrivals={2: 6})), Stream(5, 0, "init"))
+    np.testing.assert_array_equal(state.assignment, np.zeros(CLIENTS))
+
+
+@each_world
+@each_clustered
+def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(), make(name)
+    state = method.init(w, Stream(5, 0, "init"))
+    cold = state.assignment.copy()
+    cold[[2, 3, 10]] = COLD
+    placed = method.place(w, replace(state, assignment=cold), np.array([2, 3, 10]), Stream(5, 1, "place"))
+    assert np.all(placed.assignment != COLD)
+    assert placed.models.tobytes() == state.models.tobytes()
+    rest = np.setdiff1d(np.arange(CLIENTS), [2, 3, 10])
+    np.testing.assert_array_equal(placed.assignment[rest], state.assignment[rest])
+
+
+@each_method
+def test_clients_that_arrive_later(name: str) -> None:
+    w = simulated(population=Population(arrivals={2: 6}))
+    state = run(make(name), w)
+    assert_sound(state, CASES[name].clusters, w)
+    late = [c for r in (2, 3, 4) for c in cohort_of(w, 5, r) if c >= CLIENTS - 6]
+    assert late and np.all(state.assignment[late] != COLD)
+
+
+# --- communication
+
+
+@each_method
+def test_a_round_sends_one_model_down_and_one_up_per_client(name: str) -> None:
+    w, method = simulated(), make(name)
+    state = method.init(w, Stream(5, 0, "init"))
+    before = w.ledger.total()
+    method.round(w, state, cohort_of(w, 5, 1), Stream(5, 1, "method"))
+    down, up = (after - was for after, was in zip(w.ledger.total(), before, strict=True))
+    assert (down, up) == (8 * 4 * w.spec.parameters, 8 * 4 * w.spec.parameters)
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, bad) for name, case in CASES.items() for bad in case.impossible], ids=str
+)
+def test_impossible_settings_are_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(FedkinError, match=next(iter(options))):
+        make(name, **options)
+
+
+@each_clustered
+def test_more_clusters_than_clients_are_refused(name: str) -> None:
+    with pytest.raises(FedkinError, match=str(CLIENTS + 1)):
+        make(name, clusters=CLIENTS + 1).init(fake(), Stream(5, 0, "init"))

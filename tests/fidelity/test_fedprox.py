@@ -1,0 +1,41 @@
+"""FedProx's perturbed gradient descent, w <- w - lr (g + mu (w - w_global)), in the compiled local training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.models import as_model
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+
+Oracle = Callable[[str], dict[str, Any]]
+
+
+def test_a_proximal_step(oracle: Oracle) -> None:
+    """The vector's step is the second of two; the first one leads from w_global to its w.
+
+    Scores do not depend on the parameters, so the gradient is the penalty's alone: linear in w, with the value that
+    leads to w at w_global, and the vector's gradient at w.
+    """
+    case = {name: np.array(value) for name, value in oracle("others")["fedprox_pgd"].items()}
+    start, w, lr = case["w_global"], case["w"], float(case["lr"])
+    first = (start - w) / lr
+    slope = (case["grad"] - first) / (w - start)
+
+    def penalty(p: Any) -> Any:
+        away = p - start
+        return jnp.sum(first * away + slope * away**2 / 2)
+
+    model = as_model((lambda key: jnp.asarray(start), lambda p, x, key: jnp.zeros((len(x), 2))), penalty=penalty)
+    one = Ragged.of([np.arange(4)])
+    data = FederatedData("constant", np.zeros((4, 1), np.float32), np.zeros(4, np.int64), 2, one, one)
+    work = LocalWork(steps=2, batch_size=4, lr=lr, mu=float(case["mu"]))
+    models = start[None].astype(np.float32)
+    trained = SimulatedWorld(data, model, work).train(models, np.array([0]), np.array([0]), stream=Stream(0))
+    np.testing.assert_allclose(trained.update[0] + start, case["w_next"], atol=1e-5)
