@@ -1,0 +1,137 @@
+"""Every measurement: engines take turns on the same work (A B A B ...), so that a slow spell hits all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+from benchmarks import numpy_loop, torch_loop
+from benchmarks.work import BATCH, CLASSES, FEATURES, LR, Clients, clients
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.models import MODELS, Model
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+
+Times = dict[str, np.ndarray]  # seconds of each turn, by engine
+EPOCHS = {"784-10": 20, "784-128-10": 20, "CNN": 2}
+MODEL = {"784-10": "mclr", "784-128-10": "mlp", "CNN": "cnn"}
+THREADS = torch.get_num_threads()
+FLOWER = Path(".venv/flower/bin")
+
+
+def take_turns(engines: dict[str, Callable[[int], object]], turns: int, warm: int = 2) -> Times:
+    """Seconds of each engine at each turn, after some turns that do not count (compilation, caches)."""
+    seconds: dict[str, list[float]] = {name: [] for name in engines}
+    for turn in range(-warm, turns):
+        for name, engine in engines.items():
+            began = time.perf_counter()
+            engine(turn + warm)
+            if turn >= 0:
+                seconds[name].append(time.perf_counter() - began)
+    return {name: np.array(s) for name, s in seconds.items()}
+
+
+def federated(data: Clients, test_share: float = 0.1) -> FederatedData:
+    """The same samples as fedkin takes them; the last tenth of each client's serves as its test data too."""
+    rows = [np.arange(a, b) for a, b in zip(data.offsets[:-1], data.offsets[1:], strict=True)]
+    test = [r[-max(1, round(test_share * len(r))) :] for r in rows]
+    return FederatedData("benchmark", data.x, data.y, CLASSES, Ragged.of(rows), Ragged.of(test))
+
+
+def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:
+    """fedkin's world for a model, and one start model [1 P]."""
+    federation = federated(data)
+    model: Model = MODELS[MODEL[name]](federation)
+    world = SimulatedWorld(federation, model, LocalWork(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
+    return world, world.initial(Stream(0))[None]
+
+
+def fedkin_round(data: Clients, name: str) -> Callable[[int], object]:
+    world, start = simulated(data, name)
+    everybody, zeros = np.arange(len(data)), np.zeros(len(data), np.int64)
+    return lambda turn: world.train(start, everybody, zeros, reduce=True, stream=Stream(0, turn))
+
+
+def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], object]:
+    torch.manual_seed(0)
+    network, tensors = torch_loop.network(name), torch_loop.tensors(data)
+
+    def turn(_: int) -> None:
+        torch.set_num_threads(threads)
+        torch_loop.round_of(network, tensors, EPOCHS[name])
+
+    return turn
+
+
+def numpy_round(data: Clients) -> Callable[[int], object]:
+    w, b = np.zeros((FEATURES, CLASSES), np.float32), np.zeros(CLASSES, np.float32)
+    return lambda turn: numpy_loop.round_of(data, np.arange(len(data)), w, b, EPOCHS["784-10"], turn)
+
+
+def local_training(name: str, turns: int) -> Times:
+    """One round of 20 clients."""
+    data = clients(20)
+    engines = {"fedkin": fedkin_round(data, name), "PyTorch loop, 1 thread": torch_round(data, name, 1)}
+    if THREADS > 1:
+        engines[f"PyTorch loop, {THREADS} threads"] = torch_round(data, name, THREADS)
+    if name == "784-10":
+        engines["NumPy loop"] = numpy_round(data)
+    return take_turns(engines, turns)
+
+
+def flower(turns: int, rounds: int) -> Times:
+    """Rounds of 20 out of 100 clients; each turn is a whole Flower job, of which the first two rounds do not count."""
+    world, start = simulated(clients(100), "784-10")
+    zeros = np.zeros(20, np.int64)
+
+    def job(seed: int) -> float:
+        seconds = []
+        for r in range(rounds):
+            began = time.perf_counter()
+            cohort = np.sort(np.random.default_rng(r).choice(100, 20, replace=False))
+            world.train(start, cohort, zeros, reduce=True, stream=Stream(seed, r))
+            seconds.append(time.perf_counter() - began)
+        return float(np.median(seconds[2:]))
+
+    pairs = [(flower_job(rounds), job(turn)) for turn in range(turns)]
+    return {"Flower simulation": np.array([f for f, _ in pairs]), "fedkin": np.array([f for _, f in pairs])}
+
+
+def flower_job(rounds: int) -> float:
+    """Median seconds of a round in a fresh Flower simulation, in its own environment and offline."""
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    place = {"FLWR_HOME": str(FLOWER.parent.resolve() / "home"), "PATH": f"{FLOWER.resolve()}:{os.environ['PATH']}"}
+    command = [str(FLOWER / "python"), "-m", "benchmarks.flower_peer", str(rounds), str(EPOCHS["784-10"])]
+    done = subprocess.run(command, env={**os.environ, **quiet, **place}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"Flower's simulation failed:\n{done.stderr[-2000:]}")
+    return float(np.median(json.loads(done.stdout.splitlines()[-1])["seconds"][2:]))
+
+
+def evaluation(turns: int) -> Times:
+    """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as a run does."""
+    world, start = simulated(clients(1000, mean=69), "784-10")
+    everybody, zeros = np.arange(1000), np.zeros(1000, np.int64)
+    cohorts = [np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)]
+    train = {"training a round": lambda t: world.train(start, cohorts[t], zeros[:20], reduce=True, stream=Stream(0, t))}
+    return take_turns(
+        {**train, "evaluating 1,000 clients": lambda t: world.evaluate(start, everybody, zeros)}, turns, 5
+    )
+
+
+def matrix_product(turns: int, side: int = 2048) -> dict[str, float]:
+    """GFLOP/s of a large float32 matrix product, the best of some turns: what this machine can do."""
+    a = np.random.default_rng(0).random((side, side), np.float32)
+    on_device, product = jnp.asarray(a), jax.jit(jnp.matmul)
+    engines = {"JAX": lambda _: product(on_device, on_device).block_until_ready(), "NumPy": lambda _: a @ a}
+    return {name: 2e-9 * side**3 / s.min() for name, s in take_turns(engines, turns).items()}

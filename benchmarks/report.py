@@ -1,0 +1,113 @@
+"""The measurements as a page of Markdown."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import EPOCHS, Times
+from benchmarks.work import BATCH, clients, flops_per_sample, steps
+
+AIMS = {
+    ("784-10", "PyTorch"): 7.0,
+    ("784-128-10", "PyTorch"): 3.0,
+    ("CNN", "PyTorch"): 2.0,
+    ("784-10", "NumPy"): 1.2,
+    ("784-10", "Flower"): 4.0,
+}
+
+
+def quickest(times: Times, kind: str) -> str:
+    """The engine of a kind with the smaller median: PyTorch is given the number of threads that suits it."""
+    return min((name for name in times if name.startswith(kind)), key=lambda name: np.median(times[name]))
+
+
+def ratio(times: Times, peer: str) -> str:
+    """How many times fedkin's time the peer took: median of the turns' ratios, and their quartiles."""
+    low, middle, high = np.percentile(times[peer] / times["fedkin"], [25, 50, 75])
+    return f"**{middle:.1f}** ({low:.1f}-{high:.1f})"
+
+
+def training_rows(model: str, times: Times) -> list[str]:
+    """One table row per engine that fedkin is compared with."""
+    rows = []
+    for kind in ("PyTorch", "NumPy", "Flower"):
+        if any(name.startswith(kind) for name in times):
+            peer = quickest(times, kind)
+            seconds = f"{np.median(times['fedkin']):.3f} | {np.median(times[peer]):.3f}"
+            rows.append(f"| {model} | {peer} | {seconds} | {ratio(times, peer)} | {AIMS[model, kind]:g} |")
+    return rows
+
+
+def gflops(model: str, times: Times) -> float:
+    """Achieved by fedkin in local training."""
+    return 1e-9 * flops_per_sample(model) * EPOCHS[model] * clients(20).sizes.sum() / float(np.median(times["fedkin"]))
+
+
+def processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def machine(flower: bool) -> str:
+    versions = [f"{package} {version(package)}" for package in ("jax", "jaxlib", "numpy", "torch")]
+    versions += ["flwr 1.41.0"] if flower else []
+    where = f"{processor()}, {os.cpu_count()} logical cores, {platform.system()}"
+    return f"{where}; Python {platform.python_version()}, {', '.join(versions)}."
+
+
+PAGE = """# Benchmarks
+
+Written by `make bench`. Engines take turns on the same work within one run, so only the ratios matter.
+
+{machine}
+
+## Local training
+
+A round of 20 clients: sizes log-normal, {smallest} to {largest}, mean {mean:g}; batches of {batch}; {epochs} epochs
+({steps:,} steps), the CNN (two convolutions, 50,186 parameters) {cnn_epochs} epochs. Seconds a round (median), and how
+many times fedkin's the other took (median of {turns} ratios, quartiles). PyTorch runs with 1 thread and with its
+default; the faster is shown.
+
+| model | beside | fedkin (s) | other (s) | ratio | aim |
+|---|---|---|---|---|---|
+{rows}
+
+Flower: 100 NumPy clients, 20 a round, no evaluation, first two rounds of each job left out.
+
+## Against the machine
+
+A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. Counted are the
+multiply-adds of the layers only.
+
+| model | GFLOP/s in local training | of the faster matrix product |
+|---|---|---|
+{speed}
+
+## Evaluation
+
+Scoring all of 1,000 MNIST-shaped clients: {score:.1f} ms; training a round of 20 of them: {train:.1f} ms. Share:
+**{share:.1f} %** (aim: below 10 %).
+"""
+
+
+def page(training: dict[str, Times], flower: Times | None, scoring: Times, peak: dict[str, float], turns: int) -> str:
+    """The whole of docs/benchmarks.md."""
+    sizes, best = clients(20).sizes, max(peak.values())
+    rows = [row for model, times in training.items() for row in training_rows(model, times)]
+    rows += training_rows("784-10", flower) if flower else []
+    train, score = (1000 * float(scoring[name].mean()) for name in ("training a round", "evaluating 1,000 clients"))
+    speed = [f"| {m} | {gflops(m, t):.1f} | {100 * gflops(m, t) / best:.0f} % |" for m, t in training.items()]
+    return PAGE.format(
+        machine=machine(flower is not None),
+        **{"smallest": sizes.min(), "largest": sizes.max(), "mean": sizes.mean(), "batch": BATCH, "turns": turns},
+        **{"epochs": EPOCHS["784-10"], "steps": steps(sizes, EPOCHS["784-10"]), "cnn_epochs": EPOCHS["CNN"]},
+        **{"rows": "\n".join(rows), "speed": "\n".join(speed), "jax": peak["JAX"], "numpy": peak["NumPy"]},
+        **{"score": score, "train": train, "share": 100 * score / train},
+    )
