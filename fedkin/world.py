@@ -230,7 +230,7 @@ class FakeWorld:
         weight = None
         if reduce:
             n = np.where(arrived, self.examples[clients], 0).astype(np.float64)
-            weight = np.bincount(chosen, n, len(models))
+            weight = np.bincount(chosen, n, len(models)).astype(np.float64)  # integers where n is empty
             total = np.zeros(models.shape)
             np.add.at(total, chosen, n[:, None] * update)
             update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)

@@ -117,7 +117,7 @@ class FedGroup:
         self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
         """One epoch from w_0 (Alg. 3, l. 11-16); the clients that answered, and their updates."""
-        work = replace(self._work(world), epochs=1)
+        work = replace(self._work(world), epochs=1, steps=None)
         which = np.zeros(len(clients), np.int64)
         reply = world.train(start[None], clients, which, work=work, stream=stream.child("pretrain"))
         return clients[reply.arrived], reply.update[reply.arrived]

@@ -40,8 +40,8 @@ GOOD = struct.pack(">BBBB2I", 0, 0, 8, 2, 2, 3) + bytes(6)
         GOOD + b"x",
         b"\x01" + GOOD[1:],  # wrong magic
         GOOD[:2] + b"\x07" + GOOD[3:],  # no such type
-        gzip.compress(GOOD)[:-5],
-        gzip.compress(GOOD)[:12] + b"\xff\xff" + gzip.compress(GOOD)[14:],
+        gzip.compress(GOOD, mtime=0)[:-5],
+        gzip.compress(GOOD, mtime=0)[:12] + b"\xff\xff" + gzip.compress(GOOD, mtime=0)[14:],
         struct.pack(">BBBB3I", 0, 0, 8, 3, 2**31, 2**31, 2**31),  # overflows 64 bits
     ],
 )
