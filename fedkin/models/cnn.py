@@ -57,7 +57,7 @@ class MnistCNN(eqx.Module):
     def __call__(self, x: Float[Array, "B ..."], key: Array | None) -> Float[Array, "B C"]:
         x = x.reshape(len(x), *self.image)
         for conv in self.convs:
-            x = max_pool(jax.nn.relu(conv(x)))
+            x = jax.nn.relu(max_pool(conv(x)))  # the same as the other way round, on a quarter of the numbers
         return self.head(dropout(x.reshape(len(x), -1), self.rate, key))
 
 
@@ -79,7 +79,7 @@ class FashionCNN(eqx.Module):
     def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B C"]:
         x = x.reshape(len(x), *self.image)
         for conv in self.convs:
-            x = max_pool(jax.nn.relu(conv(x)))
+            x = jax.nn.relu(max_pool(conv(x)))  # the same as the other way round, on a quarter of the numbers
         return self.head(jax.nn.relu(self.hidden(x.reshape(len(x), -1))))
 
 

@@ -80,9 +80,9 @@ class Conv(eqx.Module):
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
         patches = _patches(x, self.weight.shape[-1], self.stride, self.same)
-        kernel = self.weight.transpose(0, 2, 3, 1).reshape(len(self.weight), -1)
+        kernel = self.weight.transpose(2, 3, 1, 0).reshape(-1, len(self.weight))
         batch, height, width, depth = patches.shape
-        y = patches.reshape(-1, depth) @ kernel.T + self.bias
+        y = patches.reshape(-1, depth) @ kernel + self.bias
         return y.reshape(batch, height, width, -1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -76,7 +77,7 @@ def as_model(
     Raises:
         ModelError: no floating-point parameters, or none of these forms.
     """
-    use_compilation_cache()
+    prepare_jax()
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
         (init, apply), random = source, True
     elif isinstance(source, eqx.Module):
@@ -128,9 +129,18 @@ def _spec(leaves: list[tuple[Any, Array]]) -> ModelSpec:
     return ModelSpec(start, slices, head, bias)
 
 
-def use_compilation_cache() -> None:
-    """Keep compiled programs on disk, so that a second run starts at once (FEDKIN_CACHE moves the folder)."""
+def prepare_jax() -> None:
+    """Settings that must come before the first computation; whatever the user has set already stays.
+
+    Compiled programs are kept on disk, so that a second run starts at once (FEDKIN_CACHE moves the folder). Every core
+    of the CPU is a device of its own: clients are independent, so a core each is worth more than one program that
+    shares its matrix products out.
+    """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or Path.home() / ".cache" / "fedkin")
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if not chosen and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:
+        with contextlib.suppress(RuntimeError):  # the user has computed something: devices are fixed
+            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))

@@ -56,7 +56,7 @@ class SimulatedWorld:
         self.total_clients = data.clients
         self._devices = find_devices(devices)
         self._lanes = clients_per_batch or (1 if self._devices[0].platform == "cpu" else 32)
-        self._scorer = Scorer(data, model, self._devices[0])
+        self._scorer = Scorer(data, model, self._devices)
         self._check()
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
@@ -114,7 +114,7 @@ class SimulatedWorld:
         sizes = self.data.train.sizes
         for rows in self._portions(np.arange(len(clients)), clients, models.shape[1]):
             ordered = [in_order(int(sizes[c]), min(256, bucket(int(sizes.max())))) for c in clients[rows]]
-            work = self._plan(clients[rows], which[rows], ordered, None)
+            work = self._plan(clients[rows], which[rows], ordered, None, len(rows))
             out[rows] = np.asarray(local_training.gradients(self.model, models, work))[: len(rows)]
         self._count("gradients", models.shape[1], len(clients), len(clients))
         return out
@@ -153,7 +153,7 @@ class SimulatedWorld:
         pending = []
         for device, rows in zip(self._devices, shares(batches, len(self._devices)), strict=False):
             if len(rows):
-                todo = self._plan(clients[rows], which[rows], [batches[i] for i in rows], stream)
+                todo = self._plan(clients[rows], which[rows], [batches[i] for i in rows], stream, len(clients))
                 arguments = jax.device_put((models, todo, lr, mu), device)
                 pending.append((rows, local_training.train(self.model, recipe, *arguments)))
         update = np.zeros((len(clients), models.shape[1]), np.float32)
@@ -171,12 +171,17 @@ class SimulatedWorld:
         return [cut(int(sizes[c]), work.batch_size, int(much), drawn.client(int(c))) for c, much in pairs]
 
     def _plan(
-        self, clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"], batches: list[Batches], stream: Stream | None
+        self,
+        clients: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r"],
+        batches: list[Batches],
+        stream: Stream | None,
+        at_most: int,
     ) -> Plan:
         words = np.zeros((len(clients), 2), np.uint32)
         if stream is not None and self.model.random:
             words = np.stack([stream.child("device").words(int(c)) for c in clients])
-        return plan(self.data.x, self.data.y, self.data.train, clients, which, batches, words)
+        return plan(self.data.x, self.data.y, self.data.train, clients, which, batches, words, at_most)
 
     def _managed(
         self, clients: Int[np.ndarray, "n"], work: LocalWork, stream: Stream

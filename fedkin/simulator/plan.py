@@ -34,11 +34,12 @@ def plan(
     which: Int[np.ndarray, "r"],
     batches: Sequence[Batches],
     words: UInt32[np.ndarray, "r 2"],
+    at_most: int,
 ) -> Plan:
     """Lay the batches of all rows end to end and gather the samples they use.
 
-    Sizes are rounded so that calls of about the same work share a compiled program: the samples to a power of two, and
-    the steps to what so many samples can need.
+    Sizes are rounded so that calls of about the same work share a compiled program: the samples to a power of two, the
+    rows to ``at_most`` (those of the whole call, of which this device has a share), and the steps to fit both.
     """
     unique, slot = np.unique(clients, return_inverse=True)
     mine = [owned[int(c)] for c in unique]
@@ -47,7 +48,7 @@ def plan(
     width = batches[0].rows.shape[1]
     steps = np.array([len(b.rows) for b in batches])
     first = np.concatenate([[0], np.cumsum(steps)])
-    n, total = bucket(len(batches)), _power_of_two(int(first[-1]))
+    n, total = bucket(at_most), _room(batches, int(first[-1]), samples // width, bucket(at_most), len(unique))
 
     grid, valid = np.zeros((total, width), np.int32), np.zeros(total, np.int32)
     for b, at, where in zip(batches, first, slot, strict=False):
@@ -62,6 +63,15 @@ def plan(
         taken, labels, grid, valid, _pad(which, n), _pad(first[:-1], n), _pad(steps, n), _pad(per_epoch, n),
         np.concatenate([words, np.zeros((n - len(words), 2), np.uint32)]),
     )  # fmt: skip
+
+
+def _room(batches: Sequence[Batches], steps: int, full: int, n: int, clients: int) -> int:
+    """Steps to make room for: all that n clients can need in as many passes over as many samples, which is one size for
+    many calls; a power of two where passes differ or a client stands in several rows."""
+    passes = {-(-len(b.rows) // b.per_epoch) for b in batches}
+    if len(passes) == 1 and clients == len(batches):
+        return passes.pop() * (full + n)
+    return _power_of_two(steps)
 
 
 def _pad(values: Sequence[int] | np.ndarray, size: int) -> Int[np.ndarray, "n"]:

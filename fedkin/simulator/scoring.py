@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import cycle
 
 import jax
 import numpy as np
@@ -48,10 +48,11 @@ def blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"]) -> Blocks:
     return Blocks(which, take.reshape(total, size), place)
 
 
-def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int) -> Iterator[slice]:
-    """Slices of the blocks that hold at most ``limit`` bytes of features each (at least one block)."""
+def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, shares: int = 1) -> Iterator[slice]:
+    """Slices of the blocks: at least ``shares`` where there are as many blocks, and each with at most ``limit`` bytes
+    of features (but at least one block)."""
     per_block = b.take.shape[1] * max(1, int(np.prod(x.shape[1:]))) * x.dtype.itemsize
-    step = max(1, limit // per_block)
+    step = max(1, min(limit // per_block, -(-len(b.which) // shares)))
     for start in range(0, len(b.which), step):
         yield slice(start, start + step)
 
@@ -67,10 +68,10 @@ def per_row(values: Shaped[np.ndarray, "t"], sizes: Int[np.ndarray, "n"]) -> Flo
 
 
 class Scorer:
-    """Scores models on the clients of one data set; keeps the last layout on the device."""
+    """Scores models on the clients of one data set; keeps the last layout on the devices."""
 
-    def __init__(self, data: FederatedData, model: Model, device: Any) -> None:
-        self._data, self._model, self._device = data, model, device
+    def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
+        self._data, self._model, self._devices = data, model, devices
         self._laid_out: tuple[tuple, tuple] | None = None
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
@@ -95,8 +96,10 @@ class Scorer:
         if not sizes.sum():
             return np.zeros(len(clients)), np.zeros(len(clients)), sizes
         place, laid_out = self._lay_out(clients, which, split)
-        device_models = jax.device_put(models, self._device)
-        scored = [local_training.score(self._model, device_models, *part) for part in laid_out]
+        copies = [jax.device_put(models, device) for device in self._devices]
+        scored = [
+            local_training.score(self._model, copy, *part) for copy, part in zip(cycle(copies), laid_out, strict=False)
+        ]
         right = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
         loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
         return per_row(right, sizes), per_row(loss, sizes), sizes
@@ -110,9 +113,8 @@ class Scorer:
         rows = np.concatenate([owned[int(c)] for c in clients])
         b = blocks(rows, np.repeat(which, owned.sizes[clients]))
         x, y = self._data.x, self._data.y.astype(np.int32)
-        parts = (
-            jax.device_put((b.which[s], x[b.take[s]], y[b.take[s]]), self._device) for s in portions(b, x, _PORTION)
-        )
+        slices = zip(cycle(self._devices), portions(b, x, _PORTION, len(self._devices)), strict=False)
+        parts = (jax.device_put((b.which[s], x[b.take[s]], y[b.take[s]]), device) for device, s in slices)
         small = b.take.size * x[:1].nbytes <= _KEPT
         laid_out = (b.place, list(parts) if small else parts)
         self._laid_out = (key, laid_out) if small else None
