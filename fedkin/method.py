@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.errors import MethodError
 from fedkin.randomness import Stream
 from fedkin.world import World
 
@@ -40,3 +41,21 @@ class Method(Protocol):
     def place(self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Any:
         """Give every newcomer (ascending client ids, all of them cold) a cluster."""
         ...
+
+
+def at_least_one(name: str, value: object) -> None:
+    """Refuse a hyper-parameter that is not a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise MethodError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def not_negative(name: str, value: object) -> None:
+    """Refuse a hyper-parameter that is not a finite number from zero up."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+        raise MethodError(f"{name} must be a number from 0 up, got {value!r}")
+
+
+def one_of(name: str, value: object, known: tuple) -> None:
+    """Refuse a hyper-parameter that is none of the known words."""
+    if value not in known:
+        raise MethodError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedkin.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -20,6 +22,10 @@ class Stream:
     seed: int
     round: int = 0
     purpose: str = ""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0 or self.round < 0:
+            raise ConfigError(f"seed and round must be integers from 0 up, got {self.seed} and {self.round}")
 
     def child(self, purpose: str) -> Stream:
         """The stream of a part of this purpose."""

@@ -48,20 +48,27 @@ class LocalWork:
     partial: bool = False
 
     def __post_init__(self) -> None:
-        if np.min(self.epochs) < 1:
-            raise ConfigError(f"epochs must be at least 1, got {self.epochs}")
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, got {self.batch_size}")
-        if self.steps is not None and self.steps < 1:
-            raise ConfigError(f"steps must be at least 1, got {self.steps}")
-        if not (np.isfinite(self.lr) and self.lr > 0):
-            raise ConfigError(f"lr must be a positive number, got {self.lr}")
-        if not (np.isfinite(self.mu) and self.mu >= 0):
-            raise ConfigError(f"mu must be zero or a positive number, got {self.mu}")
-        if not 0 <= self.momentum < 1:
-            raise ConfigError(f"momentum must be in [0, 1), got {self.momentum}")
+        for name in ("epochs", "batch_size", "steps"):
+            value = getattr(self, name)
+            if not (name == "steps" and value is None) and not _counts(value):
+                raise ConfigError(f"{name} must be an integer of at least 1, got {value}")
+        for name, low, high in (("lr", 0, np.inf), ("mu", 0, np.inf), ("momentum", 0, 1)):
+            value = getattr(self, name)
+            if (
+                not isinstance(value, (int, float, np.number))
+                or not low <= value < high
+                or (name == "lr" and not value)
+            ):
+                kind = "positive number" if name == "lr" else "number from 0 up" if name == "mu" else "number in [0, 1)"
+                raise ConfigError(f"{name} must be a {kind}, got {value!r}")
         if self.optimizer not in ("sgd", "adam"):
             raise ConfigError(f"optimizer must be 'sgd' or 'adam', got {self.optimizer!r}")
+
+
+def _counts(value: object) -> bool:
+    """Integers of at least 1, one or an array of them."""
+    array = np.asarray(value)
+    return bool(np.issubdtype(array.dtype, np.integer) and array.size and array.min() >= 1)
 
 
 def SGD(epochs: int = 1, batch_size: int = 10, lr: float = 0.01, momentum: float = 0.0) -> LocalWork:  # noqa: N802

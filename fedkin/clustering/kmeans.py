@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 
 from fedkin.errors import MethodError
 
@@ -23,4 +24,5 @@ def kmeans(
     if distinct < clusters:
         raise MethodError(f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}")
     fit = KMeans(clusters, n_init=restarts, max_iter=max_iter, random_state=seed)  # pyright: ignore[reportArgumentType]
-    return np.asarray(fit.fit_predict(points), np.int64)
+    with threadpool_limits(1):  # sums over threads come out in no fixed order
+        return np.asarray(fit.fit_predict(points), np.int64)

@@ -1,7 +1,7 @@
 """FedGroup and FedGrouProx: clients whose first updates point the same way share a model.
 
 M. Duan, D. Liu, X. Ji, R. Liu, L. Liang, X. Chen, Y. Tan: FedGroup: Ternary Cosine Similarity-based Clustered
-Federated Learning Framework toward High Accuracy in Heterogeneous Data. arXiv 2010.06870.
+Federated Learning Framework toward High Accuracy in Heterogeneity Data. arXiv 2010.06870.
 
 Notation: m clusters (the paper's groups), D_i the update of client i after one epoch from the initial model w_0,
 V three base directions of the updates, M the ternary similarity matrix, eta_g the inter-group learning rate.
@@ -10,10 +10,11 @@ Differs from the paper, as the authors' code does:
 * a group's first model is the plain mean of its clients' *solutions* (Alg. 4, l. 7 averages updates and then
   subtracts w_0 again: a slip), and training goes on from it, not from w_0 (Alg. 2, l. 2);
 * inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's bare sum);
-* all reachable clients are placed before the first round, so all of them are tested from the start;
+* all clients that are reachable and answer are placed before the first round, and so tested from the start;
 * a newcomer trains from w_0 (eq. 10 says the current global model): directions are comparable from one start only.
-Differs from the authors' code: a group keeps the direction of its cold start; their group update is overwritten by
-what inter-group aggregation changed, which says nothing of the clients.
+Differs from both: a group keeps the direction of its cold start for later newcomers. The paper compares with the
+group's latest update; in the code that is overwritten by what inter-group aggregation changed, which says nothing of
+the clients, and from w_0 the direction of the start is the one to compare with.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fedkin.clustering.kmeans import kmeans
 from fedkin.errors import MethodError
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
-from fedkin.method import COLD, State
+from fedkin.method import COLD, State, at_least_one, not_negative, one_of
 from fedkin.methods.fedavg import averaged
 from fedkin.randomness import Stream
 from fedkin.world import LocalWork, World
@@ -62,15 +63,12 @@ class FedGroup:
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
-            if getattr(self, name) < 1:
-                raise MethodError(f"{name} must be at least 1, got {getattr(self, name)}")
+            at_least_one(name, getattr(self, name))
         for name in ("eta_g", "mu"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise MethodError(f"{name} must be zero or a positive number, got {getattr(self, name)}")
-        if self.centers not in ("kmeans", "random"):
-            raise MethodError(f"centers must be 'kmeans' or 'random', got {self.centers!r}")
-        if self.newcomers not in ("similarity", "random"):
-            raise MethodError(f"newcomers must be 'similarity' or 'random', got {self.newcomers!r}")
+            not_negative(name, getattr(self, name))
+        one_of("centers", self.centers, ("kmeans", "random"))
+        one_of("newcomers", self.newcomers, ("similarity", "random"))
+        one_of("normalize", self.normalize, (True, False))
 
     def init(self, world: World, stream: Stream) -> FedGroupState:
         """Group cold start (Alg. 4), then client cold start of everybody else."""
@@ -107,7 +105,7 @@ class FedGroup:
         if self.newcomers == "random":
             assignment[newcomers] = stream.child("place").rng().integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
-        portion = self.alpha * self.clusters  # never more updates in memory than in the group cold start
+        portion = self.alpha * self.clusters  # updates in memory at a time, as in the group cold start
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = self._pretrain(world, state.start, part, stream)
             assignment[clients] = np.argmin(dissimilarity(updates, state.directions), axis=1)

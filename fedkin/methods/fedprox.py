@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.errors import MethodError
-from fedkin.method import State
+from fedkin.method import State, not_negative
 from fedkin.methods.fedavg import averaged, single_model
 from fedkin.randomness import Stream
 from fedkin.world import World
@@ -31,8 +30,7 @@ class FedProx:
     mu: float = 1.0  # weight of the proximal term; 0 is FedAvg that keeps stragglers
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.mu) and self.mu >= 0):
-            raise MethodError(f"mu must be zero or a positive number, got {self.mu}")
+        not_negative("mu", self.mu)
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model(world, stream)

@@ -143,4 +143,9 @@ def prepare_jax() -> None:
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not chosen and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:
         with contextlib.suppress(RuntimeError):  # the user has computed something: devices are fixed
-            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+            jax.config.update("jax_num_cpu_devices", _cores())
+
+
+def _cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -16,8 +16,9 @@ from fedkin.randomness import Stream
 
 @dataclass(frozen=True)
 class Population:
-    """Fractions are per client and round. ``arrivals`` maps a round to how many clients (the highest ids not yet
-    there) appear in it; all others are there from the start."""
+    """Fractions are probabilities, per client and round (FedProx's code draws an exact share of each cohort; a client
+    that decides for itself knows nothing of the others). ``arrivals`` maps a round to how many clients (the highest
+    ids not yet there) appear in it; all others are there from the start."""
 
     dropout: float = 0.0  # answers nothing
     stragglers: float = 0.0  # manages only a part of its epochs
@@ -25,8 +26,9 @@ class Population:
 
     def __post_init__(self) -> None:
         for name in ("dropout", "stragglers"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} must be a fraction in [0, 1], got {getattr(self, name)}")
+            value = getattr(self, name)
+            if isinstance(value, str) or not 0 <= value <= 1:
+                raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
         for round, count in self.arrivals.items():
             if round < 1 or count < 1:
                 raise ConfigError(f"arrivals must name rounds and counts from 1 up, got {round}: {count}")
@@ -49,7 +51,7 @@ class Population:
     def managed(
         self, clients: Int[np.ndarray, "n"], amount: Int[np.ndarray, "n"], stream: Stream
     ) -> Int[np.ndarray, "n"]:
-        """Epochs (or steps) that stragglers manage of E: uniform in [1, E), as in FedProx's experiments."""
+        """Epochs (or steps) that stragglers manage of E: uniform in [1, E), as in FedProx's code."""
         u = self._draw(clients, stream.child("managed"))
         return np.maximum(1, 1 + np.floor(u * (amount - 1)).astype(np.int64)).astype(np.int64)
 

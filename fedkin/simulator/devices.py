@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
 from fedkin.errors import ConfigError
@@ -27,3 +31,23 @@ def shares(batches: list[Batches], devices: int) -> list[Int[np.ndarray, "r"]]:
         owner[row] = np.argmin(load)
         load[owner[row]] += steps[row]
     return [np.flatnonzero(owner == d) for d in range(devices)]
+
+
+def mesh_of(devices: list) -> Mesh:
+    """Devices in a row, along an axis of that name."""
+    return _mesh(tuple(devices))
+
+
+@lru_cache(maxsize=64)
+def _mesh(devices: tuple) -> Mesh:
+    return Mesh(np.array(devices), ("devices",))
+
+
+def split(mesh: Mesh, tree: Any) -> Any:
+    """Arrays, cut along their first axis, a piece to every device."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("devices")))
+
+
+def replicated(mesh: Mesh, tree: Any) -> Any:
+    """Arrays, whole on every device."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

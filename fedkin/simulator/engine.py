@@ -18,9 +18,9 @@ from fedkin.scenarios.population import Population
 from fedkin.simulator import local_training
 from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
 from fedkin.simulator.devices import devices as find_devices
-from fedkin.simulator.devices import shares
+from fedkin.simulator.devices import mesh_of, replicated, shares, split
 from fedkin.simulator.local_training import Recipe
-from fedkin.simulator.plan import Plan, plan
+from fedkin.simulator.plan import Plan, plan, side_by_side
 from fedkin.simulator.scoring import Scorer
 from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
 
@@ -114,8 +114,10 @@ class SimulatedWorld:
         sizes = self.data.train.sizes
         for rows in self._portions(np.arange(len(clients)), clients, models.shape[1]):
             ordered = [in_order(int(sizes[c]), min(256, bucket(int(sizes.max())))) for c in clients[rows]]
-            work = self._plan(clients[rows], which[rows], ordered, None, len(rows))
-            out[rows] = np.asarray(local_training.gradients(self.model, models, work))[: len(rows)]
+            todo = side_by_side([self._plan(clients[rows], which[rows], ordered, None)])
+            mesh = mesh_of(self._devices[:1])
+            found = local_training.gradients(self.model, mesh, replicated(mesh, models), split(mesh, todo))
+            out[rows] = np.asarray(found)[0, : len(rows)]
         self._count("gradients", models.shape[1], len(clients), len(clients))
         return out
 
@@ -149,17 +151,16 @@ class SimulatedWorld:
         """Train some rows, spread over the devices by their number of steps."""
         batches = self._batches(clients, work, amount, stream)
         recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes)
-        lr, mu = np.float32(work.lr), np.float32(work.mu)
-        pending = []
-        for device, rows in zip(self._devices, shares(batches, len(self._devices)), strict=False):
-            if len(rows):
-                todo = self._plan(clients[rows], which[rows], [batches[i] for i in rows], stream, len(clients))
-                arguments = jax.device_put((models, todo, lr, mu), device)
-                pending.append((rows, local_training.train(self.model, recipe, *arguments)))
-        update = np.zeros((len(clients), models.shape[1]), np.float32)
-        last, first = np.zeros(len(clients)), np.zeros(len(clients))
-        for rows, results in pending:
-            update[rows], last[rows], first[rows] = (np.asarray(r)[: len(rows)] for r in results)
+        devices = self._devices[: len(clients)]
+        own = shares(batches, len(devices))
+        todo = side_by_side([self._plan(clients[r], which[r], [batches[i] for i in r], stream) for r in own])
+        mesh = mesh_of(devices)
+        arguments = (replicated(mesh, (models, np.float32(work.lr), np.float32(work.mu))), split(mesh, todo))
+        results = [np.asarray(part) for part in local_training.train(self.model, recipe, mesh, *arguments)]
+        update = np.empty((len(clients), models.shape[1]), np.float32)
+        last, first = np.empty(len(clients)), np.empty(len(clients))
+        for device, rows in enumerate(own):
+            update[rows], last[rows], first[rows] = (part[device, : len(rows)] for part in results)
         return update, last, first
 
     def _batches(
@@ -176,12 +177,11 @@ class SimulatedWorld:
         which: Int[np.ndarray, "r"],
         batches: list[Batches],
         stream: Stream | None,
-        at_most: int,
     ) -> Plan:
         words = np.zeros((len(clients), 2), np.uint32)
         if stream is not None and self.model.random:
             words = np.stack([stream.child("device").words(int(c)) for c in clients])
-        return plan(self.data.x, self.data.y, self.data.train, clients, which, batches, words, at_most)
+        return plan(self.data.x, self.data.y, self.data.train, clients, which, batches, words)
 
     def _managed(
         self, clients: Int[np.ndarray, "n"], work: LocalWork, stream: Stream

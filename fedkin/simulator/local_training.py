@@ -6,12 +6,14 @@ large client keeps nobody waiting. On an accelerator several run side by side (`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
 from fedkin.models.model import Model, Tree, flatten
@@ -59,11 +61,32 @@ def direction(recipe: Recipe) -> optax.GradientTransformation:
     return optax.trace(recipe.momentum) if recipe.momentum else optax.identity()
 
 
-@partial(jax.jit, static_argnames=("model", "recipe"), compiler_options=_ONE_CORE)
+@partial(jax.jit, static_argnames=("model", "recipe", "mesh"), compiler_options=_ONE_CORE)
 def train(
-    model: Model, recipe: Recipe, models: Float[Array, "K P"], work: Plan, lr: Array, mu: Array
+    model: Model, recipe: Recipe, mesh: Mesh, shared: tuple[Array, Array, Array], work: Plan
+) -> tuple[Float[Array, "D n P"], Float[Array, "D n"], Float[Array, "D n"]]:
+    """Local training of every row: updates, and mean losses over the last and the first epoch.
+
+    ``shared`` is models [K P], lr, mu; the plan and the results have a leading axis of D devices, each of which works
+    through its own rows.
+    """
+    return on_each_device(partial(_train, model, recipe), mesh)(shared, work)
+
+
+def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
+    """``compute(shared, own)`` on every device's own slice of the leading axis."""
+
+    def one(shared: Any, own: Any) -> Any:
+        return jax.tree.map(lambda a: a[None], compute(shared, jax.tree.map(lambda a: a[0], own)))
+
+    split, whole = PartitionSpec("devices"), PartitionSpec()
+    return jax.shard_map(one, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
+
+
+def _train(
+    model: Model, recipe: Recipe, shared: tuple[Array, Array, Array], work: Plan
 ) -> tuple[Float[Array, "n P"], Float[Array, "n"], Float[Array, "n"]]:
-    """Local training of every row: updates, and mean losses over the last and the first epoch."""
+    models, lr, mu = shared
     optimizer = direction(recipe)
 
     def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array]:
@@ -95,10 +118,13 @@ def train(
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
 
 
-@partial(jax.jit, static_argnames=("model",), compiler_options=_ONE_CORE)
-def gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
+@partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
+def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan) -> Float[Array, "D n P"]:
     """Gradient of the mean training loss over all samples of every row (in inference mode, penalty included)."""
+    return on_each_device(partial(_gradients, model), mesh)(models, work)
 
+
+def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
     def client(row: tuple[Array, ...]) -> Array:
         which, first, steps = row
         w = model.unflatten(models[which])
@@ -120,15 +146,18 @@ def gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Ar
     return jax.lax.map(client, (work.which, work.first, work.steps))
 
 
-@partial(jax.jit, static_argnames=("model",), compiler_options=_ONE_CORE)
+@partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
 def score(
-    model: Model, models: Float[Array, "K P"], which: Int[Array, "b"], x: Array, y: Int[Array, "b S"]
-) -> tuple[Bool[Array, "b S"], Float[Array, "b S"]]:
-    """Whether each sample is classified correctly, and its loss; block i is scored by model ``which[i]``."""
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: tuple[Array, Array, Array]
+) -> tuple[Bool[Array, "D b S"], Float[Array, "D b S"]]:
+    """Whether each sample is classified correctly, and its loss.
 
-    def block(args: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    ``blocks`` is which [D b], x [D b S ...], y [D b S]: block i of a device is scored by model ``which[i]``.
+    """
+
+    def block(args: tuple[Array, Array, Array], models: Array) -> tuple[Array, Array]:
         k, xs, ys = args
         scores = model.apply(model.unflatten(models[k]), xs, None)
         return jnp.argmax(scores, axis=-1) == ys, sample_losses(scores, ys)
 
-    return jax.lax.map(block, (which, x, y))
+    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)

@@ -30,55 +30,58 @@ def plan(
     x: Shaped[np.ndarray, "M ..."],
     y: Int[np.ndarray, "M"],
     owned: Ragged,
-    clients: Int[np.ndarray, "r"],
-    which: Int[np.ndarray, "r"],
+    clients: Int[np.ndarray, "n"],
+    which: Int[np.ndarray, "n"],
     batches: Sequence[Batches],
-    words: UInt32[np.ndarray, "r 2"],
-    at_most: int,
+    words: UInt32[np.ndarray, "n 2"],
 ) -> Plan:
-    """Lay the batches of all rows end to end and gather the samples they use.
-
-    Sizes are rounded so that calls of about the same work share a compiled program: the samples to a power of two, the
-    rows to ``at_most`` (those of the whole call, of which this device has a share), and the steps to fit both.
-    """
+    """Lay the batches of all rows end to end and gather the samples they use."""
     unique, slot = np.unique(clients, return_inverse=True)
     mine = [owned[int(c)] for c in unique]
     base = np.concatenate([[0], np.cumsum([len(rows) for rows in mine])])
-    samples = _power_of_two(int(base[-1]))
-    width = batches[0].rows.shape[1]
     steps = np.array([len(b.rows) for b in batches])
-    first = np.concatenate([[0], np.cumsum(steps)])
-    n, total = bucket(at_most), _room(batches, int(first[-1]), samples // width, bucket(at_most), len(unique))
-
-    grid, valid = np.zeros((total, width), np.int32), np.zeros(total, np.int32)
-    for b, at, where in zip(batches, first, slot, strict=False):
-        grid[at : at + len(b.rows)] = b.rows + base[where]
-        valid[at : at + len(b.rows)] = b.valid
-    taken, labels = np.zeros((samples, *x.shape[1:]), x.dtype), np.zeros(samples, np.int32)
     rows = np.concatenate(mine)
-    np.take(x, rows, axis=0, out=taken[: len(rows)])
-    labels[: len(rows)] = y[rows]
-    per_epoch = [b.per_epoch for b in batches]
     return Plan(
-        taken, labels, grid, valid, _pad(which, n), _pad(first[:-1], n), _pad(steps, n), _pad(per_epoch, n),
-        np.concatenate([words, np.zeros((n - len(words), 2), np.uint32)]),
-    )  # fmt: skip
+        x=x[rows],
+        y=y[rows].astype(np.int32),
+        batches=np.concatenate([b.rows + base[where] for b, where in zip(batches, slot, strict=True)]).astype(np.int32),
+        valid=np.concatenate([b.valid for b in batches]).astype(np.int32),
+        which=which.astype(np.int32),
+        first=(np.cumsum(steps) - steps).astype(np.int32),
+        steps=steps.astype(np.int32),
+        per_epoch=np.array([b.per_epoch for b in batches], np.int32),
+        words=words,
+    )
 
 
-def _room(batches: Sequence[Batches], steps: int, full: int, n: int, clients: int) -> int:
-    """Steps to make room for: all that n clients can need in as many passes over as many samples, which is one size for
-    many calls; a power of two where passes differ or a client stands in several rows."""
-    passes = {-(-len(b.rows) // b.per_epoch) for b in batches}
-    if len(passes) == 1 and clients == len(batches):
-        return passes.pop() * (full + n)
-    return _power_of_two(steps)
+def side_by_side(plans: Sequence[Plan]) -> Plan:
+    """The plans of several devices as one, every array with a leading device axis.
+
+    Sizes are rounded, so that calls of about the same work share a compiled program: the samples to a power of two, the
+    rows to those of all devices (whose shares vary), and the steps to fit both.
+    """
+    samples = power_of_two(max(len(p.x) for p in plans))
+    rows = bucket(sum(len(p.which) for p in plans))
+    steps = _room(plans, samples, rows)
+    sizes = (samples, samples, steps, steps, rows, rows, rows, rows, rows)  # in the order of Plan
+    return Plan(*(np.stack([_pad(a, n) for a in arrays]) for n, *arrays in zip(sizes, *plans, strict=True)))
 
 
-def _pad(values: Sequence[int] | np.ndarray, size: int) -> Int[np.ndarray, "n"]:
-    out = np.zeros(size, np.int32)
+def _room(plans: Sequence[Plan], samples: int, rows: int) -> int:
+    """Steps to make room for: where all rows pass over their samples equally often, what so many rows of so many
+    samples can need, which is one size for many calls."""
+    needed = max(len(p.valid) for p in plans)
+    passes = set(np.concatenate([-(-p.steps // p.per_epoch) for p in plans]).tolist())
+    usual = passes.pop() * (samples // plans[0].batches.shape[1] + rows)
+    return power_of_two(needed) if passes or usual < needed else usual
+
+
+def _pad(values: Shaped[np.ndarray, "n ..."], size: int) -> Shaped[np.ndarray, "m ..."]:
+    out = np.zeros((size, *values.shape[1:]), values.dtype)
     out[: len(values)] = values
     return out
 
 
-def _power_of_two(size: int) -> int:
+def power_of_two(size: int) -> int:
+    """The next power of two."""
     return 1 << max(size - 1, 0).bit_length()

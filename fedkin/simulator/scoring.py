@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,8 +14,9 @@ from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulator import local_training
 from fedkin.simulator.batching import bucket
+from fedkin.simulator.devices import mesh_of, replicated, split
 
-_LARGEST_BLOCK = 512  # samples
+_BLOCK = 64  # samples: one width for all, so that a sample's score does not depend on who else is scored
 _PORTION = 256 * 2**20  # bytes of samples that one compiled call may hold
 _KEPT = 512 * 2**20  # bytes of samples that are kept laid out between rounds
 
@@ -29,30 +30,28 @@ class Blocks:
     place: Int[np.ndarray, "t"]  # where sample t of the request lies among the b * S places
 
 
-def blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"]) -> Blocks:
-    """Arrange samples ``rows``, each to be scored by its ``model``."""
+def blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], shares: int = 1) -> Blocks:
+    """Arrange samples ``rows``, each to be scored by its ``model``, in a number of blocks that ``shares`` divides."""
     order = np.argsort(model, kind="stable")
     kinds, counts = np.unique(model, return_counts=True)
-    typical = int(np.median(counts)) if len(counts) else 1
-    size = min(_LARGEST_BLOCK, max(16, 1 << (typical - 1).bit_length()))
-    per_model = -(-counts // size)
-    total = bucket(int(per_model.sum()))
-    start = np.repeat((np.cumsum(per_model) - per_model) * size, counts)
+    per_model = -(-counts // _BLOCK)
+    total = -(-bucket(int(per_model.sum())) // shares) * shares
+    start = np.repeat((np.cumsum(per_model) - per_model) * _BLOCK, counts)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     place = np.empty(len(rows), np.int64)
     place[order] = start + within
-    take = np.zeros(total * size, np.int64)
+    take = np.zeros(total * _BLOCK, np.int64)
     take[place] = rows
     which = np.zeros(total, np.int32)
     which[: per_model.sum()] = np.repeat(kinds, per_model)
-    return Blocks(which, take.reshape(total, size), place)
+    return Blocks(which, take.reshape(total, _BLOCK), place)
 
 
 def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, shares: int = 1) -> Iterator[slice]:
-    """Slices of the blocks: at least ``shares`` where there are as many blocks, and each with at most ``limit`` bytes
-    of features (but at least one block)."""
+    """Slices of the blocks, as many as ``shares`` divides, with at most ``limit`` bytes of features (if that is room
+    for one block each)."""
     per_block = b.take.shape[1] * max(1, int(np.prod(x.shape[1:]))) * x.dtype.itemsize
-    step = max(1, min(limit // per_block, -(-len(b.which) // shares)))
+    step = max(1, limit // (per_block * shares)) * shares
     for start in range(0, len(b.which), step):
         yield slice(start, start + step)
 
@@ -71,7 +70,7 @@ class Scorer:
     """Scores models on the clients of one data set; keeps the last layout on the devices."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
-        self._data, self._model, self._devices = data, model, devices
+        self._data, self._model, self._mesh = data, model, mesh_of(devices)
         self._laid_out: tuple[tuple, tuple] | None = None
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
@@ -96,10 +95,8 @@ class Scorer:
         if not sizes.sum():
             return np.zeros(len(clients)), np.zeros(len(clients)), sizes
         place, laid_out = self._lay_out(clients, which, split)
-        copies = [jax.device_put(models, device) for device in self._devices]
-        scored = [
-            local_training.score(self._model, copy, *part) for copy, part in zip(cycle(copies), laid_out, strict=False)
-        ]
+        whole = replicated(self._mesh, models)
+        scored = [local_training.score(self._model, self._mesh, whole, part) for part in laid_out]
         right = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
         loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
         return per_row(right, sizes), per_row(loss, sizes), sizes
@@ -111,11 +108,16 @@ class Scorer:
             return self._laid_out[1]
         owned = self._data.part(split)
         rows = np.concatenate([owned[int(c)] for c in clients])
-        b = blocks(rows, np.repeat(which, owned.sizes[clients]))
+        shares = self._mesh.size
+        b = blocks(rows, np.repeat(which, owned.sizes[clients]), shares)
         x, y = self._data.x, self._data.y.astype(np.int32)
-        slices = zip(cycle(self._devices), portions(b, x, _PORTION, len(self._devices)), strict=False)
-        parts = (jax.device_put((b.which[s], x[b.take[s]], y[b.take[s]]), device) for device, s in slices)
+        slices = portions(b, x, _PORTION, shares)
+        parts = (self._put((b.which[s], x[b.take[s]], y[b.take[s]])) for s in slices)
         small = b.take.size * x[:1].nbytes <= _KEPT
         laid_out = (b.place, list(parts) if small else parts)
         self._laid_out = (key, laid_out) if small else None
         return laid_out
+
+    def _put(self, part: tuple[np.ndarray, ...]) -> Any:
+        """Arrays over blocks, dealt to the devices."""
+        return split(self._mesh, tuple(a.reshape(self._mesh.size, -1, *a.shape[1:]) for a in part))
