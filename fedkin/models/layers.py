@@ -5,12 +5,15 @@ Images are ``[B, H, W, channels]``. Kernels start Glorot uniform, biases at zero
 
 from __future__ import annotations
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 _UNROLLED_BATCH = 32  # up to this batch size the weight gradient is written out sample by sample
+_CACHE = 2**19  # bytes of patches at a time
 _UNROLLED_WIDTH = 64  # and from this number of outputs on
 
 
@@ -79,11 +82,57 @@ class Conv(eqx.Module):
         self.stride, self.same = stride, same
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
-        patches = _patches(x, self.weight.shape[-1], self.stride, self.same)
         kernel = self.weight.transpose(2, 3, 1, 0).reshape(-1, len(self.weight))
-        batch, height, width, depth = patches.shape
-        y = patches.reshape(-1, depth) @ kernel + self.bias
-        return y.reshape(batch, height, width, -1)
+        y: Array = convolve(x, kernel, self.weight.shape[-1], self.stride, self.same)  # type: ignore[assignment]
+        return y + self.bias
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def convolve(
+    x: Float[Array, "B H W i"], kernel: Float[Array, "d o"], size: int, stride: int, same: bool
+) -> Float[Array, "B h w o"]:
+    """Patches times kernel, a few images at a time: the patches of a whole batch do not fit into a core's cache, and
+    the backward pass makes them again sooner than it would fetch them."""
+
+    def some(part: Array) -> Array:
+        return _patches(part, size, stride, same) @ kernel
+
+    parts = _few_images(x, x.shape[3] * size**2)
+    return some(x) if len(parts) == 1 else jax.lax.map(some, parts).reshape(len(x), *some(x[:1]).shape[1:])
+
+
+def _convolve_forward(x: Array, kernel: Array, size: int, stride: int, same: bool) -> tuple[Array, tuple[Array, Array]]:
+    return convolve(x, kernel, size, stride, same), (x, kernel)
+
+
+def _convolve_backward(size: int, stride: int, same: bool, saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    x, kernel = saved
+
+    def some(total: Array, part: tuple[Array, Array]) -> tuple[Array, Array]:
+        patches, back = jax.vjp(lambda images: _patches(images, size, stride, same), part[0])
+        rows, outputs = patches.reshape(-1, len(kernel)), part[1].reshape(-1, kernel.shape[1])
+        return total + rows.T @ outputs, back((outputs @ kernel.T).reshape(patches.shape))[0]
+
+    parts = _few_images(x, len(kernel))
+    slopes = g.reshape(*parts.shape[:2], *g.shape[1:])
+    if len(parts) == 1:
+        total, dx = some(jnp.zeros_like(kernel), (parts[0], slopes[0]))
+    else:
+        total, dx = jax.lax.scan(some, jnp.zeros_like(kernel), (parts, slopes))
+    return dx.reshape(x.shape), total
+
+
+convolve.defvjp(_convolve_forward, _convolve_backward)
+
+
+def _few_images(x: Float[Array, "B H W i"], depth: int) -> Float[Array, "parts b H W i"]:
+    """The batch in equal parts whose patches (``depth`` numbers a pixel) fill at most half a megabyte; whole on an
+    accelerator."""
+    room = max(1, _CACHE // (4 * depth * x.shape[1] * x.shape[2]))
+    each = max(n for n in range(1, len(x) + 1) if len(x) % n == 0 and n <= room)
+    if jax.default_backend() != "cpu":
+        each = len(x)
+    return x.reshape(-1, each, *x.shape[1:])
 
 
 def _patches(x: Float[Array, "B H W i"], size: int, stride: int, same: bool) -> Float[Array, "B h w d"]:
@@ -113,7 +162,10 @@ def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
 
 
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
-    """Zero each entry with probability ``rate`` and scale the others up; nothing without a key (inference)."""
+    """Zero each entry with probability ``rate`` (to 1 / 65,536) and scale the others up; nothing without a key."""
     if key is None or rate == 0:
         return x
-    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+    with jax.threefry_partitionable(False):  # half the work; nobody deals this stream out to devices
+        words = jax.random.bits(key, (-(-x.size // 2),), jnp.uint32)
+    draws = jnp.concatenate([words & 0xFFFF, words >> 16])[: x.size].reshape(x.shape)  # two from each word
+    return jnp.where(draws < round((1 - rate) * 2**16), x / (1 - rate), 0)
