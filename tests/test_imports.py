@@ -21,7 +21,7 @@ BELOW: dict[str, set[str]] = {
     "clustering": {"randomness"},
     "aggregation": set(),
     "methods": METHOD_SIDE,
-    "models": {"world", "randomness", "data.federated"},
+    "models": {"world", "randomness"},
     "data": {"randomness"},
     "scenarios": {"data", "world", "models", "randomness"},
     "simulator": {"data.federated", "scenarios.population", "aggregation", "world", "models", "randomness"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,8 @@ def _save(figure: Figure, path: Path) -> Path:
         partial.write_bytes(drawn.getvalue())
         os.replace(partial, path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
         raise StorageError(f"{path}: the picture cannot be written ({error.strerror or error})") from error
     return path
 
@@ -128,7 +131,8 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: 
     axes.bar(np.arange(len(sizes)), sizes, width=1.0, color="tab:blue", lw=0)
     uneven = sizes.max() > 10 * max(1, sizes.min())
     axes.set(yscale="log" if uneven else "linear", ylabel="samples", ylim=(0.7 if uneven else 0, None))
-    axes.set_title(f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples", loc="left")
+    title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples"
+    axes.set_title(title, loc="left", parse_math=False)  # a file's name may have $ in it
     axes.spines[["top", "right"]].set_visible(False)
 
 

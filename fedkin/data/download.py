@@ -1,7 +1,8 @@
 """Where the files of a named set are: in ``$FEDKIN_DATA``, else in the cache, else downloaded into the cache.
 
-``FEDKIN_DATA`` is the user's own folder and is only read. The cache is ``$FEDKIN_CACHE``, else the operating
-system's place for caches. Files with a published checksum are checked every time they are found.
+``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in ``$FEDKIN_CACHE``, else
+in the operating system's place for caches (``pooch.os_cache("fedkin")``: ~/.cache/fedkin on Linux); compiled programs
+are kept beside it. Files with a published checksum are checked every time they are found.
 """
 
 from __future__ import annotations

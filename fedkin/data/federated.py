@@ -39,7 +39,11 @@ class Ragged:
 @dataclass(frozen=True)
 class FederatedData:
     """A federation's data on one machine. Samples lie flat; clients own rows of them (the same row may have two
-    owners, as in the published FEMNIST split)."""
+    owners, as in the published FEMNIST split).
+
+    Raises DataError where arrays are of another type than below, do not fit each other, hold NaN or infinity, or leave
+    a client without a training sample.
+    """
 
     name: str
     x: Shaped[np.ndarray, "M ..."]  # float32 features, or integers for text
@@ -62,7 +66,8 @@ class FederatedData:
         """How many samples of each class each client has."""
         part = self.part(split)
         owner = np.repeat(np.arange(self.clients), part.sizes)
-        flat = np.bincount(owner * self.classes + self.y[part.rows], minlength=self.clients * self.classes)
+        labels = self.y[part.rows].astype(np.int64)  # uint64 would make the sum a float
+        flat = np.bincount(owner * self.classes + labels, minlength=self.clients * self.classes)
         return flat.reshape(self.clients, self.classes)
 
     def part(self, split: str) -> Ragged:
@@ -72,18 +77,62 @@ class FederatedData:
         return self.train if split == "train" else self.test
 
     def _check(self) -> None:
+        """Types too: outside our tests nobody checks annotations, and NumPy would cut 1.5 to the label 1."""
+        self._check_samples()
+        self._check_part("train")
+        self._check_part("test")
+        self._check_clients()
+
+    def _check_samples(self) -> None:
+        if not _is_array(self.x, "biuf") or not self.x.ndim:
+            raise DataError(f"{self.name}: x must be numbers in an array [M, ...], got {_what(self.x)}")
+        if not _is_array(self.y, "iu", 1):
+            raise DataError(f"{self.name}: labels must be integers in an array [M], got {_what(self.y)}")
+        if not isinstance(self.classes, (int, np.integer)) or self.classes < 1:
+            raise DataError(f"{self.name}: classes must be an integer of at least 1, got {self.classes!r}")
         if len(self.x) != len(self.y):
             raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
-        if len(self.train) != len(self.test):
-            raise DataError(f"{self.name}: train names {len(self.train)} clients, test names {len(self.test)}")
         if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
             raise DataError(f"{self.name}: labels must be 0..{self.classes - 1}, got {self.y.min()}..{self.y.max()}")
-        for split in (self.train, self.test):
-            if len(split.rows) and not 0 <= int(split.rows.min()) <= int(split.rows.max()) < len(self.y):
-                raise DataError(f"{self.name}: a client owns a sample row outside 0..{len(self.y) - 1}")
-        empty = np.flatnonzero(self.train.sizes == 0)
-        if len(empty):
-            raise DataError(f"{self.name}: client {empty[0]} has no training sample ({len(empty)} such clients)")
         if np.issubdtype(self.x.dtype, np.floating) and not np.isfinite(self.x).all():
             bad = int(np.flatnonzero(~np.isfinite(self.x.reshape(len(self.x), -1)).all(axis=1))[0])
             raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
+
+    def _check_part(self, split: str) -> None:
+        part = self.part(split)
+        if not isinstance(part, Ragged):
+            raise DataError(f"{self.name}: {split} must be a Ragged (Ragged.of makes one), got {_what(part)}")
+        for name, array in (("rows", part.rows), ("offsets", part.offsets)):
+            if not _is_array(array, "i", 1):
+                raise DataError(f"{self.name}: {split}.{name} must be signed integers in a line, got {_what(array)}")
+        rows, offsets = part.rows, part.offsets
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(rows) or (np.diff(offsets) < 0).any():
+            raise DataError(
+                f"{self.name}: {split}.offsets must rise from 0 to {len(rows)}, the number of rows; got {offsets}"
+            )
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self.y):
+            raise DataError(f"{self.name}: a client owns a sample row outside 0..{len(self.y) - 1}")
+
+    def _check_clients(self) -> None:
+        N = len(self.train)
+        if N != len(self.test):
+            raise DataError(f"{self.name}: train names {N} clients, test names {len(self.test)}")
+        if self.truth is not None and not (_is_array(self.truth, "i", 1) and self.truth.min(initial=0) >= 0):
+            raise DataError(f"{self.name}: truth must be integers from 0 in an array [N], got {_what(self.truth)}")
+        for name, each in (("truth", self.truth), ("client_names", self.client_names)):
+            if each is not None and len(each) != N:
+                raise DataError(f"{self.name}: {name} must have one entry for each of {N} clients, got {len(each)}")
+        empty = np.flatnonzero(self.train.sizes == 0)
+        if len(empty):
+            raise DataError(f"{self.name}: client {empty[0]} has no training sample ({len(empty)} such clients)")
+
+
+def _is_array(value: object, kinds: str, ndim: int | None = None) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and ndim in (None, value.ndim)
+
+
+def _what(value: object) -> str:
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    least = f", from {value.min()}" if value.dtype.kind == "i" and value.size else ""
+    return f"{value.dtype} of shape {value.shape}{least}"

@@ -11,7 +11,7 @@ from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels, read_npz
-from fedkin.data.options import legacy
+from fedkin.data.options import checked, legacy
 from fedkin.errors import ConfigError, DataError
 from fedkin.randomness import Stream
 
@@ -23,6 +23,7 @@ LETTERS = Source("femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "
 WRITERS = Source("femnist by writer", {"femnist_0.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP)
 
 
+@checked
 def femnist(
     *,
     clients: int | None = None,

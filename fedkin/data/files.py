@@ -117,9 +117,9 @@ def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path) ->
     """Labels as int64 in 0 .. classes-1, or a DataError that says which row is wrong."""
     if y.dtype.kind not in "iufb":
         raise DataError(f"{path}: labels must be whole numbers from 0, got {y.dtype} such as {y[:1]}")
-    bad = ~np.isfinite(y) | (y < 0) | (y != np.floor(y))
-    if classes is not None:
-        bad |= y >= classes
+    y = y.astype(np.float64) if y.dtype.kind == "f" else y
+    limit = 2**63 if classes is None else classes  # int64 ends there
+    bad = ~np.isfinite(y) | (y < 0) | (y != np.floor(y)) | (y >= limit)
     if bad.any():
         row, top = int(np.argmax(bad)), "" if classes is None else f" to {classes - 1}"
         raise DataError(
@@ -128,8 +128,8 @@ def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path) ->
     return y.astype(np.int64)
 
 
-def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path) -> None:
-    """Refuse NaN and infinite features, naming the first row that has one."""
+def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path, what: str = "NaN or infinity") -> None:
+    """Refuse NaN and infinite features, naming the first row that has one; ``what`` they were in the file."""
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
-        raise DataError(f"{path}: features must be finite, row {rows[0]} holds NaN or infinity ({len(rows)} such rows)")
+        raise DataError(f"{path}: features must be finite, row {rows[0]} holds {what} ({len(rows)} such rows)")

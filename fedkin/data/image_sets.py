@@ -2,7 +2,7 @@
 
 Options of every set: ``partition`` (below), ``clients``, ``train_fraction`` (each client's own share of training
 samples), ``seed``. An option left at None takes the default of the set or of the partition; one that means nothing to
-the partition is refused with ConfigError.
+the partition is refused with ConfigError, and so is a value of the wrong type.
 
 =============  ============================  ========================================================
 partition      options (default)             who gets what
@@ -23,7 +23,7 @@ from jaxtyping import Float32, Shaped
 
 from fedkin.data import images as published
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.options import POOLED, Deal, by_writer, legacy
+from fedkin.data.options import POOLED, Deal, by_writer, checked, legacy
 from fedkin.data.partition import ditto, shuffled, split
 from fedkin.errors import ConfigError
 from fedkin.randomness import Stream
@@ -31,6 +31,7 @@ from fedkin.randomness import Stream
 DITTO_SEED = 233  # the authors' own
 
 
+@checked
 def digits(
     *,
     partition: str = "power_law",
@@ -51,6 +52,7 @@ def digits(
     return _set(images, x, deal.of(images.y, 60, seed), seed, train_fraction)
 
 
+@checked
 def mnist(
     *,
     partition: str = "power_law",
@@ -75,6 +77,7 @@ def mnist(
     return _set(images, images.standardised(), owned, seed, train_fraction)
 
 
+@checked
 def fashion_mnist(
     *,
     partition: str = "ditto",
@@ -105,6 +108,7 @@ def fashion_mnist(
     return _set(images, x, deal.of(images.y, 500, seed), seed, 0.9 if train_fraction is None else train_fraction)
 
 
+@checked
 def cifar10(
     *,
     partition: str = "dirichlet",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from jaxtyping import Int, Shaped
@@ -24,6 +27,38 @@ MEANING = {  # which options mean something to which partition
 POOLED = ("power_law", "dirichlet", "shards", "iid")  # those that need no more than labels
 
 
+MOST = 10_000_000  # clients, or samples of a client: more is a slip, and NumPy would ask for its memory
+WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(make: Callable[P, R]) -> Callable[P, R]:
+    """The same function, refusing (ConfigError) arguments of another type than it says and seeds below zero, where
+    Python would fail somewhere inside or, worse, not at all. NumPy's numbers serve for Python's."""
+    kinds = {name: kind for name, kind in typing.get_type_hints(make).items() if name != "return"}
+
+    @functools.wraps(make)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        given = dict(zip(kinds, args, strict=False)) | options
+        for name, value in given.items():
+            if name in kinds:  # Python itself refuses the other names
+                _check_kind(name, value, kinds[name])
+        return make(*args, **options)
+
+    return call
+
+
+def _check_kind(name: str, value: object, kind: typing.Any) -> None:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(plain, kind) or (isinstance(plain, bool) and kind is not bool):
+        first = (typing.get_args(kind) or (kind,))[0]
+        raise ConfigError(f"{name} must be {WORDS[first]}, got {value!r}")
+    if name == "seed" and typing.cast(int, plain) < 0:
+        raise ConfigError(f"seed must be an integer from 0 up, got {value}")
+
+
 def legacy(seed: int) -> np.random.RandomState:
     """NumPy's legacy generator, which the published recipes draw from."""
     if not 0 <= seed < 2**32:
@@ -32,9 +67,9 @@ def legacy(seed: int) -> np.random.RandomState:
 
 
 def positive(name: str, value: int) -> None:
-    """Refuse counts below one."""
-    if value < 1:
-        raise ConfigError(f"{name} must be at least 1, got {value}")
+    """Refuse counts below one, and those that cannot be."""
+    if not 1 <= value <= MOST:
+        raise ConfigError(f"{name} must be {'at least 1' if value < 1 else f'at most {MOST:,}'}, got {value}")
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+import pandas as pd
+from jaxtyping import Bool, Float32, Int, Shaped
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz, read_table
+from fedkin.data.options import checked
 from fedkin.data.partition import by_writer
 from fedkin.data.partition import split as split_fairly
 from fedkin.errors import DataError
@@ -17,6 +19,7 @@ from fedkin.randomness import Stream
 TABLES = (".csv", ".gz", ".parquet", ".pq")
 
 
+@checked
 def load(
     path: str | Path,
     *,
@@ -27,17 +30,18 @@ def load(
     """A federation from an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file with one entry per sample.
 
     ==============  =====================================================================================
-    ``x``           features. npz: an array [M, ...]; floats are taken as they are, uint8 are pixels and scaled
-                    to 0 .. 1, other integers (tokens) stay integers. Tables: every other column, in order,
-                    is one numeric feature, whatever its name
+    ``x``           features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are pixels and
+                    scaled to 0 .. 1. Tables: every other column, in order, is one numeric feature, whatever
+                    its name
     ``y``           label, a whole number from 0
     ``client_id``   whose sample it is: a number or a name. Clients are numbered in ascending order
     ``split``       ``train`` or ``test``, or 0 or 1. Without it, each client's samples are shuffled by ``seed``
                     and ``train_fraction`` of them train
     ==============  =====================================================================================
 
-    ``classes`` is C where the largest label does not tell. Raises DataError, naming the file, where the file or any
-    of the above is missing, damaged, out of range, or not finite.
+    ``classes`` is C where the largest label does not tell; it must be given where labels go beyond the number of
+    samples. Raises DataError, naming the file, where the file or any of the above is missing, damaged, out of range,
+    or not finite. Features that must stay integers, such as the tokens of text, can be given to FederatedData itself.
     """
     path = Path(path)
     if path.suffix == ".npz":
@@ -48,16 +52,29 @@ def load(
         raise DataError(
             f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}; got {path.suffix or 'no ending'}"
         )
+    x = _features(arrays["x"], path)
     _check_lengths(arrays, path)
-    x, y = _features(arrays["x"], path), check_labels(arrays["y"], classes, path)
+    _check_owners(arrays["client_id"], path)
+    y = check_labels(arrays["y"], classes, path)
     owned, names = by_writer(arrays["client_id"]), np.unique(arrays["client_id"])
     if "split" in arrays:
         tested = _tested(arrays["split"], path)
         train, test = _where(owned, ~tested), _where(owned, tested)
     else:
         train, test = split_fairly(owned, Stream(seed, purpose="data/split"), train_fraction)
-    top = int(y.max()) + 1 if classes is None else classes
+    top = _classes(y, path) if classes is None else classes
     return FederatedData(path.stem, x, y, top, train, test, client_names=tuple(str(name) for name in names))
+
+
+def _classes(y: Int[np.ndarray, "M"], path: Path) -> int:
+    """One more than the largest label, unless that is absurd: one wrong entry must not ask for a billion classes."""
+    top = int(y.max())
+    if top >= len(y):
+        raise DataError(
+            f"{path}: label {top} in row {int(y.argmax())} is more than the {len(y)} samples allow; "
+            f"correct it, or say classes={top + 1} if it is right"
+        )
+    return top + 1
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
@@ -66,15 +83,25 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
     missing = [name for name in ("y", "client_id") if name not in table]
     if missing:
         raise DataError(f"{path}: expected columns y and client_id, found {list(table.columns)[:12]}")
+    unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
+    if unnamed:  # it would become a feature, and tell the samples apart
+        raise DataError(
+            f"{path}: expected a name for every column, got {unnamed[0]!r}: most likely the row numbers that pandas "
+            "writes; leave them out with to_csv(..., index=False)"
+        )
     features = table.drop(columns=["y", "client_id", "split"], errors="ignore")
     wrong = [name for name, kind in features.dtypes.items() if kind.kind not in "iufb"]
     if wrong or not len(features.columns):
         raise DataError(f"{path}: expected numeric feature columns, got {f'{wrong[0]} of text' if wrong else 'none'}")
-    nameless = np.flatnonzero(table["client_id"].isna().to_numpy())
-    if len(nameless):
-        raise DataError(f"{path}: client_id is empty in row {nameless[0]} ({len(nameless)} such rows)")
+    _check_owners(table["client_id"].to_numpy(), path)
     known = {name: _plain(table[name].to_numpy()) for name in ("y", "client_id", "split") if name in table}
     return {"x": features.to_numpy(np.float64), **known}
+
+
+def _check_owners(owners: Shaped[np.ndarray, "M"], path: Path) -> None:
+    nameless = np.flatnonzero(pd.isna(owners))
+    if len(nameless):
+        raise DataError(f"{path}: client_id is empty in row {nameless[0]} ({len(nameless)} such rows)")
 
 
 def _plain(column: np.ndarray) -> np.ndarray:
@@ -82,17 +109,15 @@ def _plain(column: np.ndarray) -> np.ndarray:
     return column.astype(str) if column.dtype == object else column
 
 
-def _features(x: Shaped[np.ndarray, "..."], path: Path) -> Shaped[np.ndarray, "M ..."]:
+def _features(x: Shaped[np.ndarray, "..."], path: Path) -> Float32[np.ndarray, "M ..."]:
     if x.ndim < 2 or x.dtype.kind not in "iuf" or not x.size:
         raise DataError(f"{path}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}")
     if x.dtype == np.uint8:
         return x.astype(np.float32) / np.float32(255)
     check_finite(x, path)
-    if x.dtype.kind in "iu":
-        return x.astype(np.int32) if np.abs(x).max() < 2**31 else x
     with np.errstate(over="ignore"):
         small = x.astype(np.float32)
-    check_finite(small, path)  # a float64 may be too large
+    check_finite(small, path, "a number too large for float32, over 3.4e38; scale the features")
     return small
 
 

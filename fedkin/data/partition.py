@@ -162,7 +162,8 @@ def dirichlet_plain(
     labels: Int[np.ndarray, "M"], clients: int, alpha: float | int, random: np.random.RandomState
 ) -> Ragged:
     """Class shares by Dirichlet(alpha) without any limit on sizes, as in Sattler et al.'s code: every sample is given
-    once, in a random order. Raises DataError where a client gets nothing."""
+    once, in a random order. No named set has it, since a client may end with a sample or two: it is for federations
+    made by hand that must be theirs, number for number. Raises DataError where a client gets nothing."""
     _check(len(labels), clients)
     _check_alpha(alpha)
     order = random.permutation(len(labels))

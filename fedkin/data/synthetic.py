@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.options import legacy, positive
+from fedkin.data.options import checked, legacy, positive
 from fedkin.data.partition import split
 from fedkin.errors import ConfigError
 from fedkin.randomness import Stream
@@ -41,10 +41,11 @@ def generate(
     return np.concatenate(x), np.concatenate(y), sizes
 
 
+@checked
 def synthetic(
     *,
-    alpha: float | int = 1.0,
-    beta: float | int = 1.0,
+    alpha: float | int | None = None,
+    beta: float | int | None = None,
     clients: int = 30,
     iid: bool = False,
     train_fraction: float | int = 0.9,
@@ -52,13 +53,17 @@ def synthetic(
 ) -> FederatedData:
     """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client, no files needed.
 
-    ``alpha`` says how much the clients' models differ, ``beta`` how much their features do (standard deviations).
-    ``iid`` gives every client the same model and features instead. FedProx and FedSim use 30 clients, FedGroup 100.
+    ``alpha`` says how much the clients' models differ, ``beta`` how much their features do (standard deviations, 1 by
+    default). ``iid`` gives every client the same model and features instead, so that alpha and beta mean nothing to it
+    and are refused. FedProx and FedSim use 30 clients, FedGroup 100. Raises ConfigError for impossible options.
     """
     positive("clients", clients)
     for name, value in (("alpha", alpha), ("beta", beta)):
-        if not (np.isfinite(value) and value >= 0):
+        if value is not None and iid:
+            raise ConfigError(f"{name} = {value} means nothing to synthetic with iid = true; leave one of them out")
+        if value is not None and not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")
+    alpha, beta = (1.0 if value is None else value for value in (alpha, beta))
     x, y, sizes = generate(alpha, beta, clients, legacy(seed), iid)
     owned = Ragged.of(np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
     train, test = split(owned, Stream(seed, purpose="data/synthetic/split"), train_fraction)

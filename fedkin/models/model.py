@@ -15,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pooch
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
@@ -137,7 +138,7 @@ def prepare_jax() -> None:
     shares its matrix products out.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        root = Path(os.environ.get("FEDKIN_CACHE") or Path.home() / ".cache" / "fedkin")
+        root = Path(os.environ.get("FEDKIN_CACHE") or pooch.os_cache("fedkin"))
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")

@@ -9,13 +9,14 @@ from jaxtyping import Float32, Int
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES, Images
-from fedkin.data.options import positive
+from fedkin.data.options import checked, positive
 from fedkin.errors import ConfigError, DataError, unknown
 from fedkin.randomness import Stream
 
 KINDS = ("rotation", "label_permutation", "disjoint_labels")
 
 
+@checked
 def planted(
     base: str = "mnist",
     kind: str = "rotation",
@@ -63,8 +64,8 @@ def _check(base: str, kind: str, clusters: int, clients: int, samples: int, test
         raise ConfigError(unknown("base", base, IMAGES))
     if kind not in KINDS:
         raise ConfigError(unknown("kind", kind, KINDS))
-    positive("clusters", clusters)
-    positive("samples", samples)
+    for name, count in (("clusters", clusters), ("clients", clients), ("samples", samples)):
+        positive(name, count)
     if test_samples < 0:
         raise ConfigError(f"test_samples must be zero or more, got {test_samples}")
     if clusters > clients:
@@ -83,14 +84,15 @@ def _draw(
     pools: list[Int[np.ndarray, "_"]], truth: Int[np.ndarray, "N"], each: int, base: str
 ) -> Int[np.ndarray, "N s"]:
     """``each`` rows per client from its cluster's pool."""
-    rows = np.zeros((len(truth), each), np.int64)
-    for cluster, pool in enumerate(pools):
-        members = np.flatnonzero(truth == cluster)
+    owners = [np.flatnonzero(truth == cluster) for cluster in range(len(pools))]
+    for cluster, (members, pool) in enumerate(zip(owners, pools, strict=True)):
         if len(members) * each > len(pool):
             raise DataError(
                 f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients of {each} need "
                 f"{len(members) * each}; lower clients, samples or test_samples"
             )
+    rows = np.zeros((len(truth), each), np.int64)
+    for members, pool in zip(owners, pools, strict=True):
         rows[members] = pool[: len(members) * each].reshape(len(members), each)
     return rows
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import os
 import struct
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,3 +66,31 @@ def little_mnist(places: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (places / folder / name).write_bytes(raw)
         monkeypatch.setattr(images, source, replace(getattr(images, source), files=sums))
     return places
+
+
+_PLAIN = """
+import json, sys
+import numpy as np
+from fedkin.data import FederatedData, Ragged, digits, femnist, fashion_mnist, load, synthetic
+
+came = []
+for expression in json.loads(sys.argv[1]):
+    try:
+        came.append(f"made {eval(expression).name}")
+    except Exception as error:
+        came.append(f"{type(error).__name__}: {error}")
+print(json.dumps(came))
+"""
+
+
+@pytest.fixture(scope="session")
+def plainly() -> Callable[[Sequence[str]], list[str]]:
+    """What comes of expressions where nobody checks annotations, as with a user: in a Python without these tests'
+    jaxtyping, which would refuse wrong types before fedkin sees them."""
+
+    def run(expressions: Sequence[str]) -> list[str]:
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        command = [sys.executable, "-c", _PLAIN, json.dumps(list(expressions))]
+        return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+    return run

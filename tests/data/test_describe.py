@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,25 @@ def test_available_names_every_set_without_downloading(little_mnist: Path) -> No
     assert shelf.loc["cifar10", "where"] == "download, 170 MB"
     assert shelf.loc["femnist", "where"] == "not found; set FEDKIN_DATA"
     assert shelf.loc["digits", "clients"] == digits().clients
+
+
+def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:
+    paths = picture(replace(toy(), name="a$b_{c$"), tmp_path / "who")
+    assert len(paths) == 2 and all(path.stat().st_size for path in paths)
+
+
+def test_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "who.png").mkdir()
+    with pytest.raises(StorageError, match=r"who\.png: the picture cannot be written"):
+        picture(toy(), tmp_path / "who")
+    assert [path.name for path in tmp_path.iterdir()] == ["who.png"]
+
+    def full(path: Path, drawn: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(drawn[:100])
+        raise OSError(27, "File too large")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageError, match=r"other\.png: .*File too large"):
+        picture(toy(), tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["who.png"]

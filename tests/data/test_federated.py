@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,51 @@ def test_label_counts_by_hand() -> None:
         ({"train": Ragged.of([np.array([0, 1]), np.array([], np.int64)])}, "client 1 has no training sample"),
         ({"x": np.array([[0, 0], [0, 0], [np.nan, 0], [0, 0]], np.float32)}, "sample 2 holds NaN"),
         ({"x": np.array([[0, 0], [0, np.inf], [0, 0], [0, 0]], np.float32)}, "sample 1 holds NaN or an infinite"),
+        ({"train": Ragged(np.array([0, 1]), np.array([0, 2, 4]))}, r"train.offsets must rise from 0 to 2"),
+        ({"train": Ragged(np.array([0, 1]), np.array([0, 1, 1]))}, r"train.offsets must rise from 0 to 2"),
+        ({"test": Ragged(np.array([0, 1, 3]), np.array([1, 2, 3]))}, r"test.offsets must rise from 0 to 3"),
+        ({"test": Ragged(np.array([0, 1]), np.array([0, 3, 2]))}, r"test.offsets must rise from 0 to 2"),
+        ({"test": Ragged(np.array([], np.int64), np.array([], np.int64))}, r"test.offsets must rise from 0 to 0"),
+        ({"truth": np.array([0, 1, 0])}, "truth must have one entry for each of 2 clients, got 3"),
+        ({"truth": np.array([0, -1])}, "truth must be integers from 0.*from -1"),
+        ({"client_names": ("a",)}, "client_names must have one entry for each of 2 clients, got 1"),
+        ({"classes": 0}, "classes must be an integer of at least 1, got 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         FederatedData(**(GOOD | change))
+
+
+def test_labels_of_any_integer_type_are_counted() -> None:
+    for kind in (np.int8, np.int32):
+        data = FederatedData(**(GOOD | {"y": GOOD["y"].astype(kind)}))
+        assert data.label_counts().tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
+
+
+WHOLE = "FederatedData('toy', {x}, {y}, {classes}, {train}, Ragged.of([np.array([1]), np.array([0])]), truth={truth})"
+TYPES = {  # one wrong type each, and what is said of it
+    "": "made toy",
+    "y=np.array([0.75, 1.5])": "DataError: toy: labels must be integers in an array [M], got float64 of shape (2,)",
+    "y=np.array(['a', 'b'])": "DataError: toy: labels must be integers in an array [M], got <U1 of shape (2,)",
+    "y=[0, 1]": "DataError: toy: labels must be integers in an array [M], got list",
+    "y=np.array([[0], [1]])": "DataError: toy: labels must be integers in an array [M], got int64 of shape (2, 1)",
+    "x=np.array(['a', 'b'])": "DataError: toy: x must be numbers in an array [M, ...], got <U1 of shape (2,)",
+    "x=np.float32(1)": "DataError: toy: x must be numbers in an array [M, ...], got float32",
+    "classes=2.5": "DataError: toy: classes must be an integer of at least 1, got 2.5",
+    "train=[[0], [1]]": "DataError: toy: train must be a Ragged (Ragged.of makes one), got list",
+    "train=Ragged(np.array([0.0, 1.0]), np.arange(3))": "DataError: toy: train.rows must be signed integers",
+    "train=Ragged(np.arange(2), np.array([0, 1.5, 2]))": "DataError: toy: train.offsets must be signed integers",
+    "train=Ragged(np.arange(2), np.arange(3, dtype=np.uint64))": "DataError: toy: train.offsets must be signed",
+    "y=np.zeros((0, 2), int)": "DataError: toy: labels must be integers in an array [M], got int64 of shape (0, 2)",
+    "truth=np.array([0.5, 1])": "DataError: toy: truth must be integers from 0 in an array [N], got float64",
+    "y=np.array([0, 1], np.uint64)": "made toy",
+}
+
+
+def test_types_are_checked_without_jaxtyping_too(plainly: Callable[[Sequence[str]], list[str]]) -> None:
+    good = {"x": "np.zeros((2, 1))", "y": "np.arange(2)", "classes": "2", "truth": "None"}
+    good["train"] = "Ragged.of([np.array([0]), np.array([1])])"
+    came = plainly([WHOLE.format(**(good | dict([change.split("=", 1)] if change else []))) for change in TYPES])
+    for (change, expected), got in zip(TYPES.items(), came, strict=True):
+        assert got.startswith(expected), change

@@ -134,7 +134,9 @@ def test_tables_read_alike_and_damaged_ones_are_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "empty.csv")
 
 
-@pytest.mark.parametrize("wrong", [[0, -1], [0, 3], [0.5, 1.0], [np.nan, 1.0], [np.inf, 1.0], ["a", "b"]])
+@pytest.mark.parametrize(
+    "wrong", [[0, -1], [0, 3], [0.5, 1.0], [np.nan, 1.0], [np.inf, 1.0], ["a", "b"], [2**64 - 1, 0]]
+)
 def test_labels_out_of_range_are_refused(wrong: list[float]) -> None:
     with pytest.raises(DataError, match=r"here\.npz: labels"):
         check_labels(np.array(wrong), 3, Path("here.npz"))

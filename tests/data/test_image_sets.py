@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import inspect
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, mnist
+from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, load, mnist
 from fedkin.data.federated import FederatedData
 from fedkin.data.images import Images, cifar10_images, mnist_images, mnist_writers
 from fedkin.errors import ChecksumError, ConfigError, DataError
+from fedkin.scenarios.plant import planted
 
 
 def same(a: FederatedData, b: FederatedData) -> bool:
@@ -210,3 +214,52 @@ def test_real_cifar(shared_data: Path, places: Path) -> None:
 def test_every_set_has_its_name_and_a_docstring() -> None:
     assert list(DATASETS) == ["digits", "mnist", "fashion_mnist", "cifar10", "femnist", "synthetic"]
     assert all(make.__name__ == name and make.__doc__ for name, make in DATASETS.items())
+
+
+# -- every set, and whatever is made of one ---------------------------------------------------------------------------
+
+
+MAKERS: dict[str, Callable[..., FederatedData]] = DATASETS | {"load": partial(load, "no.npz"), "planted": planted}
+WRONG = {"int": [2.5, "ten", True], "float": ["half", False], "bool": [1, "yes"], "str": [3, True]}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_options_of_the_wrong_type_are_refused_by_name(maker: str, places: Path) -> None:
+    """Before any file is looked for, and by us: Python would fail inside, or take 2.5 clients for 2."""
+    make = MAKERS[maker]
+    options = [p for p in inspect.signature(make).parameters.values() if p.name != "path"]
+    assert len(options) >= 3
+    for option in options:
+        for value in WRONG[str(option.annotation).split(" ")[0]]:
+            with pytest.raises(ConfigError, match=rf"^{option.name} must be .*, got {value!r}$"):
+                make(**{option.name: value})
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_negative_seeds_are_refused_alike(maker: str, places: Path) -> None:
+    choices: list[dict[str, Any]] = [{}]
+    if maker == "digits":
+        choices = [{"partition": partition} for partition in ("power_law", "dirichlet", "shards", "iid")]
+    for options in choices + ([{"writer": True}] if maker == "femnist" else []):
+        with pytest.raises(ConfigError, match=r"^seed must be an integer from 0 up, got -1$"):
+            MAKERS[maker](seed=-1, **options)
+
+
+def test_arguments_by_position_are_checked_and_unknown_ones_are_pythons() -> None:
+    with pytest.raises(ConfigError, match=r"^path must be text, got 5$"):
+        load(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^kind must be text, got 4$"):
+        planted("digits", 4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="client"):
+        digits(client=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        digits("iid", 5, None, None, 0.8, 0, 1)  # type: ignore[misc]
+
+
+def test_numpys_numbers_serve_for_pythons(plainly: Callable[[Sequence[str]], list[str]]) -> None:
+    options = "clients=np.int64(20), train_fraction=np.float32(0.5), seed=np.uint8(3)"
+    assert plainly([f"digits({options})", "digits(clients=np.float64(2.5))", "synthetic(iid=np.bool_(True))"]) == [
+        "made digits",
+        "ConfigError: clients must be an integer, got np.float64(2.5)",
+        "made synthetic(iid)",
+    ]

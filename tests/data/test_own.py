@@ -61,8 +61,13 @@ def test_kinds_of_features(tmp_path: Path) -> None:
     path = tmp_path / "k.npz"
     pixels = load(write(path, x=np.full((6, 4, 4, 3), 51, np.uint8)))
     assert pixels.x.shape == (6, 4, 4, 3) and (pixels.x == np.float32(0.2)).all()
-    tokens = load(write(path, x=np.arange(12).reshape(6, 2)))
-    assert np.issubdtype(tokens.x.dtype, np.signedinteger) and tokens.x[5].tolist() == [10, 11]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", [np.int64, np.int16, np.uint32])
+def test_integer_features_are_numbers_in_every_format(name: str, kind: type, tmp_path: Path) -> None:
+    data = load(write(tmp_path / name, x=np.arange(12, dtype=kind).reshape(6, 2)))
+    assert data.x.dtype == np.float32 and data.x[5].tolist() == [10, 11]
 
 
 def test_classes_may_be_told(tmp_path: Path) -> None:
@@ -73,15 +78,30 @@ def test_classes_may_be_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+def test_absurd_labels_need_to_be_meant(name: str, tmp_path: Path) -> None:
+    """One wrong entry must not ask for the memory of a billion classes."""
+    path = write(tmp_path / name, y=np.where(Y == 1, 10**9, Y))
+    with pytest.raises(DataError, match=r"mine.*label 1000000000 in row 2 .* 6 samples.*classes=1000000001"):
+        load(path)
+    assert load(write(tmp_path / name, y=Y + 3)).classes == 6  # the largest that six samples allow
+    with pytest.raises(DataError, match="label 6 in row 1 is more than the 6 samples allow"):
+        load(write(tmp_path / name, y=Y + 4))
+    assert load(write(tmp_path / name, y=Y + 4), classes=7).classes == 7
+
+
+@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"x": np.where(X == 3, np.nan, X)}, "row 4 holds NaN"),
         ({"x": np.where(X == 3, np.inf, X)}, "row 4 holds NaN or infinity"),
-        ({"x": np.where(X == 3, 1e39, X)}, "row 4 holds NaN or infinity"),  # too large for float32
+        ({"x": np.where(X == 3, 1e39, X)}, "row 4 holds a number too large for float32"),
         ({"y": Y - 1}, "labels .* row 0 has -1"),
         ({"y": Y + 0.5}, "labels .* row 0 has 0.5"),
         ({"y": np.where(Y == 2, np.nan, Y)}, "labels .* row 1 has nan"),
+        ({"y": np.where(Y == 2, 2**64 - 1, Y.astype(np.uint64))}, "labels .* row 1 has 18446744073709551615"),
+        ({"y": np.where(Y == 2, 1e30, Y)}, r"labels .* row 1 has 1e\+30"),
+        ({"client_id": np.array([0, 1, np.nan, 1, 0, np.nan])}, r"client_id is empty in row 2 \(2 such rows\)"),
         ({"y": None}, "y"),
         ({"client_id": None}, "client_id"),
         ({"split": np.where(SPLIT == "test", "dev", SPLIT)}, "split must be .* row 2 has dev"),
@@ -102,7 +122,9 @@ def test_lengths_must_agree(tmp_path: Path) -> None:
         load(write(tmp_path / "m.npz", y=Y[:5]))
 
 
-@pytest.mark.parametrize("x", [np.arange(6.0), np.full((6, 2), "a"), np.zeros((6, 0)), np.zeros((6, 2), complex)])
+@pytest.mark.parametrize(
+    "x", [np.float64(1), np.arange(6.0), np.full((6, 2), "a"), np.zeros((6, 0)), np.zeros((6, 2), complex)]
+)
 def test_features_must_be_numbers(x: np.ndarray, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"x must be numbers of shape \[M, ...\]"):
         load(write(tmp_path / "m.npz", x=x))
@@ -118,6 +140,9 @@ def test_tables_need_numeric_features_and_named_clients(tmp_path: Path) -> None:
         load(path)
     path.write_text("x0,y,client_id\n1,0,a\n1,0,\n")
     with pytest.raises(DataError, match="client_id is empty in row 1"):
+        load(path)
+    pd.DataFrame({"x0": [1.0, 2.0], "y": [0, 1], "client_id": ["a", "b"]}).to_csv(path)
+    with pytest.raises(DataError, match=r"t\.csv: expected a name for every column, got 'Unnamed: 0'.*index=False"):
         load(path)
 
 

@@ -86,8 +86,23 @@ def test_clients_of_the_iid_form_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"clients": 0}, {"alpha": -1.0}, {"beta": np.nan}, {"alpha": np.inf}, {"seed": -1}, {"seed": 2**32}]
+    "wrong",
+    [
+        {"clients": 0},
+        {"clients": 10**10},
+        {"alpha": -1.0},
+        {"beta": np.nan},
+        {"alpha": np.inf},
+        {"seed": -1},
+        {"seed": 2**32},
+    ],
 )
 def test_impossible_options(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         synthetic(**wrong)
+
+
+def test_options_that_mean_nothing_to_the_iid_form() -> None:
+    for name in ("alpha", "beta"):
+        with pytest.raises(ConfigError, match=f"{name} = 7 means nothing to synthetic with iid"):
+            synthetic(iid=True, **{name: 7})  # type: ignore[arg-type]

@@ -104,6 +104,9 @@ def test_no_test_data_is_ordinary() -> None:
         ({"clusters": 0}, ConfigError, "clusters must be at least 1"),
         ({"samples": 0}, ConfigError, "samples must be at least 1"),
         ({"test_samples": -1}, ConfigError, "test_samples"),
+        ({"clients": 10**10}, ConfigError, "clients must be at most 10,000,000"),
+        ({"samples": 10**7, "clients": 10**7}, DataError, "lower clients, samples"),  # before memory is asked for
+        ({"test_samples": 10**10}, DataError, "lower clients, samples or test_samples"),
         ({"clusters": 5, "clients": 4}, ConfigError, "5 clusters need at least as many clients, got 4"),
         ({"kind": "disjoint_labels", "clusters": 11}, ConfigError, "11 clusters cannot have disjoint labels"),
         ({"clients": 100}, DataError, r"digits has \d+ images for cluster 0.*lower clients"),
