@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fedkin import __version__
 from fedkin.errors import ConfigError, FedkinError
@@ -20,7 +21,24 @@ if TYPE_CHECKING:
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+class _Plain(TyperGroup):
+    """Usage errors end as one line and status 2, as all other bad input does."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            status = super().main(*arguments, **{**options, "standalone_mode": False})
+        except Exception as error:
+            told = getattr(error, "format_message", None)  # the parser's errors; their class has moved between versions
+            if told is None:
+                raise
+            message, status = told(), BAD_INPUT
+            if message:  # there is none where help was printed instead
+                _complain(f"{message} (see: fedkin --help)")
+        sys.exit(status or 0)
+
+
+app = typer.Typer(cls=_Plain, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 data_app = typer.Typer(no_args_is_help=True, help="What data there are, and who has what.")
 app.add_typer(data_app, name="data")
 
@@ -28,6 +46,11 @@ app.add_typer(data_app, name="data")
 def main() -> None:
     """The entry point."""
     app()
+
+
+def _complain(message: str) -> None:
+    """One line on standard error, whatever the message holds."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
 
 
 def _version(wanted: bool) -> bool:
@@ -101,6 +124,9 @@ def _configured(settings: list[str], resume: Path | None) -> Config:
 
     files = [text for text in settings if "=" not in text or text.endswith(".toml")]
     overrides = [text for text in settings if text not in files]
+    for text in files:
+        if not text.endswith(".toml"):
+            raise ConfigError(f"expected FILE.toml or section.key=value, got {text!r}")
     if len(files) > 1:
         raise ConfigError(f"expected at most one file, got {' and '.join(files)}; changes look like section.key=value")
     if resume is None:
@@ -169,15 +195,27 @@ def _show(frame: Any, title: str) -> None:
 
 @contextmanager
 def _plainly() -> Iterator[None]:
-    """Errors that fedkin raises on purpose end as one line and status 2, never as a traceback."""
+    """Errors that fedkin raises on purpose, and too little memory, end as one line and status 2, not as a traceback."""
     try:
         yield
     except FedkinError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        _complain(str(error))
+        raise typer.Exit(BAD_INPUT) from None
+    except Exception as error:
+        if not _of_the_machine(error):
+            raise
+        reason = next(iter(str(error).splitlines()), "no more memory")
+        _complain(f"the machine cannot do this: {reason}; try fewer or smaller clients, or run.clients_per_batch=1")
         raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _of_the_machine(error: Exception) -> bool:
+    """Whether memory ran out, or a device gave up."""
+    jax = sys.modules.get("jax")
+    return isinstance(error, MemoryError) or (jax is not None and isinstance(error, jax.errors.JaxRuntimeError))
 
 
 @contextmanager

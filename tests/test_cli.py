@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,26 @@ def test_resuming_a_finished_run_tells_the_same() -> None:
     assert json.loads(again.stdout) == first
 
 
+def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(elsewhere: Path) -> None:
+    settings = ["data.train_fraction=1", "run.rounds=1", "run.cohort=3", "data.clients=8", "--out", "o", "--json"]
+    result = fedkin("run", *settings)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["best_accuracy"] is told["final_accuracy"] is told["against"]["fedavg"]["final_accuracy"] is None
+    assert (elsewhere / "o/figure.png").exists()
+
+
+def test_another_environment_is_one_line(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+    for path in (elsewhere / "a").rglob("environment.json"):
+        path.write_text(path.read_text().replace('"jax": "', '"jax": "1'))
+    assert fedkin("run", "--resume", "a", "run.rounds=3").exit_code == 0
+    assert len(caplog.records) == 1  # not one for every method
+    caplog.clear()
+    assert fedkin("run", "--resume", "a", "run.rounds=4").exit_code == 0
+    assert not caplog.records
+
+
 # --- bad input
 
 
@@ -129,6 +150,12 @@ def test_resuming_a_finished_run_tells_the_same() -> None:
         (["data.clients=8", "run.cohort=3", "method.clusters=9"], ["clusters", "8", "9"]),
         (["data.clients=8", "run.cohort=9"], ["run.cohort", "8", "9"]),
         (["data.clients=0"], ["clients", "0"]),
+        (["data.nam=digits"], ["unknown key 'nam'", "did you mean 'name'"]),
+        (["data.clients=0"], ["error: data: ", "clients"]),
+        (["model.hidden=0", "model.name=mlp"], ["error: model: ", "hidden"]),
+        (["run.against=[{name='fedgroup',clusters=5}]"], ["run.against", "'fedgroup' is the main method"]),
+        (["run.against=[{name='fedgrouprox',clusters=61}]"], ["run.against: fedgrouprox.clusters", "60", "61"]),
+        (["study"], ["expected FILE.toml or section.key=value", "'study'"]),
         (["nothere.toml"], ["nothere.toml", "no such file"]),
         (["a.toml", "b.toml"], ["at most one file"]),
         (["rounds=3"], ["expected section.key=value", "'rounds=3'"]),
@@ -192,6 +219,50 @@ def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path) -> None:
     assert before == {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
 
 
+def test_damaged_checkpoints_are_one_line(elsewhere: Path) -> None:
+    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+    for path in (elsewhere / "a/checkpoints").iterdir():
+        path.write_bytes(b"not a checkpoint")
+    refused(fedkin("run", "--resume", "a"), "round-000000", "round-000002", "can be read")
+
+
+def test_lost_checkpoints_are_one_line(elsewhere: Path) -> None:
+    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+    shutil.rmtree(elsewhere / "a/checkpoints")
+    before = (elsewhere / "a/metrics.jsonl").read_bytes()
+    refused(fedkin("run", "--resume", "a"), "has lost its checkpoints")
+    assert (elsewhere / "a/metrics.jsonl").read_bytes() == before
+
+
+def test_an_empty_file_is_one_line(elsewhere: Path) -> None:
+    (elsewhere / "empty.toml").write_text("")
+    refused(fedkin("run", "empty.toml"), "empty.toml", "says nothing")
+
+
+@pytest.mark.parametrize("kind", ["memory", "device"])
+def test_a_machine_that_is_too_small_is_one_line(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    import jax
+
+    from fedkin.simulator import SimulatedWorld
+
+    error = MemoryError() if kind == "memory" else jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat:")
+
+    def burst(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(SimulatedWorld, "initial", burst)
+    word = "no more memory" if kind == "memory" else "RESOURCE_EXHAUSTED"
+    refused(fedkin("run", *QUICK, "--out", "deep/run"), "the machine cannot do this", word)
+    nothing_in(elsewhere)
+
+
+def test_a_mistake_in_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedkin.simulator import SimulatedWorld
+
+    monkeypatch.setattr(SimulatedWorld, "initial", None)
+    assert isinstance(fedkin("run", *QUICK, "--out", "o").exception, TypeError)
+
+
 def test_a_checkpoint_of_another_configuration_is_refused(elsewhere: Path) -> None:
     assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
     assert fedkin("run", *QUICK, "run.seed=1", "--out", "b").exit_code == 0
@@ -243,8 +314,16 @@ def test_a_disk_that_fills_up_leaves_a_run_that_goes_on(elsewhere: Path, monkeyp
 
 
 @pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["nonsense"], ["data", "nonsense"], ["data", "describe"]])
-def test_usage_errors_end_with_2(arguments: list[str]) -> None:
-    assert fedkin(*arguments).exit_code == 2
+def test_usage_errors_are_one_line(elsewhere: Path, arguments: list[str]) -> None:
+    refused(fedkin(*arguments), "NAME" if arguments[-1] == "describe" else "nonsense", "fedkin --help")
+    nothing_in(elsewhere)
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_nothing_said_is_the_help(arguments: list[str]) -> None:
+    result = fedkin(*arguments)
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert "Usage" in result.stdout and "Commands" in result.stdout
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

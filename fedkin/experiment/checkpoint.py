@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -73,8 +74,9 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     found, fingerprint = newest(folder)
     if fingerprint != run:
         raise CheckpointError(
-            f"{folder} belongs to another run: configuration, data or model differ from those it was written with; "
-            "resume with the run's own configuration, or start anew in another folder"
+            f"{folder} belongs to another run: configuration, data or model differ from those it was written with "
+            "(a model that another version of JAX compiles, or another kind of device starts, counts as another); "
+            "resume with the run's own, or start anew in another folder"
         )
     models, assignment = found.state.models, found.state.assignment
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
@@ -93,10 +95,13 @@ def newest(folder: Path) -> tuple[Checkpoint, str]:
     damage: list[str] = []
     for path in _newest_first(folder):
         try:
-            return _read(path)
+            found = _read(path)
         except _DamageError as error:
             damage.append(f"{path.name}: {error}")
-            _log.warning("%s is damaged (%s); trying an older one", path, error)
+            continue
+        if damage:
+            _log.warning("%s: taking an older checkpoint, %s (%s)", folder, path.name, "; ".join(damage))
+        return found
     why = "; ".join(damage) or "there is none"
     raise CheckpointError(f"no checkpoint in {folder} can be read ({why}); start the run anew")
 
@@ -111,7 +116,12 @@ class _DamageError(Exception):
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted(folder.glob("round-*.safetensors"), reverse=True)
+    """By number: the millionth round has a digit more than others."""
+    numbers = {
+        path: re.fullmatch(r"round-(\d+)\.safetensors", path.name) for path in folder.glob("round-*.safetensors")
+    }
+    rounds = {path: int(match[1]) for path, match in numbers.items() if match}
+    return sorted(rounds, key=lambda path: rounds[path], reverse=True)
 
 
 def _read(path: Path) -> tuple[Checkpoint, str]:

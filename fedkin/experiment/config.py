@@ -87,9 +87,12 @@ class Config:
 def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top.
 
-    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
+    Raises ConfigError: no such file, an empty one, not TOML, unknown section or key, wrong type or value; always with
+    its place.
     """
     raw: dict[str, Any] = read_toml(path) if path else {name: dict(entries) for name, entries in DEMO.items()}
+    if not raw:
+        raise ConfigError(f"{path}: says nothing; expected sections such as [data], [method] and [run]")
     ours = set()
     for text in overrides:
         section, key, value = parse_override(text)
@@ -131,7 +134,7 @@ def named(kind: str, registry: choices.Registry, values: Values, where: Callable
     """A section that names an entry of a registry, with all the entry's options spelled out."""
     call = choose(kind, registry, values["name"], where("name"))
     options = {key: value for key, value in values.items() if key != "name"}
-    return {"name": values["name"], **plain(checked(schema(call, choices.NOT_OPTIONS), options, where))}
+    return {"name": values["name"], **plain(checked(schema(call, choices.NOT_OPTIONS), options, where, ["name"]))}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -171,7 +174,7 @@ def parse_value(text: str) -> Any:
 
 
 def _against(entries: Sequence[str | Values], method: Values, where: str) -> list[Values]:
-    """The methods to run beside the main one: each spelled out, none twice, the main one left out."""
+    """The methods to run beside the main one: each spelled out, none twice, the main one itself left out."""
     full = []
     for entry in entries:
         values = {"name": entry} if isinstance(entry, str) else entry
@@ -182,7 +185,13 @@ def _against(entries: Sequence[str | Values], method: Values, where: str) -> lis
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{where}: method {name!r} is named twice")
-    return [entry for entry in full if entry != method]
+    others = [entry for entry in full if entry != method]
+    if method["name"] in [entry["name"] for entry in others]:
+        raise ConfigError(
+            f"{where}: {method['name']!r} is the main method, and runs are told apart by their method's name; "
+            "give its other options a run of their own"
+        )
+    return others
 
 
 def _refuse_impossible(config: Config, where: Callable[[str], str]) -> None:

@@ -2,7 +2,8 @@
 
 config.toml           what was run, every value spelled out
 environment.json      versions, platform and devices it ran on
-metrics.jsonl         one line per round: what was measured (the same bytes for the same run, anywhere)
+metrics.jsonl         one line per round: what was measured (the same bytes for the same run, on the
+                      same machine with the same versions)
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round
@@ -14,8 +15,11 @@ against/NAME/         the same for every method that was run beside this one
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +28,40 @@ import tomli_w
 from fedkin.errors import CheckpointError, StorageError
 from fedkin.experiment import checkpoint
 from fedkin.experiment.checkpoint import Checkpoint
-from fedkin.experiment.identity import difference, environment, essence, fingerprint
+from fedkin.experiment.identity import changes, difference, environment, essence
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.storage import append_line, storing, whole_lines, write_atomic
 from fedkin.world import World
 
 CONFIG, METRICS, TIMINGS = "config.toml", "metrics.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
+CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
+AT_THE_END = (CLIENTS, SUMMARY, "figure.png", "figure.svg")
+_log = logging.getLogger("fedkin")
 
 
 class Folder:
     """One run's folder, open for writing."""
 
-    def __init__(self, path: Path, description: dict[str, Any], data: str, made: list[Path] | None = None) -> None:
+    def __init__(
+        self, path: Path, description: dict[str, Any], fingerprint: str, made: Sequence[Path] = (), warns: bool = True
+    ) -> None:
         self.path = path
         self.description = description
-        self.fingerprint = fingerprint(description, data)
-        self._made = made or []
+        self.fingerprint = fingerprint
+        self._made = made
+        self._warns = warns
+        self._later = [path / name for name in AT_THE_END if not (path / name).exists()]
 
     @classmethod
-    def create(cls, path: Path, description: dict[str, Any], data: str = "") -> Folder:
-        """Start a folder for a run described by ``description`` on data with the digest ``data``.
+    def create(cls, path: Path, description: dict[str, Any], fingerprint: str = "") -> Folder:
+        """Start a folder for the run that ``description`` tells of and ``fingerprint`` identifies.
 
         Raises StorageError for a folder that holds a run already, or that cannot be written; then nothing is left.
         """
-        if holds_run(path):
+        with storing(path):
+            taken = holds_run(path)
+        if taken:
             raise StorageError(f"{path} already holds a run; go on with it (--resume {path}) or choose another folder")
         made = _make(path)
         try:
@@ -57,11 +70,13 @@ class Folder:
         except StorageError:
             discard(path, made)
             raise
-        return cls(path, description, data, made)
+        return cls(path, description, fingerprint, made)
 
     @classmethod
-    def reopen(cls, path: Path, description: dict[str, Any], data: str = "") -> Folder:
+    def reopen(cls, path: Path, description: dict[str, Any], fingerprint: str = "", warns: bool = True) -> Folder:
         """Go on with a run that is in the folder; nothing is changed in it yet.
+
+        Going on in another environment is worth a warning, unless ``warns`` is False.
 
         Raises CheckpointError where it is another run.
         """
@@ -71,7 +86,7 @@ class Folder:
                 f"{path} holds a run with another configuration ({difference(stored, description)}); resume it with "
                 "its own, or start anew in another folder"
             )
-        return cls(path, description, data)
+        return cls(path, description, fingerprint, warns=warns)
 
     def restore(self, world: World) -> tuple[Checkpoint, list[Record]] | None:
         """The newest checkpoint and the records up to it; what was written after it is cut off.
@@ -79,6 +94,10 @@ class Folder:
         Raises CheckpointError where checkpoint or records are damaged, or where the run is past its last round.
         """
         found = checkpoint.load(self.path / CHECKPOINTS, self.fingerprint, world.total_clients, world.spec.parameters)
+        if found is None and len(whole_lines(self.path / METRICS)) > 1:  # the first is written before any checkpoint
+            raise CheckpointError(
+                f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start anew in another folder"
+            )
         last, wanted = found.round if found else -1, self.description["run"]["rounds"]
         if last > wanted:
             raise CheckpointError(f"{self.path} is at round {last} already, and run.rounds asks for {wanted}")
@@ -87,6 +106,7 @@ class Folder:
             raise CheckpointError(
                 f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the run anew"
             )
+        self._renew_environment()
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))  # rounds may have been added
         for name, kept in ((METRICS, records), (TIMINGS, _up_to(self.path / TIMINGS, last))):
             write_atomic(self.path / name, "".join(f"{_line(record)}\n" for record in kept))
@@ -110,6 +130,30 @@ class Folder:
         """Take the folder back if no checkpoint was written: there is nothing in it to go on from."""
         if not checkpoint.any_in(self.path / CHECKPOINTS):
             discard(self.path, self._made)
+
+    def withdraw(self) -> None:
+        """Take back a folder that this object began, whatever has been written into it."""
+        for pattern in ("round-*.safetensors", ".*.part"):
+            for file in (self.path / CHECKPOINTS).glob(pattern):
+                file.unlink()
+        for file in self._later:
+            file.unlink(missing_ok=True)
+        discard(self.path, self._made)
+
+    def _renew_environment(self) -> None:
+        """Say where the run goes on now, and warn if that is not where it was begun."""
+        try:
+            stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
+        except (OSError, ValueError, TypeError):
+            stored = {}  # nothing is known of where it was
+        now = environment()
+        other = changes(stored, now)
+        if other and self._warns:
+            _log.warning(
+                "%s goes on in another environment (%s): results may differ in their last bits", self.path, other
+            )
+        if stored != now:
+            write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")
 
 
 def holds_run(path: Path) -> bool:
@@ -141,7 +185,7 @@ def read_records(path: Path) -> list[Record]:
         raise CheckpointError(f"{path / METRICS} is damaged: {error}") from error
 
 
-def discard(path: Path, made: list[Path]) -> None:
+def discard(path: Path, made: Sequence[Path]) -> None:
     """Take back a folder that was begun in vain: only files this module wrote, only folders it made."""
     for name in (CONFIG, METRICS, TIMINGS, ENVIRONMENT):
         (path / name).unlink(missing_ok=True)
@@ -152,9 +196,15 @@ def discard(path: Path, made: list[Path]) -> None:
 
 def _make(path: Path) -> list[Path]:
     """Make a folder and its parents; returns those that were not there, innermost first."""
-    new = [folder for folder in (path, *path.parents) if not folder.exists()]
     with storing(path):
-        path.mkdir(parents=True, exist_ok=True)
+        new = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            for folder in new:
+                with suppress(OSError):  # most were not made, or are not folders
+                    folder.rmdir()
+            raise
     return new
 
 

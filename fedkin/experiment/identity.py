@@ -7,15 +7,20 @@ import importlib.metadata
 import json
 import os
 import platform
-import sys
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedkin.data.federated import FederatedData
+from fedkin.models import Model
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax", "pandas", "safetensors")
-# How long, how often kept, beside what and on how many devices a run is done changes none of its numbers.
+_MACHINE = ("platform", "machine")
+# How long, how often kept, beside what and on how many devices a run is done changes nothing in any of its rounds.
+# (Which rounds are scored may change: the last one always is. A run that is extended has scored its former last round
+# too, which with evaluate_every above 1 one that was as long from the start may not have.)
 _OUTSIDE = {"rounds", "against", "checkpoint_every", "target", "devices"}
 
 
@@ -25,20 +30,46 @@ def essence(description: dict[str, Any]) -> dict[str, Any]:
     return {**description, "run": run}
 
 
-def fingerprint(description: dict[str, Any], data: str) -> str:
-    """SHA-256 of the canonical JSON of a run's essence and its data's digest."""
-    canonical = json.dumps([essence(description), data], sort_keys=True, separators=(",", ":"), default=str)
+def fingerprint(description: dict[str, Any], *digests: str) -> str:
+    """SHA-256 of the canonical JSON of a run's essence, and the digests of its data and its model."""
+    canonical = json.dumps([essence(description), *digests], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def data_digest(data: FederatedData) -> str:
-    """A short digest of federated data: who has what in full, and of large features an evenly spaced sample."""
-    digest = hashlib.sha256(repr((data.name, data.x.shape, data.x.dtype.str, data.classes)).encode())
-    step = max(1, len(data.x) // 4096)
-    parts = [data.y, data.train.rows, data.train.offsets, data.test.rows, data.test.offsets, data.x[::step]]
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).tobytes())
+    """A digest of all that federated data hold: features, labels, owners, names and true clusters."""
+    digest = hashlib.sha256(repr((data.name, data.classes, data.client_names)).encode())
+    owners = (data.train.rows, data.train.offsets, data.test.rows, data.test.offsets)
+    for part in (data.x, data.y, *owners, data.truth):
+        _add(digest, part)
     return digest.hexdigest()
+
+
+def model_digest(model: Model, data: FederatedData) -> str:
+    """A digest of what a model computes and of how it starts.
+
+    The first is the text of the program that JAX lowers its inference, its training and its penalty to, all constants
+    spelled out (the text of a jaxpr may name functions by their address); the second its weights from fixed randomness.
+    """
+
+    def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
+        tree = model.unflatten(flat)
+        trained = model.apply(tree, x, key) if model.random else None
+        return model.apply(tree, x, None), trained, model.penalty(tree) if model.penalty else None
+
+    flat = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
+    lowered = jax.jit(program).lower(flat, jnp.asarray(data.x[:1]), jax.random.key(0))
+    digest = hashlib.sha256(lowered.as_text().encode())
+    _add(digest, model.initial(np.array([1, 2], np.uint32)))
+    return digest.hexdigest()
+
+
+def _add(digest: Any, part: np.ndarray | None) -> None:
+    """One array or its absence, unmistakable for another."""
+    if part is None:
+        return digest.update(b"none;")
+    digest.update(f"{part.dtype.str} {part.shape};".encode())
+    digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
 
 
 def difference(stored: dict[str, Any], asked: dict[str, Any]) -> str:
@@ -54,6 +85,13 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
     return {f"{section}.{key}": value for section, entries in sections.items() for key, value in entries.items()}
 
 
+def changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
+    """What the last bits of numbers may depend on and is not as it was; empty where all is."""
+    flat = [{**_flat({"": env.get("versions", {})}), **{k: env.get(k) for k in _MACHINE}} for env in (stored, now)]
+    names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
+    return ", ".join(f"{key.removeprefix('.')} {flat[0].get(key)} -> {flat[1].get(key)}" for key in names)
+
+
 def environment() -> dict[str, Any]:
     """Versions, platform and devices; nothing that names the machine or its user."""
     from fedkin import __version__
@@ -64,11 +102,10 @@ def environment() -> dict[str, Any]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    devices = [str(device.device_kind) for device in sys.modules["jax"].devices()] if "jax" in sys.modules else []
     return {
         "versions": versions,
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
-        "devices": devices,
+        "devices": [str(device.device_kind) for device in jax.devices()],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import typing
@@ -27,22 +28,29 @@ def schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
     """The options of a callable, from its signature: names, types and defaults."""
     hints = typing.get_type_hints(call.__init__ if inspect.isclass(call) else call)
     left_out = {"self", *skip}
+    made = _factories(call)
     entries: dict[str, Any] = {}
     for name, parameter in inspect.signature(call).parameters.items():
         if name in left_out or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
-        if type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":  # a dataclass's field(default_factory=...)
-            default = call.__dataclass_fields__[name].default_factory()  # type: ignore[attr-defined]
+        if name in made:  # its place in the signature is taken by a private mark
+            default = made[name]()
         entries[name] = (hints.get(name, Any), default)
     return create_model(getattr(call, "__name__", "Options"), __base__=Section, **entries)
+
+
+def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
+    """The fields of a dataclass that have ``field(default_factory=...)``."""
+    fields = dataclasses.fields(call) if dataclasses.is_dataclass(call) else ()
+    return {f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING}
 
 
 S = TypeVar("S", bound=Section)
 
 
-def checked(kind: type[S], values: Values, where: Callable[[str], str]) -> S:
-    """Values as a section; ``where(key)`` says where a key came from.
+def checked(kind: type[S], values: Values, where: Callable[[str], str], beside: Iterable[str] = ()) -> S:
+    """Values as a section; ``where(key)`` says where a key came from, ``beside`` which other keys its place has.
 
     Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an integer.
 
@@ -50,7 +58,7 @@ def checked(kind: type[S], values: Values, where: Callable[[str], str]) -> S:
     """
     for key in values:
         if key not in kind.model_fields:
-            raise ConfigError(f"{where(key)}: {unknown('key', key, kind.model_fields)}")
+            raise ConfigError(f"{where(key)}: {unknown('key', key, [*kind.model_fields, *beside])}")
     try:
         return kind.model_validate_json(json.dumps(values, default=str))
     except ValidationError as error:

@@ -115,7 +115,7 @@ def _row(summary: dict[str, Any]) -> list[str]:
     return [
         title(summary["method"]),
         percent(summary["best_accuracy"]),
-        str(summary["best_round"]),
+        "-" if summary["best_round"] is None else str(summary["best_round"]),
         percent(summary["final_accuracy"]),
         percent(summary["worst_decile"]),
         _sizes(summary["cluster_sizes"]),

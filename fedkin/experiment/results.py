@@ -17,7 +17,7 @@ from fedkin.experiment.metrics import Record
 from fedkin.experiment.storage import write_atomic
 from fedkin.method import State
 
-CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
+CLIENTS, SUMMARY, AGAINST = folder.CLIENTS, folder.SUMMARY, folder.AGAINST
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,7 @@ class Run:
         seconds: wall time of all rounds, over all the processes it took.
         against: the runs of other methods on the same data, by name.
         folder: where it is kept, if it is.
+        fingerprint: what its checkpoints know it by: a digest of configuration, data and model.
     """
 
     config: dict[str, Any]
@@ -41,6 +42,7 @@ class Run:
     seconds: float
     against: dict[str, Run] = field(default_factory=dict)
     folder: Path | None = None
+    fingerprint: str = ""
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
@@ -62,7 +64,8 @@ class Run:
 
         ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client had a cluster
         (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``; bytes are
-        the method's own. Rounds that were not scored, or were partial, count for neither.
+        the method's own; ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's
+        Table I. Rounds that were not scored, or were partial, count for neither.
         """
         complete = [r for r in self.records if r["accuracy"] is not None and not r["partial"]]
         best = max(complete, key=lambda r: r["accuracy"], default=None)
@@ -86,8 +89,8 @@ class Run:
             "cluster_sizes": last["cluster_sizes"],
             "ari": last["ari"],
             "nmi": last["nmi"],
-            "discrepancy_mean": float(np.mean(apart)) if apart else None,
-            "discrepancy_variance": float(np.var(apart)) if apart else None,
+            "discrepancy_sum_mean": float(np.mean(apart)) if apart else None,
+            "discrepancy_sum_variance": float(np.var(apart)) if apart else None,
             "missing": sum(r["missing"] for r in self.records),
             "broken": sum(r["broken"] for r in self.records),
             "bytes_down": last["bytes_down"],
@@ -96,20 +99,29 @@ class Run:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Keep the run, and those it was run against, in a folder of its own.
+        """Keep the run, and those it was run against, in a folder of its own, from which it can be resumed.
 
-        Raises StorageError for a folder that holds a run, or that cannot be written.
+        Raises StorageError for a folder that holds a run, or that cannot be written; then nothing is left.
         """
-        target = Path(path)
-        kept = folder.Folder.create(target, self.config)
+        begun: list[folder.Folder] = []
+        try:
+            self._save(Path(path), begun)
+        except Exception:
+            for kept in reversed(begun):
+                kept.withdraw()
+            raise
+        return Path(path)
+
+    def _save(self, target: Path, begun: list[folder.Folder]) -> None:
+        kept = folder.Folder.create(target, self.config, self.fingerprint)
+        begun.append(kept)
         for record in self.records:
             kept.append(record, {"round": record["round"]})
         down, up = ({verb: pair[i] for verb, pair in self.records[-1]["bytes_by_verb"].items()} for i in (0, 1))
         kept.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds))
         for name, other in self.against.items():
-            other.save(target / AGAINST / name)
+            other._save(target / AGAINST / name, begun)
         self.finish(target)
-        return target
 
     def finish(self, path: Path) -> None:
         """Write what is known only at the end: clients, summary and figure."""
@@ -134,6 +146,6 @@ class Run:
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         choices.methods()  # the kinds of state they keep are known from here on
-        last, _ = checkpoint.newest(source / folder.CHECKPOINTS)
+        last, fingerprint = checkpoint.newest(source / folder.CHECKPOINTS)
         beside = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if folder.holds_run(p)}
-        return cls(config, records, last.state, clients, last.seconds, beside, source)
+        return cls(config, records, last.state, clients, last.seconds, beside, source, fingerprint)

@@ -37,10 +37,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("rounds", "cohort", "evaluate_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"run.{name} must be at least 1, got {getattr(self, name)}")
-        if self.seed < 0:
-            raise ConfigError(f"run.seed must be zero or a positive integer, got {self.seed}")
+            whole_number(f"run.{name}", getattr(self, name), 1)
+        whole_number("run.seed", self.seed, 0)
 
     def scores(self, round: int) -> bool:
         return round % self.evaluate_every == 0 or round == self.rounds
@@ -118,13 +116,19 @@ def select(reachable: Int[np.ndarray, "c"], size: int, stream: Stream) -> Int[np
     return np.sort(drawn)
 
 
-def check(plan: Plan, method: Method, clients: int) -> None:
-    """Refuse what cannot be before anything is written."""
+def whole_number(name: str, value: object, least: int) -> None:
+    """Refuse anything but an integer that is large enough (ConfigError)."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
+    """Refuse what cannot be before anything is written; ``where`` is the method's place in the configuration."""
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
     clusters = getattr(method, "clusters", None)
     if isinstance(clusters, int) and clusters > clients:
-        raise ConfigError(f"method.clusters must be at most the number of clients ({clients}), got {clusters}")
+        raise ConfigError(f"{where}.clusters must be at most the number of clients ({clients}), got {clusters}")
 
 
 @dataclass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,10 @@ from fedkin.errors import ConfigError, FedkinError
 from fedkin.experiment import choices
 from fedkin.experiment.config import Config
 from fedkin.experiment.folder import Folder, holds_run
-from fedkin.experiment.identity import data_digest
+from fedkin.experiment.identity import data_digest, fingerprint, model_digest
 from fedkin.experiment.options import Values
 from fedkin.experiment.results import AGAINST, Run
-from fedkin.experiment.runner import OnRound, Plan, Track, check, run
+from fedkin.experiment.runner import OnRound, Plan, Track, check, run, whole_number
 from fedkin.method import Method
 from fedkin.models import Model
 from fedkin.scenarios.population import Population
@@ -29,6 +30,7 @@ from fedkin.simulator import SimulatedWorld
 from fedkin.world import LocalWork, World
 
 Description = dict[str, Any]
+Digests = tuple[str, str]  # of the data, of the model
 
 
 def simulate(
@@ -62,13 +64,19 @@ def simulate(
         on_round: called with the record of every round, of every method.
 
     Raises:
-        ConfigError: a cohort or a number of clusters larger than the number of clients; a method named twice.
+        ConfigError: a cohort or a number of clusters larger than the number of clients; a method named twice; a
+            number that is none; ``mu`` or ``partial`` in ``local`` (they belong to a method: ``FedProx(mu=...)``);
+            ``resume`` without ``out``.
         StorageError, CheckpointError: about the folder.
         ModelError, MethodError, DataError: what does not fit together.
     """
     local, scenario = local or LocalWork(), scenario or Population()
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every)
+    _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
+    if resume and not out:
+        raise ConfigError("resume=True needs out=, the folder that holds the run")
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
+    settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
         "data": {"name": data.name, "clients": data.clients},
@@ -84,7 +92,8 @@ def simulate(
         clients_per_batch=clients_per_batch,
     )
     methods = [({"name": name_of(m), **plain_values(m)}, m) for m in (method, *against)]
-    return _Experiment(data, plan, description, world, on_round, resume).run(methods, Path(out) if out else None)
+    folder = Path(out) if out else None
+    return _Experiment(data, model, plan, description, world, on_round, resume).run(methods, folder)
 
 
 def execute(config: Config, *, out: Path | None, resume: bool = False, on_round: OnRound | None = None) -> Run:
@@ -92,8 +101,10 @@ def execute(config: Config, *, out: Path | None, resume: bool = False, on_round:
 
     Raises as ``simulate`` does.
     """
-    data = choices.make(choices.datasets(), config.data)
-    model = choices.make(choices.models(), config.model, data)
+    with _stage("data"):
+        data = choices.make(choices.datasets(), config.data)
+    with _stage("model"):
+        model = choices.make(choices.models(), config.model, data)
     world = partial(
         *(SimulatedWorld, data, model, config.work),
         population=choices.make_population(config.scenario),
@@ -101,7 +112,27 @@ def execute(config: Config, *, out: Path | None, resume: bool = False, on_round:
         clients_per_batch=config.run.clients_per_batch,
     )
     methods = [(entry, choices.make(choices.methods(), entry)) for entry in (config.method, *config.against)]
-    return _Experiment(data, config.plan, config.description(), world, on_round, resume).run(methods, out)
+    return _Experiment(data, model, config.plan, config.description(), world, on_round, resume).run(methods, out)
+
+
+def _refuse_settings(local: LocalWork, target: float | None, counts: dict[str, int | None]) -> None:
+    """What a configuration's types would refuse, said in Python."""
+    for name, count in counts.items():
+        if count is not None:
+            whole_number(name, count, 1)
+    if target is not None and not (isinstance(target, (int, float, np.number)) and 0 < target <= 1):
+        raise ConfigError(f"target must be a fraction above 0 and at most 1, got {target!r}")
+    if local.mu or local.partial:
+        raise ConfigError("local: mu and partial belong to the method, such as FedProx(mu=...) or FedGrouProx(mu=...)")
+
+
+@contextmanager
+def _stage(section: str) -> Iterator[None]:
+    """Errors from here on come from a section of the configuration, and say so."""
+    try:
+        yield
+    except FedkinError as error:
+        raise type(error)(f"{section}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -109,6 +140,7 @@ class _Experiment:
     """A method and those it is compared with, one after another in worlds of their own."""
 
     data: FederatedData
+    model: Model
     plan: Plan
     description: Description
     world: Callable[[], World]
@@ -119,13 +151,14 @@ class _Experiment:
         """The first method's run, with the others' in its ``against``."""
         (entry, method), others = methods[0], methods[1:]
         self._refuse(methods)
+        digests = (data_digest(self.data), model_digest(self.model, self.data))
         beside = [values for values, _ in others]
-        main = self._one(entry, method, beside, out, self.resume)
+        main = self._one(entry, method, beside, digests, out, self.resume)
         runs = {}
         for values, other in others:
             inner = out / AGAINST / values["name"] if out else None
             begun = self.resume and inner is not None and holds_run(inner)
-            runs[values["name"]] = self._one(values, other, [], inner, begun)
+            runs[values["name"]] = self._one(values, other, None, digests, inner, begun)
         whole = dataclasses.replace(main, against=runs)
         for finished in (*runs.values(), whole):
             if finished.folder:
@@ -134,20 +167,35 @@ class _Experiment:
 
     def _refuse(self, methods: Sequence[tuple[Values, Method]]) -> None:
         """What cannot be is refused before anything is written."""
-        names = [values["name"] for values, _ in methods[1:]]
+        names = [values["name"] for values, _ in methods]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(f"against: method {name!r} is named twice")
-        for _, method in methods:
-            check(self.plan, method, self.data.clients)
+                raise ConfigError(
+                    f"against: method {name!r} is named twice; runs are told apart by their method's name"
+                )
+        for place, (_, method) in zip(
+            ["method", *(f"run.against: {name}" for name in names[1:])], methods, strict=True
+        ):
+            check(self.plan, method, self.data.clients, place)
         self.world()
 
-    def _one(self, entry: Values, method: Method, beside: list[Values], out: Path | None, begun: bool) -> Run:
-        settings = {**self.description["run"], "against": beside}
+    def _one(
+        self,
+        entry: Values,
+        method: Method,
+        beside: list[Values] | None,
+        digests: Digests,
+        out: Path | None,
+        begun: bool,
+    ) -> Run:
+        """One method's run; ``beside`` lists the others, None where it is one of those itself."""
+        settings = {**self.description["run"], "against": beside or []}
         described = {**self.description, "method": entry, "run": settings}
-        world, folder = self.world(), None
-        if out is not None:
-            folder = (Folder.reopen if begun else Folder.create)(out, described, data_digest(self.data))
+        world, folder, known_by = self.world(), None, fingerprint(described, *digests)
+        if out is not None and begun:
+            folder = Folder.reopen(out, described, known_by, warns=beside is not None)
+        elif out is not None:
+            folder = Folder.create(out, described, known_by)
         try:
             track = run(
                 world,
@@ -158,12 +206,12 @@ class _Experiment:
                 folder=folder,
                 on_round=self.on_round,
             )
-        except FedkinError:
+        except Exception:
             if folder and not begun:
                 folder.abandon()
             raise
         clients = client_table(track, self.data)
-        return Run(described, track.records, track.state, clients, track.seconds, folder=out)
+        return Run(described, track.records, track.state, clients, track.seconds, folder=out, fingerprint=known_by)
 
 
 def client_table(track: Track, data: FederatedData) -> pd.DataFrame:

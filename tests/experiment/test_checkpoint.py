@@ -53,6 +53,16 @@ def test_the_newest_two_are_kept(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["round-000010.safetensors", "round-000100.safetensors"]
 
 
+def test_newer_is_a_matter_of_numbers(tmp_path: Path) -> None:
+    (tmp_path / "round-mine.safetensors").write_text("not ours")
+    for round in (999_998, 999_999, 1_000_000):
+        checkpoint.save(tmp_path, kept(round), "run")
+    assert (tmp_path / "round-1000000.safetensors").exists()
+    found = checkpoint.load(tmp_path, "run", 4, 3)
+    assert found is not None and found.round == 1_000_000
+    assert (tmp_path / "round-mine.safetensors").exists()
+
+
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path / "nowhere", "run", 4, 3) is None
 
@@ -93,9 +103,20 @@ def test_a_damaged_newest_one_falls_back_to_the_older(tmp_path_factory: pytest.T
     np.testing.assert_array_equal(found.state.models, toy_state(5).models)
 
 
-def test_all_damaged_is_an_error(tmp_path: Path) -> None:
+def test_falling_back_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint.save(tmp_path, kept(5), "run")
+    checkpoint.save(tmp_path, kept(6), "run").write_bytes(b"not a checkpoint")
+    checkpoint.load(tmp_path, "run", 4, 3)
+    (record,) = caplog.records
+    assert "taking an older checkpoint, round-000005.safetensors (round-000006.safetensors: " in record.getMessage()
+
+
+def test_all_damaged_is_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for round in (5, 6):
         checkpoint.save(tmp_path, kept(round), "run").write_bytes(b"not a checkpoint")
+    with caplog.at_level("WARNING"), pytest.raises(CheckpointError):
+        checkpoint.load(tmp_path, "run", 4, 3)
+    assert not caplog.records  # the error says it all
     with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read .*round-000006.*round-000005"):
         checkpoint.load(tmp_path, "run", 4, 3)
 

@@ -16,6 +16,7 @@ from fedkin.errors import CheckpointError, StorageError
 from fedkin.experiment.folder import Folder, holds_run, read_config, read_records
 from fedkin.experiment.identity import data_digest, environment, essence, fingerprint
 from tests.experiment.disk import no_file_longer_than
+from tests.experiment.toy import fake_world
 
 DESCRIPTION: dict[str, Any] = {"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}}
 
@@ -93,5 +94,52 @@ def test_a_data_digest_sees_labels_features_and_owners(tiny: FederatedData) -> N
     x = tiny.x.copy()
     x[0, 0] += 1
     moved = Ragged(tiny.train.rows[::-1].copy(), tiny.train.offsets)
-    for other in (replace(tiny, x=x), replace(tiny, y=1 - tiny.y), replace(tiny, train=moved)):
+    assert tiny.truth is not None
+    truths = (replace(tiny, truth=1 - tiny.truth), replace(tiny, truth=None))
+    for other in (replace(tiny, x=x), replace(tiny, y=1 - tiny.y), replace(tiny, train=moved), *truths):
         assert data_digest(other) != base
+
+
+@pytest.mark.parametrize("row", [0, 1, 9_998, 9_999])
+def test_a_data_digest_sees_every_sample(row: int) -> None:
+    x = np.zeros((10_000, 1), np.float32)
+    owner = Ragged.of([np.arange(10_000)])
+    base = FederatedData("large", x, np.zeros(10_000, np.int64), 1, owner, owner)
+    changed = x.copy()
+    changed[row] = 1
+    assert data_digest(replace(base, x=changed)) != data_digest(base)
+
+
+def resumed_after(folder: Path, **changes: Any) -> str:
+    """What goes to the log when a run goes on whose environment was another."""
+    Folder.create(folder, DESCRIPTION)
+    (folder / "environment.json").write_text(json.dumps(environment() | changes))
+    Folder.reopen(folder, DESCRIPTION).restore(fake_world())
+    return (folder / "environment.json").read_text()
+
+
+def test_another_environment_is_one_warning_and_is_written_down(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = environment()
+    other = now["versions"] | {"jax": "0.0.1"}
+    for i, changes in enumerate(({"versions": other}, {"machine": "abacus"}, {"versions": other, "platform": "Loom"})):
+        assert json.loads(resumed_after(tmp_path / str(i), **changes)) == now
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 3 and all("results may differ in their last bits" in line for line in told)
+    assert f"jax 0.0.1 -> {now['versions']['jax']}" in told[0]
+    assert f"machine abacus -> {now['machine']}" in told[1]
+    assert f"platform Loom -> {now['platform']}" in told[2]
+
+
+def test_the_same_environment_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert json.loads(resumed_after(tmp_path / "same")) == environment()
+    assert json.loads(resumed_after(tmp_path / "cores", cores=999)) == environment()  # bits do not depend on them
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("path", ["x1/x2/{}", "x1/{}/x2", "{}"])
+def test_a_name_that_is_too_long_leaves_nothing(tmp_path: Path, path: str) -> None:
+    with pytest.raises(StorageError, match="File name too long"):
+        Folder.create(tmp_path / path.format("a" * 300), DESCRIPTION)
+    assert not list(tmp_path.iterdir())

@@ -86,6 +86,12 @@ def test_the_closing_table() -> None:
     assert theirs[:2] == ["FedAvg", "80.0%"]
 
 
+def test_a_run_that_was_never_scored() -> None:
+    told = printed([{**SUMMARY, "best_accuracy": None, "best_round": None, "final_accuracy": None}])
+    row = next(line.split() for line in told.splitlines() if line.lstrip().startswith("Fed"))
+    assert row[:5] == ["FedGroup", "-", "-", "-", "-"]
+
+
 def test_columns_that_are_not_always_there() -> None:
     told = printed([{**SUMMARY, "ari": 0.5, "target": 0.9, "rounds_to_target": 3}, {**SUMMARY, "target": 0.9}])
     rows = [line.split() for line in told.splitlines() if line.lstrip().startswith("Fed")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +129,7 @@ def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> Non
 
 @pytest.mark.parametrize("field", ["rounds", "cohort", "evaluate_every", "checkpoint_every"])
 def test_plans_are_checked(field: str) -> None:
-    with pytest.raises(ConfigError, match=rf"run\.{field} must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match=rf"run\.{field} must be an integer of at least 1, got 0"):
         Plan(**{"rounds": 1, "cohort": 1, field: 0})
     with pytest.raises(ConfigError, match=r"run\.seed"):
         Plan(1, 1, seed=-1)
@@ -201,3 +203,23 @@ def test_wall_times_stay_out_of_the_metrics(tmp_path: Path) -> None:
     into(tmp_path / "run", PLAN)
     assert "second" not in (tmp_path / "run/metrics.jsonl").read_text()
     assert len((tmp_path / "run/timings.jsonl").read_text().splitlines()) == 8
+
+
+def test_lost_checkpoints_are_noticed(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        into(tmp_path / "run", PLAN, die_at=1)
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    before = (tmp_path / "run/metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match=r"has lost its checkpoints: metrics\.jsonl goes on past round 0"):
+        into(tmp_path / "run", PLAN, resume=True)
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
+
+
+def test_an_extended_run_has_scored_its_former_last_round(tmp_path: Path) -> None:
+    """What extending changes, and all that it changes."""
+    longer = Plan(rounds=11, cohort=3, seed=5, evaluate_every=2, checkpoint_every=2)
+    whole = into(tmp_path / "whole", longer)[1].records
+    into(tmp_path / "cut", replace(longer, rounds=7))
+    resumed = into(tmp_path / "cut", longer, resume=True)[1].records
+    assert [r["round"] for r, o in zip(resumed, whole, strict=True) if r["accuracy"] != o["accuracy"]] == [7]
+    assert [r["train_loss"] for r in resumed] == [r["train_loss"] for r in whole]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +51,10 @@ def test_the_summary_agrees_with_the_history(tiny: FederatedData) -> None:
     assert summary["final_accuracy"] == history["accuracy"].iloc[-1]
     reached = [record["round"] for record in run.records if record["accuracy"] >= 0.6]
     assert summary["rounds_to_target"] == reached[0]
-    assert summary["discrepancy_mean"] == pytest.approx(history["discrepancy_sum"].dropna().mean())
+    sums = history["discrepancy_sum"].dropna()
+    assert summary["discrepancy_sum_mean"] == pytest.approx(sums.mean())
+    assert summary["discrepancy_sum_variance"] == pytest.approx(sums.var(ddof=0))
+    assert not set(summary) & set(history) & {"discrepancy_mean", "discrepancy_variance"}  # there, they are of clients
     assert summary["clusters"] == len(run.models) == 2
     assert (summary["bytes_down"], summary["bytes_up"]) == (
         history["bytes_down"].iloc[-1],
@@ -121,6 +128,80 @@ def test_a_run_in_memory_can_be_saved(tiny: FederatedData, tmp_path: Path) -> No
         run.save(tmp_path / "run")
 
 
+def test_a_saved_run_can_be_resumed(tiny: FederatedData, tmp_path: Path) -> None:
+    whole = go(tiny, [fk.FedAvg()], out=tmp_path / "whole", rounds=7)
+    go(tiny, [fk.FedAvg()]).save(tmp_path / "once")
+    Run.load(tmp_path / "once").save(tmp_path / "twice")
+    for kept in ("once", "twice"):
+        again = go(tiny, [fk.FedAvg()], out=tmp_path / kept, rounds=7, resume=True)
+        assert again.models.tobytes() == whole.models.tobytes()
+        assert again.records == whole.records
+        assert again.against["fedavg"].records == whole.against["fedavg"].records
+
+
+@pytest.mark.parametrize("number", [1, 4, 9, 15])
+def test_saving_on_a_disk_that_fills_up_leaves_nothing(
+    tiny: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    run = go(tiny, [fk.FedAvg()])
+    fsync, calls = os.fsync, iter(range(1, 100))
+
+    def full(descriptor: int) -> None:
+        if next(calls) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(descriptor)
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/notes.txt").write_text("mine")
+    (tmp_path / "run/figure.png").write_text("mine")  # overwritten in a run that is kept, but not yet when it fails
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left"):
+        run.save(tmp_path / "run")
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["figure.png", "notes.txt", "run"]
+    run.save(tmp_path / "run")
+    same(run, Run.load(tmp_path / "run"))
+
+
+def test_a_failure_before_the_first_checkpoint_leaves_nothing(tiny: FederatedData, tmp_path: Path) -> None:
+    class Huge(Toy):
+        def init(self, world: Any, stream: Any) -> Any:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        fk.simulate(Huge(), tiny, mclr(tiny), rounds=1, cohort=2, out=tmp_path / "new" / "run")
+    assert not list(tmp_path.iterdir())
+
+
+UNTYPED = """
+import sys, numpy as np, fedkin as fk
+data = fk.data.digits(clients=4)
+model = fk.models.mclr(data)
+for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"target": "all"}, {"devices": 1.5},
+                {"clients_per_batch": 2.5}, {"evaluate_every": None}):
+    try:
+        fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2, **options})
+    except fk.ConfigError as error:
+        print(error)
+numbers = {"rounds": np.int64(1), "cohort": np.int64(2), "target": np.float32(0.5), "clients_per_batch": np.int64(2)}
+print(fk.simulate(fk.FedAvg(), data, model, **numbers, out=sys.argv[1]).summary()["rounds"])
+"""
+
+
+def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", UNTYPED, str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "run.rounds must be an integer of at least 1, got 2.5",
+        "run.cohort must be an integer of at least 1, got True",
+        "run.seed must be an integer of at least 0, got 'x'",
+        "target must be a fraction above 0 and at most 1, got 'all'",
+        "devices must be an integer of at least 1, got 1.5",
+        "clients_per_batch must be an integer of at least 1, got 2.5",
+        "run.evaluate_every must be an integer of at least 1, got None",
+        "1",  # numbers of NumPy's are numbers, and go into a run's folder
+    ]
+
+
 def test_resuming_from_python(tiny: FederatedData, tmp_path: Path) -> None:
     class Stop(Exception):
         pass
@@ -153,11 +234,25 @@ def test_other_data_are_noticed(tiny: FederatedData, tmp_path: Path) -> None:
         go(other, out=tmp_path / "run", resume=True)
 
 
+def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"rounds": 1, "cohort": 4, "local": LOCAL, "out": tmp_path / "run"}
+    fk.simulate(fk.FedAvg(), tiny, mclr(tiny), **settings)
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        fk.simulate(fk.FedAvg(), tiny, mclr(tiny, l2=5.0), **settings, resume=True)
+    fk.simulate(fk.FedAvg(), tiny, mclr(tiny), **settings, resume=True)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"cohort": 13}, ConfigError, r"run\.cohort must be at most the number of clients \(12\), got 13"),
-        ({"against": [fk.FedGroup(clusters=13)]}, ConfigError, r"method\.clusters must be at most"),
+        ({"against": [fk.FedGrouProx(clusters=13)]}, ConfigError, r"^run\.against: fedgrouprox\.clusters must be at"),
+        ({"against": [fk.FedGroup(clusters=3)]}, ConfigError, "'fedgroup' is named twice"),
+        ({"local": fk.LocalWork(mu=0.1)}, ConfigError, r"local: mu and partial belong to the method"),
+        ({"local": fk.LocalWork(partial=True)}, ConfigError, r"local: mu and partial belong to the method"),
+        ({"target": 7.0}, ConfigError, r"target must be a fraction above 0 and at most 1, got 7"),
+        ({"clients_per_batch": -3}, ConfigError, r"clients_per_batch must be an integer of at least 1, got -3"),
+        ({"resume": True, "out": None}, ConfigError, r"resume=True needs out="),
         ({"against": [fk.FedAvg(), fk.FedAvg()]}, ConfigError, "named twice"),
         ({"rounds": 0}, ConfigError, r"run\.rounds"),
         ({"devices": 10_000}, ConfigError, "devices must be between"),
@@ -168,7 +263,7 @@ def test_what_cannot_be_leaves_nothing_behind(
     tiny: FederatedData, tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        go(tiny, out=tmp_path / "new" / "run", **options)
+        go(tiny, **{"out": tmp_path / "new" / "run", **options})
     assert not list(tmp_path.iterdir())
 
 
