@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks import measure, report
+from fedkin.models.model import prepare_jax
 
 
 def main() -> None:
@@ -15,6 +16,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks.md"))
     options = parser.parse_args()
 
+    prepare_jax()  # before the first computation of any kind
     peak = measure.matrix_product(max(3, options.turns))
     training = {}
     for model in measure.EPOCHS:
