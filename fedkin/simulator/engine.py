@@ -28,7 +28,7 @@ _PORTION = 256 * 2**20  # bytes of samples, and of updates, that one compiled ca
 
 
 class SimulatedWorld:
-    """All clients on this machine (DESIGN: the simulator).
+    """All clients on this machine.
 
     Args:
         data: who has what.
