@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import measure, report
+from benchmarks import clustering, measure, report
 from fedkin.models.model import prepare_jax
 
 
@@ -24,11 +24,13 @@ def main() -> None:
         training[model] = measure.local_training(model, options.turns)
     print("evaluation ...", flush=True)
     scoring = measure.evaluation(4 * options.turns)
+    print("finding clusters ...", flush=True)
+    found = clustering.everything(options.turns)
     flower = None
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)
         flower = measure.flower(options.flower_turns, 30)
-    page = report.page(training, flower, scoring, peak, options.turns)
+    page = report.page(training, flower, scoring, peak, found, options.turns)
     options.out.write_text(page)
     print(page)
 

@@ -24,14 +24,26 @@ if TYPE_CHECKING:
     from fedkin.experiment.simulate import simulate as simulate
     from fedkin.method import Method as Method
     from fedkin.method import State as State
+    from fedkin.methods import FLHC as FLHC
+    from fedkin.methods import IFCA as IFCA
     from fedkin.methods import FedAvg as FedAvg
     from fedkin.methods import FedGroup as FedGroup
     from fedkin.methods import FedGrouProx as FedGrouProx
     from fedkin.methods import FedProx as FedProx
+    from fedkin.methods import FeSEM as FeSEM
+    from fedkin.methods import FeSEMMig as FeSEMMig
+    from fedkin.methods import FlexCFL as FlexCFL
+    from fedkin.methods import IFCAMig as IFCAMig
+    from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
     from fedkin.randomness import Stream as Stream
+    from fedkin.scenarios.drift import Relabel as Relabel
+    from fedkin.scenarios.drift import Rotate as Rotate
     from fedkin.scenarios.plant import planted as planted
     from fedkin.scenarios.population import Population as Population
+    from fedkin.scenarios.shift import Incremental as Incremental
+    from fedkin.scenarios.swaps import SwapAll as SwapAll
+    from fedkin.scenarios.swaps import SwapPart as SwapPart
     from fedkin.simulator import SimulatedWorld as SimulatedWorld
     from fedkin.world import SGD as SGD
     from fedkin.world import Adam as Adam
@@ -50,11 +62,18 @@ _HOME = {
     "ChecksumError": "fedkin.errors",
     "ConfigError": "fedkin.errors",
     "DataError": "fedkin.errors",
+    "FLHC": "fedkin.methods",
+    "FeSEM": "fedkin.methods",
+    "FeSEMMig": "fedkin.methods",
     "FedAvg": "fedkin.methods",
     "FedGrouProx": "fedkin.methods",
     "FedGroup": "fedkin.methods",
     "FedProx": "fedkin.methods",
     "FedkinError": "fedkin.errors",
+    "FlexCFL": "fedkin.methods",
+    "IFCA": "fedkin.methods",
+    "IFCAMig": "fedkin.methods",
+    "Incremental": "fedkin.scenarios.shift",
     "Ledger": "fedkin.world",
     "LocalWork": "fedkin.world",
     "Method": "fedkin.method",
@@ -63,13 +82,18 @@ _HOME = {
     "ModelError": "fedkin.errors",
     "ModelSpec": "fedkin.world",
     "Population": "fedkin.scenarios.population",
+    "Relabel": "fedkin.scenarios.drift",
+    "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.experiment.results",
     "SGD": "fedkin.world",
+    "SattlerCFL": "fedkin.methods",
     "Scores": "fedkin.world",
     "SimulatedWorld": "fedkin.simulator",
     "State": "fedkin.method",
     "StorageError": "fedkin.errors",
     "Stream": "fedkin.randomness",
+    "SwapAll": "fedkin.scenarios.swaps",
+    "SwapPart": "fedkin.scenarios.swaps",
     "Trained": "fedkin.world",
     "World": "fedkin.world",
     "as_model": "fedkin.models",
@@ -84,11 +108,18 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "ChecksumError",
     "ConfigError",
     "DataError",
+    "FLHC",
+    "FeSEM",
+    "FeSEMMig",
     "FedAvg",
     "FedGrouProx",
     "FedGroup",
     "FedProx",
     "FedkinError",
+    "FlexCFL",
+    "IFCA",
+    "IFCAMig",
+    "Incremental",
     "Ledger",
     "LocalWork",
     "Method",
@@ -97,13 +128,18 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "ModelError",
     "ModelSpec",
     "Population",
+    "Relabel",
+    "Rotate",
     "Run",
     "SGD",
+    "SattlerCFL",
     "Scores",
     "SimulatedWorld",
     "State",
     "StorageError",
     "Stream",
+    "SwapAll",
+    "SwapPart",
     "Trained",
     "World",
     "__version__",

@@ -35,11 +35,13 @@ class Method(Protocol):
         ...
 
     def round(self, world: World, state: Any, cohort: Int[np.ndarray, "n"], stream: Stream) -> Any:
-        """One communication round with a cohort (ascending client ids, none of them cold)."""
+        """One communication round with a cohort (ascending client ids). One that ``place`` could not place is cold
+        still, and the method may leave it out."""
         ...
 
     def place(self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Any:
-        """Give every newcomer (ascending client ids, all of them cold) a cluster."""
+        """Give every newcomer (ascending client ids) a cluster; one that gives no answer stays cold. A method that
+        chooses clusters anew in every round may leave that to ``round``."""
         ...
 
 

@@ -5,7 +5,7 @@ A model is a flat ``float32[P]`` vector here. Letters: N clients, n rows of a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -110,7 +110,8 @@ class Scores:
 
 
 class Ledger:
-    """Bytes down to clients and up from them, by verb. Scoring is kept on its own account."""
+    """Bytes down to clients and up from them, by verb. Two things are kept on accounts of their own, outside the total:
+    scoring (``scoring.*``), and what servers of different clusters would send each other (``servers.*``)."""
 
     def __init__(self) -> None:
         self.down: dict[str, int] = {}
@@ -132,11 +133,14 @@ class Ledger:
         finally:
             self._scoring = False
 
+    def between_servers(self, verb: str, count: int) -> None:
+        """Count bytes that cross between the servers of clusters, where every cluster has one."""
+        self.add(f"servers.{verb}", 0, count)
+
     def total(self) -> tuple[int, int]:
-        """Bytes (down, up) of the method itself, scoring left out."""
-        return tuple(
-            sum(n for verb, n in side.items() if not verb.startswith("scoring.")) for side in (self.down, self.up)
-        )  # type: ignore[return-value]
+        """Bytes (down, up) between the method and its clients."""
+        apart = ("scoring.", "servers.")
+        return tuple(sum(n for verb, n in side.items() if not verb.startswith(apart)) for side in (self.down, self.up))  # type: ignore[return-value]
 
 
 @runtime_checkable
@@ -147,6 +151,10 @@ class World(Protocol):
     work: LocalWork  # the run's own local work
     ledger: Ledger
     total_clients: int  # N: ids are 0 .. N-1, newcomers included
+
+    def begin(self, stream: Stream) -> None:
+        """Communication round ``stream.round`` begins; where clients are played here, their data move now."""
+        ...
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         """A freshly initialised model."""
@@ -191,67 +199,38 @@ class World(Protocol):
         """Score each client's own data with its model."""
         ...
 
-    def shifted(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-        """Whether each client finds that its data have shifted since it was last placed."""
+    def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
+        """Give clients arrays to keep, such as the directions of the clusters."""
         ...
 
+    def similarities(
+        self,
+        start: Float[np.ndarray, "P"],
+        directions: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        *,
+        work: LocalWork | None = None,
+        stream: Stream,
+    ) -> Float[np.ndarray, "n K"]:
+        """Each client trains from ``start`` (the run's initial model, which it makes from the seed) and compares its
+        update with directions that it was sent: K cosines come back, NaN from a client that gave no finite answer or
+        whose update is zero."""
+        ...
 
-@dataclass
-class FakeWorld:
-    """A world of quadratic clients for tests: client i wants ``target[i]``; one epoch goes a fraction lr of the way.
+    def note(self, clients: Int[np.ndarray, "n"]) -> None:
+        """These clients were placed: each remembers what its data are now."""
+        ...
 
-    Loss is half the squared distance. Clients in ``silent`` never answer; those in ``garbage`` answer NaN.
-    """
+    def shifted(
+        self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
+    ) -> Bool[np.ndarray, "n"]:
+        """Whether each client finds that its data have shifted since it was last placed (see ``LabelMemory``)."""
+        ...
 
-    target: Float[np.ndarray, "N P"]
-    examples: Int[np.ndarray, "N"]
-    work: LocalWork = field(default_factory=lambda: LocalWork(lr=0.5))
-    silent: frozenset[int] = frozenset()
-    garbage: frozenset[int] = frozenset()
-    start: Callable[[Stream], np.ndarray] | None = None
+    def memory(self) -> dict[str, np.ndarray]:
+        """What the clients keep on their own disks, where they are played here; nothing in a real federation."""
+        ...
 
-    def __post_init__(self) -> None:
-        self.total_clients, parameters = self.target.shape
-        self.spec = ModelSpec(parameters)
-        self.ledger = Ledger()
-
-    def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
-        make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
-        return make(stream).astype(np.float32)
-
-    def clients(self, round: int) -> Int[np.ndarray, "c"]:
-        return np.arange(self.total_clients)
-
-    def train(self, models, clients, which=None, *, work=None, reduce=False, stream):  # type: ignore[no-untyped-def]
-        work = work or self.work
-        chosen = np.argmin(self.losses(models, clients), axis=1) if which is None else np.asarray(which)
-        start, goal = models[chosen].astype(np.float64), self.target[clients].astype(np.float64)
-        w = start
-        for _ in range(int(np.max(work.epochs))):
-            w = w - work.lr * ((w - goal) + work.mu * (w - start))
-        broken = np.isin(clients, list(self.garbage))
-        arrived = ~broken & ~np.isin(clients, list(self.silent))
-        update = np.where(arrived[:, None], w - start, 0).astype(np.float32)
-        loss = 0.5 * np.sum((w - goal) ** 2, axis=1)
-        first = 0.5 * np.sum((start - goal) ** 2, axis=1)
-        weight = None
-        if reduce:
-            n = np.where(arrived, self.examples[clients], 0).astype(np.float64)
-            weight = np.bincount(chosen, n, len(models)).astype(np.float64)  # integers where n is empty
-            total = np.zeros(models.shape)
-            np.add.at(total, chosen, n[:, None] * update)
-            update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)
-        return Trained(update, chosen, self.examples[clients], loss, first, arrived, broken, weight)
-
-    def losses(self, models, clients):  # type: ignore[no-untyped-def]
-        return 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
-
-    def gradients(self, models, clients, which):  # type: ignore[no-untyped-def]
-        return (models[which] - self.target[clients]).astype(np.float32)
-
-    def evaluate(self, models, clients, which, *, split="test"):  # type: ignore[no-untyped-def]
-        distance = np.sum((models[which] - self.target[clients]) ** 2, axis=1)
-        return Scores((distance < 1).astype(np.int64), np.ones(len(clients), np.int64), distance.astype(np.float64))
-
-    def shifted(self, clients):  # type: ignore[no-untyped-def]
-        return np.zeros(len(clients), bool)
+    def recall(self, memory: dict[str, np.ndarray]) -> None:
+        """Put back what ``memory`` gave."""
+        ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,17 @@ class Ragged:
     def sizes(self) -> Int[np.ndarray, "N"]:
         return np.diff(self.offsets)
 
+    def owners(self) -> Int[np.ndarray, "S"]:
+        """The client of each entry of ``rows``."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def taken(self, clients: Int[np.ndarray, "n"]) -> Ragged:
+        """The lists of these clients, in this order; a client may be asked for twice."""
+        sizes = self.sizes[clients]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        start = np.repeat(self.offsets[clients] - offsets[:-1], sizes)
+        return Ragged(self.rows[start + np.arange(offsets[-1])], offsets)
+
 
 @dataclass(frozen=True)
 class FederatedData:
@@ -65,9 +77,8 @@ class FederatedData:
     def label_counts(self, split: str = "train") -> Int[np.ndarray, "N C"]:
         """How many samples of each class each client has."""
         part = self.part(split)
-        owner = np.repeat(np.arange(self.clients), part.sizes)
         labels = self.y[part.rows].astype(np.int64)  # uint64 would make the sum a float
-        flat = np.bincount(owner * self.classes + labels, minlength=self.clients * self.classes)
+        flat = np.bincount(part.owners() * self.classes + labels, minlength=self.clients * self.classes)
         return flat.reshape(self.clients, self.classes)
 
     def part(self, split: str) -> Ragged:
@@ -76,9 +87,31 @@ class FederatedData:
             raise DataError(f"split must be 'train' or 'test', got {split!r}")
         return self.train if split == "train" else self.test
 
+    def rearranged(
+        self,
+        train: Ragged,
+        test: Ragged,
+        truth: Int[np.ndarray, "N"] | None = None,
+        x: Shaped[np.ndarray, "M ..."] | None = None,
+        y: Int[np.ndarray, "M"] | None = None,
+    ) -> FederatedData:
+        """The same federation with other owners; None keeps what is there.
+
+        Owners are checked, samples are not: that would read all of ``x``, and data may move in every round. Who gives
+        other samples answers for them. Raises DataError as above.
+        """
+        given = {"train": train, "test": test, "truth": truth, "x": x, "y": y}
+        fresh = copy.copy(self)  # dataclasses.replace would check the samples
+        fresh.__dict__.update({name: value for name, value in given.items() if value is not None})
+        fresh._check_owners()
+        return fresh
+
     def _check(self) -> None:
         """Types too: outside our tests nobody checks annotations, and NumPy would cut 1.5 to the label 1."""
         self._check_samples()
+        self._check_owners()
+
+    def _check_owners(self) -> None:
         self._check_part("train")
         self._check_part("test")
         self._check_clients()

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,21 @@ from fedkin.experiment.storage import storing, write_atomic
 from fedkin.method import COLD, State
 
 LAYOUT = "1"  # of the header; another layout is refused, not guessed at
+_MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on: the state after a round, the ledger, and the seconds spent so far."""
+    """Everything a run needs to go on: the state after a round, the ledger, the seconds spent so far, and what clients
+    (where they are played) and measures of the clustering remember."""
 
     round: int
     state: State
     down: dict[str, int]
     up: dict[str, int]
     seconds: float
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
@@ -43,7 +46,8 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
 
     Raises StorageError where the disk does not take it, MethodError for a state that is not made of arrays.
     """
-    arrays = _arrays(checkpoint.state)
+    memory = {_MEMORY + name: np.asarray(array, order="C") for name, array in checkpoint.memory.items()}
+    arrays = _arrays(checkpoint.state) | memory
     header: dict[str, Any] = {
         "layout": LAYOUT,
         "run": run,
@@ -134,8 +138,10 @@ def _read(path: Path) -> tuple[Checkpoint, str]:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
     if not whole:
         raise _DamageError("its content is not what was written")
+    memory = {name.removeprefix(_MEMORY): arrays.pop(name) for name in list(arrays) if name.startswith(_MEMORY)}
     state = _checked(header["state"], arrays)
-    return Checkpoint(header["round"], state, header["down"], header["up"], header["seconds"]), header["run"]
+    found = Checkpoint(header["round"], state, header["down"], header["up"], header["seconds"], memory)
+    return found, header["run"]
 
 
 def _checked(kind_name: str, arrays: dict[str, np.ndarray]) -> State:

@@ -34,6 +34,13 @@ def methods() -> Registry:
     return dict(METHODS)
 
 
+def shifts() -> Registry:
+    """Named ways in which data move."""
+    from fedkin.scenarios.shift import SHIFTS
+
+    return dict(SHIFTS)
+
+
 def make(registry: Registry, values: Values, *first: Any) -> Any:
     """Call a named choice with its checked options.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -48,6 +48,7 @@ class Rounds(Section):
     target: Annotated[float, Field(gt=0, le=1)] | None = None  # accuracy, for rounds to target
     evaluate_every: Positive = 1
     checkpoint_every: Positive = 10
+    selection: Literal["uniform", "round_robin"] = "uniform"
     devices: Positive | None = None
     clients_per_batch: Positive | None = None
 
@@ -62,6 +63,7 @@ class Config:
     local: Local
     scenario: Values
     run: Rounds
+    shift: Values = field(default_factory=dict)  # empty: data stay where they are
 
     @property
     def against(self) -> list[Values]:
@@ -71,7 +73,7 @@ class Config:
     @property
     def plan(self) -> Plan:
         run = self.run
-        return Plan(run.rounds, run.cohort, run.seed, run.evaluate_every, run.checkpoint_every)
+        return Plan(run.rounds, run.cohort, run.seed, run.evaluate_every, run.checkpoint_every, run.selection)
 
     @property
     def work(self) -> LocalWork:
@@ -80,7 +82,7 @@ class Config:
     def description(self) -> dict[str, Any]:
         """The configuration as TOML holds it; ``from_dict`` reads it back."""
         sections = {"data": self.data, "model": self.model, "method": self.method}
-        sections |= {"local": plain(self.local), "scenario": self.scenario, "run": plain(self.run)}
+        sections |= {"local": plain(self.local), "scenario": self.scenario, "shift": self.shift, "run": plain(self.run)}
         return {name: entries for name, entries in sections.items() if entries}
 
 
@@ -105,7 +107,7 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
 
 def from_dict(raw: dict[str, Any], where: Callable[[str], str] = str) -> Config:
     """Check a configuration that was read already; ``where`` turns ``section.key`` into a place."""
-    known = ("data", "model", "method", "local", "scenario", "run")
+    known = ("data", "model", "method", "local", "scenario", "shift", "run")
     for name, entries in raw.items():
         if name not in known:
             raise ConfigError(f"{where(name)}: {unknown('section', name, known)}")
@@ -125,9 +127,17 @@ def from_dict(raw: dict[str, Any], where: Callable[[str], str] = str) -> Config:
         local=checked(Local, section["local"], place("local")),
         scenario=plain(checked(schema(Population), section["scenario"], place("scenario"))),
         run=run.model_copy(update={"against": _against(run.against, method, where("run.against"))}),
+        shift=_shift(section["shift"], place("shift")),
     )
     _refuse_impossible(config, where)
     return config
+
+
+def _shift(values: Values, where: Callable[[str], str]) -> Values:
+    """The shift section, spelled out; empty where there is none."""
+    if values and "name" not in values:
+        raise ConfigError(f"{where('name')}: is required; known: {', '.join(choices.shifts())}")
+    return named("shift", choices.shifts(), values, where) if values else {}
 
 
 def named(kind: str, registry: choices.Registry, values: Values, where: Callable[[str], str]) -> Values:
@@ -200,6 +210,7 @@ def _refuse_impossible(config: Config, where: Callable[[str], str]) -> None:
         "local": lambda: config.work,
         "method": lambda: choices.make(choices.methods(), config.method),
         "scenario": lambda: choices.make_population(config.scenario),
+        "shift": lambda: choices.make(choices.shifts(), config.shift) if config.shift else None,
         "run.against": lambda: [choices.make(choices.methods(), entry) for entry in config.against],
     }
     for place, maker in makers.items():

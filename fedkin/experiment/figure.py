@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart by every kind of colour vision; line styles tell them apart in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (2, 2)))
-INK, FAINT = "#222222", "#D9D9D9"
+INK, FADED, FAINT = "#222222", "#888888", "#D9D9D9"
 STYLE: Any = {
     "font.size": 10,
     "font.family": "sans-serif",
-    "axes.edgecolor": "#888888",
+    "axes.edgecolor": FADED,
     "axes.labelcolor": INK,
     "text.color": INK,
     "xtick.color": "#555555",
@@ -48,9 +49,14 @@ def save(run: Run, folder: Path) -> None:
     with matplotlib.rc_context(STYLE):
         figure = draw(run)
         for kind in ("png", "svg"):
-            picture = io.BytesIO()
-            figure.savefig(picture, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-            write_atomic(folder / f"figure.{kind}", picture.getvalue())
+            write(figure, folder / f"figure.{kind}")
+
+
+def write(figure: Figure, path: Path) -> None:
+    """A figure as the kind of file that its name says (png or svg); the same figure gives the same bytes."""
+    kind, picture = path.suffix[1:], io.BytesIO()
+    figure.savefig(picture, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    write_atomic(path, picture.getvalue())
 
 
 def draw(run: Run) -> Figure:
@@ -60,7 +66,9 @@ def draw(run: Run) -> Figure:
     grid = figure.add_gridspec(2, 2, width_ratios=(1.45, 1), hspace=0.08, wspace=0.06)
     runs = {run.config["method"]["name"]: run, **run.against}
     histories = {name: one.history for name, one in runs.items()}
-    _accuracy(figure.add_subplot(grid[:, 0]), histories)
+    accuracy = figure.add_subplot(grid[:, 0])
+    _accuracy(accuracy, histories)
+    _upheavals(accuracy, run)
     sizes = figure.add_subplot(grid[1, 1])
     _sizes(sizes, *next(iter(histories.items())))
     _discrepancy(figure.add_subplot(grid[0, 1], sharex=sizes), histories)
@@ -86,7 +94,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Test accuracy of all clients (strong) and of the worst tenth of them (faint); partial rounds are pale."""
     partial = any(history["partial"].fillna(False).astype(bool).any() for history in histories.values())
     pale = "; pale: some clients have no cluster yet" if partial else ""
-    _prepare(axes, "Test accuracy", f"all clients together; thin: the worst-served tenth of them{pale}")
+    prepare(axes, "Test accuracy", f"all clients together; thin: the worst-served tenth of them{pale}")
     ends = []
     for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         scored = history.dropna(subset=["accuracy"])
@@ -104,9 +112,18 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     _label_ends(axes, ends, gap=0.1)
 
 
+def _upheavals(axes: Axes, run: Run) -> None:
+    """An upright line at every round in which the data of more than a quarter of the clients moved at once."""
+    rounds = [r["round"] for r in run.records if 4 * (r["moved"] or 0) > len(run.assignment)]
+    for round in rounds:
+        axes.axvline(round, color=FADED, lw=0.8, zorder=0.5)
+    for round in rounds[:1]:  # one is told what they mean
+        axes.annotate("data moved", (round, 0.015), (3, 0), textcoords="offset points", fontsize=8, color="#666")
+
+
 def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Mean distance between a client's local solution and its cluster's model."""
-    _prepare(axes, "Discrepancy", "mean distance of local solutions to their cluster's model")
+    prepare(axes, "Discrepancy", "mean distance of local solutions to their cluster's model")
     for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         known = history["discrepancy_mean"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
@@ -116,9 +133,9 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """How many clients each of the first method's clusters has, stacked."""
-    _prepare(axes, "Cluster sizes", f"clients in each cluster of {title(name)}")
+    prepare(axes, "Cluster sizes", f"clients in each cluster of {title(name)}")
     known = history["cluster_sizes"].dropna()
-    sizes = np.array(known.tolist(), float).T  # [K, rounds]
+    sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)  # [K, rounds]; a cluster to come has no clients
     shades = matplotlib.colormaps["Blues"](np.linspace(0.75, 0.25, len(sizes)))
     axes.stackplot(known.index, sizes, colors=shades, edgecolor="white", linewidth=0.8, step="post")
     middle = np.cumsum(sizes[:, -1]) - sizes[:, -1] / 2
@@ -131,7 +148,8 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
     axes.set_xlabel("communication round")
 
 
-def _prepare(axes: Axes, heading: str, note: str) -> None:
+def prepare(axes: Axes, heading: str, note: str) -> None:
+    """A panel's heading, what it shows in small print, and its grid."""
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=18)
     axes.annotate(
         note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, color="#666"

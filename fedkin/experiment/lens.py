@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from fedkin.aggregation import mean_by_model
 from fedkin.method import COLD, State
 from fedkin.randomness import Stream
 from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores, Trained, World
+
+_log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True)
@@ -26,24 +29,30 @@ class Lens:
     """A proxy of a world for the experimenter, who wants to see single updates where the method needs means only.
 
     Where a method asks for means (``reduce``), the world is asked for the updates and the means are taken here, by
-    the same function and so with the same bits, as long as the updates of one call fit into ``memory`` bytes. Of a
+    the same function and so with the same bits, as long as the updates of one call fit into ``room`` bytes. Of a
     larger call only the means are known, and so no discrepancy.
     """
 
-    def __init__(self, world: World, memory: int = 2**28) -> None:
+    def __init__(self, world: World, room: int = 2**28) -> None:
         self.world = world
-        self.memory = memory
+        self.room = room
         self.spec: ModelSpec = world.spec
         self.work: LocalWork = world.work
         self.ledger: Ledger = world.ledger
         self.total_clients: int = world.total_clients
-        self.begin_round()
+        self._forget(0)
 
-    def begin_round(self) -> None:
-        """Forget the round before."""
+    def begin(self, stream: Stream) -> None:
+        """Forget the round before, and let the world begin this one."""
+        self._forget(stream.round)
+        self.world.begin(stream)
+
+    def _forget(self, round: int) -> None:
+        self._round = round
         self.seen: Seen | None = None
-        self.missing = 0  # replies that never came
+        self.missing = 0  # replies that never came, or told nothing
         self.broken = 0  # replies that were not finite, and set aside
+        self.noticed = np.zeros(self.total_clients, bool)  # who found in this round that its data have shifted
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.world.initial(stream)
@@ -61,11 +70,11 @@ class Lens:
         reduce: bool = False,
         stream: Stream,
     ) -> Trained:
-        single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.memory
+        single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.room
         reply = self.world.train(models, clients, which, work=work, reduce=not single, stream=stream)
         self.seen = Seen(models, clients, reply)
-        self.broken += int(reply.broken.sum())
         self.missing += int((~reply.arrived & ~reply.broken).sum())
+        self._set_aside(clients[reply.broken])
         return reduced(reply, clients, len(models)) if reduce and single else reply
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
@@ -86,8 +95,44 @@ class Lens:
     ) -> Scores:
         return self.world.evaluate(models, clients, which, split=split)
 
-    def shifted(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-        return self.world.shifted(clients)
+    def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
+        self.world.send(arrays, clients)
+
+    def similarities(
+        self,
+        start: Float[np.ndarray, "P"],
+        directions: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        *,
+        work: LocalWork | None = None,
+        stream: Stream,
+    ) -> Float[np.ndarray, "n K"]:
+        found = self.world.similarities(start, directions, clients, work=work, stream=stream)
+        self.missing += int(np.isnan(found).any(axis=1).sum())
+        return found
+
+    def note(self, clients: Int[np.ndarray, "n"]) -> None:
+        self.world.note(clients)
+
+    def shifted(
+        self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
+    ) -> Bool[np.ndarray, "n"]:
+        found = self.world.shifted(clients, test=test, threshold=threshold)
+        self.noticed[clients[found]] = True
+        return found
+
+    def memory(self) -> dict[str, np.ndarray]:
+        return self.world.memory()
+
+    def recall(self, memory: dict[str, np.ndarray]) -> None:
+        self.world.recall(memory)
+
+    def _set_aside(self, clients: Int[np.ndarray, "b"]) -> None:
+        """Count and name the clients whose replies were not finite."""
+        self.broken += len(clients)
+        if len(clients):
+            names = ", ".join(map(str, clients[:20])) + (" ..." if len(clients) > 20 else "")
+            _log.warning("round %d: no finite reply from client %s; set aside for this round", self._round, names)
 
 
 def reduced(reply: Trained, clients: Int[np.ndarray, "n"], clusters: int) -> Trained:

@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from fedkin.errors import CheckpointError
-from fedkin.experiment import checkpoint, choices, folder
+from fedkin.experiment import checkpoint, choices, folder, watch
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.storage import write_atomic
 from fedkin.method import State
@@ -33,6 +33,7 @@ class Run:
         against: the runs of other methods on the same data, by name.
         folder: where it is kept, if it is.
         fingerprint: what its checkpoints know it by: a digest of configuration, data and model.
+        memory: what its clients, and the measures of its clustering, remember at the end.
     """
 
     config: dict[str, Any]
@@ -43,6 +44,7 @@ class Run:
     against: dict[str, Run] = field(default_factory=dict)
     folder: Path | None = None
     fingerprint: str = ""
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
@@ -66,6 +68,14 @@ class Run:
         (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``; bytes are
         the method's own; ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's
         Table I. Rounds that were not scored, or were partial, count for neither.
+
+        Of the clustering, over all rounds (``Watch.look`` says what is counted; None where there was nothing to count):
+        ``migrations``, their number; ``stability``, the mean agreement (ARI) of a round's clusters with those before;
+        ``shift_precision``, the share of notices that had a cause; ``shift_recall``, the share of moves of data that
+        were noticed (several before a notice are one); ``shift_delay``, rounds from a move to its notice;
+        ``migration_precision``, the share of migrations into the right cluster; ``migration_recall``, the share of
+        changes of a true cluster after which the client came to sit right; ``migration_delay``, the rounds that took;
+        ``newcomer_delay``, rounds from a client's first cluster to the right one, over those that got there.
         """
         complete = [r for r in self.records if r["accuracy"] is not None and not r["partial"]]
         best = max(complete, key=lambda r: r["accuracy"], default=None)
@@ -89,6 +99,7 @@ class Run:
             "cluster_sizes": last["cluster_sizes"],
             "ari": last["ari"],
             "nmi": last["nmi"],
+            **watch.summary(self.records),
             "discrepancy_sum_mean": float(np.mean(apart)) if apart else None,
             "discrepancy_sum_variance": float(np.var(apart)) if apart else None,
             "missing": sum(r["missing"] for r in self.records),
@@ -118,7 +129,7 @@ class Run:
         for record in self.records:
             kept.append(record, {"round": record["round"]})
         down, up = ({verb: pair[i] for verb, pair in self.records[-1]["bytes_by_verb"].items()} for i in (0, 1))
-        kept.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds))
+        kept.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds, self.memory))
         for name, other in self.against.items():
             other._save(target / AGAINST / name, begun)
         self.finish(target)
@@ -148,4 +159,4 @@ class Run:
         choices.methods()  # the kinds of state they keep are known from here on
         last, fingerprint = checkpoint.newest(source / folder.CHECKPOINTS)
         beside = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if folder.holds_run(p)}
-        return cls(config, records, last.state, clients, last.seconds, beside, source, fingerprint)
+        return cls(config, records, last.state, clients, last.seconds, beside, source, fingerprint, last.memory)

@@ -15,18 +15,22 @@ from fedkin.experiment.checkpoint import Checkpoint
 from fedkin.experiment.folder import Folder
 from fedkin.experiment.lens import Lens
 from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
+from fedkin.experiment.watch import Scene, Watch
 from fedkin.method import COLD, Method, State
 from fedkin.randomness import Stream
 from fedkin.world import World
 
 OnRound = Callable[[Record], Any]
+SELECTIONS = ("uniform", "round_robin")
 
 
 @dataclass(frozen=True)
 class Plan:
     """How long, with how many clients, from which seed, and how often to look.
 
-    The last round is always scored and kept, whatever ``evaluate_every`` and ``checkpoint_every`` say.
+    ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), or ``round_robin`` (everybody once, in
+    the order of ids, and uniform from then on, as FlexCFL's code does, so that newcomers are soon placed). The last
+    round is always scored and kept, whatever ``evaluate_every`` and ``checkpoint_every`` say.
     """
 
     rounds: int
@@ -34,11 +38,14 @@ class Plan:
     seed: int = 0
     evaluate_every: int = 1
     checkpoint_every: int = 10
+    selection: str = "uniform"
 
     def __post_init__(self) -> None:
         for name in ("rounds", "cohort", "evaluate_every", "checkpoint_every"):
             whole_number(f"run.{name}", getattr(self, name), 1)
         whole_number("run.seed", self.seed, 0)
+        if self.selection not in SELECTIONS:
+            raise ConfigError(f"run.selection must be one of {', '.join(SELECTIONS)}, got {self.selection!r}")
 
     def scores(self, round: int) -> bool:
         return round % self.evaluate_every == 0 or round == self.rounds
@@ -56,6 +63,7 @@ class Track:
     records: list[Record] = field(default_factory=list)
     scored: Scored | None = None
     seconds: float = 0.0
+    memory: dict[str, np.ndarray] = field(default_factory=dict)  # what clients and measures remember at the end
 
 
 def run(
@@ -64,15 +72,16 @@ def run(
     plan: Plan,
     *,
     name: str = "method",
-    truth: Int[np.ndarray, "N"] | None = None,
+    scene: Callable[[], Scene] = Scene,
     folder: Folder | None = None,
     on_round: OnRound | None = None,
 ) -> Track:
     """Run a method in a world, from the start or, where ``folder`` holds a checkpoint, from there.
 
-    In every round r = 1..T a cohort is drawn from the reachable clients, uniformly without replacement; those of them
-    that have no cluster are placed; the method does its round; and all reachable clients are scored on the models that
-    came of it. Round 0 is the state that ``method.init`` made.
+    In every round r = 1..T the scenario moves what it moves; a cohort is drawn from the reachable clients; those of
+    them that have no cluster are placed; the method does its round; and all reachable clients are scored on the models
+    that came of it. Round 0 is the state that ``method.init`` made. ``scene`` tells what only a simulation knows: the
+    true clusters, and whose data moved.
 
     Raises:
         ConfigError: the cohort, or the method's ``clusters``, is larger than the number of clients.
@@ -82,38 +91,52 @@ def run(
     lens = Lens(world)
     found = folder.restore(world) if folder else None
     clock = _Clock(found[0].seconds if found else 0.0)
-    observer = _Observer(lens, name, truth, folder, on_round, clock)
+    observer = _Observer(lens, name, scene, folder, on_round, clock)
     if found:
         track = Track(found[0].round, found[0].state, found[1], seconds=clock.total)
+        observer.recall(found[0].memory)
+        lens.begin(_scenario(plan, track.round))
     else:
+        lens.begin(_scenario(plan, 0))
         track = Track(0, method.init(lens, Stream(plan.seed, 0, "method/init")))
         lens.seen = None  # what finds the clusters is not a round's training
         observer.look(track, scoring=True, keeping=True)
     while track.round < plan.rounds:
         track.round += 1
-        lens.begin_round()
+        lens.begin(_scenario(plan, track.round))
         track.state = one_round(lens, method, track.state, track.round, plan)
         observer.look(track, plan.scores(track.round), plan.keeps(track.round))
     track.scored = track.scored or score(lens, track.state, track.round)
+    track.memory = observer.memory()
     return track
 
 
+def _scenario(plan: Plan, round: int) -> Stream:
+    return Stream(plan.seed, round, "scenario")
+
+
 def one_round(lens: Lens, method: Method, state: State, round: int, plan: Plan) -> State:
-    """Select, place the cold clients of the cohort, and let the method work with all that have a cluster then."""
+    """Select, place the cold clients of the cohort, and let the method work."""
     stream = Stream(plan.seed, round, "method")
-    cohort = select(lens.clients(round), plan.cohort, Stream(plan.seed, round, "cohort"))
+    cohort = select(lens.clients(round), lens.total_clients, plan, Stream(plan.seed, round, "cohort"))
     cold = cohort[state.assignment[cohort] == COLD]
     if len(cold):
         state = method.place(lens, state, cold, stream.child("place"))
         lens.seen = None  # nor is what newcomers do to find theirs
-    warm = cohort[state.assignment[cohort] != COLD]
-    return method.round(lens, state, warm, stream.child("round")) if len(warm) else state
+    return method.round(lens, state, cohort, stream.child("round"))
 
 
-def select(reachable: Int[np.ndarray, "c"], size: int, stream: Stream) -> Int[np.ndarray, "n"]:
-    """A uniform choice without replacement, ascending; everybody where fewer are there."""
-    drawn = stream.rng().choice(reachable, size=min(size, len(reachable)), replace=False)
-    return np.sort(drawn)
+def select(reachable: Int[np.ndarray, "c"], total: int, plan: Plan, stream: Stream) -> Int[np.ndarray, "n"]:
+    """The cohort of round ``stream.round``, ascending; everybody where fewer than a cohort are there.
+
+    A round robin of all ``total`` clients gives each its turn; in place of one that is not there then another is drawn.
+    """
+    size, seen = min(plan.cohort, len(reachable)), (stream.round - 1) * plan.cohort
+    turn = np.arange(seen, seen + size) % total if plan.selection == "round_robin" and seen < total else []
+    chosen = np.intersect1d(turn, reachable).astype(np.int64)
+    others = np.setdiff1d(reachable, chosen)
+    drawn = stream.rng().choice(others, size=size - len(chosen), replace=False)
+    return np.sort(np.concatenate([chosen, drawn]))
 
 
 def whole_number(name: str, value: object, least: int) -> None:
@@ -137,10 +160,22 @@ class _Observer:
 
     lens: Lens
     name: str
-    truth: Int[np.ndarray, "N"] | None
+    scene: Callable[[], Scene]
     folder: Folder | None
     on_round: OnRound | None
     clock: _Clock
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.lens.total_clients)
+
+    def recall(self, memory: dict[str, np.ndarray]) -> None:
+        """Go on from what a checkpoint remembers of the clients and of the clustering."""
+        self.lens.recall(memory)
+        self.watch.recall(memory)
+
+    def memory(self) -> dict[str, np.ndarray]:
+        """What a checkpoint must remember of the clients and of the clustering."""
+        return self.lens.memory() | self.watch.memory()
 
     def look(self, track: Track, scoring: bool, keeping: bool) -> None:
         trained = self.clock.lap()
@@ -154,15 +189,18 @@ class _Observer:
             self.folder.append(record, timing)
             if keeping:
                 down, up = dict(self.lens.ledger.down), dict(self.lens.ledger.up)
-                self.folder.keep(Checkpoint(track.round, track.state, down, up, track.seconds))
+                self.folder.keep(Checkpoint(track.round, track.state, down, up, track.seconds, self.memory()))
         if self.on_round:
             self.on_round(record)
 
     def _record(self, track: Track) -> Record:
+        scene, reachable = self.scene(), self.lens.clients(track.round)
+        clustering = self.watch.look(track.round, track.state.assignment, reachable, scene, self.lens.noticed)
         return {
             "round": track.round,
             "method": self.name,
-            **accuracy_record(track.scored, len(track.state.models), self.truth),
+            **accuracy_record(track.scored, len(track.state.models), scene.truth),
+            **clustering,
             **training_record(self.lens, track.state),
             **ledger_record(self.lens.ledger),
         }

@@ -23,11 +23,13 @@ from fedkin.experiment.identity import data_digest, fingerprint, model_digest
 from fedkin.experiment.options import Values
 from fedkin.experiment.results import AGAINST, Run
 from fedkin.experiment.runner import OnRound, Plan, Track, check, run, whole_number
+from fedkin.experiment.watch import Scene
 from fedkin.method import Method
 from fedkin.models import Model
 from fedkin.scenarios.population import Population
+from fedkin.scenarios.shift import Shift
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork, World
+from fedkin.world import LocalWork
 
 Description = dict[str, Any]
 Digests = tuple[str, str]  # of the data, of the model
@@ -43,10 +45,12 @@ def simulate(
     local: LocalWork | None = None,
     seed: int = 0,
     scenario: Population | None = None,
+    shift: Shift | None = None,
     against: Sequence[Method] = (),
     target: float | None = None,
     evaluate_every: int = 1,
     checkpoint_every: int = 10,
+    selection: str = "uniform",
     devices: int | None = None,
     clients_per_batch: int | None = None,
     out: str | Path | None = None,
@@ -56,9 +60,11 @@ def simulate(
     """Run a method in the simulator, and others beside it on the same data, seeds and cohorts.
 
     Args:
-        rounds, cohort: T communication rounds with n clients each, drawn uniformly without replacement.
+        rounds, cohort: T communication rounds with n clients each.
         local: what a client does with a model it trains; SGD over one epoch where nothing is said.
         scenario: who drops out, straggles or arrives late; nobody where nothing is said.
+        shift: how data move from round to round, such as ``SwapAll()``; they stay where nothing is said.
+        selection: ``uniform``, or ``round_robin`` (everybody once, then uniform).
         target: accuracy for ``rounds_to_target`` in the summary.
         out: a folder that keeps the run while it goes on; with ``resume``, one that holds the same run already.
         on_round: called with the record of every round, of every method.
@@ -71,7 +77,7 @@ def simulate(
         ModelError, MethodError, DataError: what does not fit together.
     """
     local, scenario = local or LocalWork(), scenario or Population()
-    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every)
+    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
     if resume and not out:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
@@ -85,9 +91,12 @@ def simulate(
         "scenario": plain_values(scenario),
         "run": {key: value for key, value in settings.items() if value is not None},
     }
+    if shift is not None:
+        description["shift"] = {"name": name_of_shift(shift), **plain_values(shift)}
     world = partial(
         *(SimulatedWorld, data, model, local),
         population=scenario,
+        shift=shift,
         devices=devices,
         clients_per_batch=clients_per_batch,
     )
@@ -108,6 +117,7 @@ def execute(config: Config, *, out: Path | None, resume: bool = False, on_round:
     world = partial(
         *(SimulatedWorld, data, model, config.work),
         population=choices.make_population(config.scenario),
+        shift=choices.make(choices.shifts(), config.shift) if config.shift else None,
         devices=config.run.devices,
         clients_per_batch=config.run.clients_per_batch,
     )
@@ -143,7 +153,7 @@ class _Experiment:
     model: Model
     plan: Plan
     description: Description
-    world: Callable[[], World]
+    world: Callable[[], SimulatedWorld]
     on_round: OnRound | None
     resume: bool
 
@@ -202,7 +212,7 @@ class _Experiment:
                 method,
                 self.plan,
                 name=entry["name"],
-                truth=self.data.truth,
+                scene=lambda: Scene(world.data.truth, world.moved),
                 folder=folder,
                 on_round=self.on_round,
             )
@@ -210,8 +220,9 @@ class _Experiment:
             if folder and not begun:
                 folder.abandon()
             raise
-        clients = client_table(track, self.data)
-        return Run(described, track.records, track.state, clients, track.seconds, folder=out, fingerprint=known_by)
+        clients = client_table(track, world.data)
+        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory}
+        return Run(described, track.records, track.state, clients, track.seconds, **kept)
 
 
 def client_table(track: Track, data: FederatedData) -> pd.DataFrame:
@@ -239,6 +250,12 @@ def name_of(method: Method) -> str:
     """What configurations call a method; the lower-case name of the class for a user's own."""
     names = {kind: name for name, kind in choices.methods().items()}
     return names.get(type(method), type(method).__name__.lower())
+
+
+def name_of_shift(shift: Shift) -> str:
+    """What configurations call a shift; the lower-case name of the class for a user's own."""
+    names = {kind: name for name, kind in choices.shifts().items()}
+    return names.get(type(shift), type(shift).__name__.lower())
 
 
 def plain_values(instance: Any) -> Values:

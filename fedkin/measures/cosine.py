@@ -11,9 +11,14 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 
     A vector without direction is neither like nor unlike another, hence zero and never NaN.
     """
-    norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]
-    inner = a @ b.T
-    return np.clip(np.divide(inner, norms, out=np.zeros_like(inner), where=norms > 0), -1, 1)
+    return np.clip(_unit(a) @ _unit(b).T, -1, 1)
+
+
+def _unit(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
+    """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may be larger, or smaller,
+    than float32 can say."""
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
+    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
 
 
 def dissimilarity(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.errors import MethodError
 from fedkin.measures.cosine import dissimilarity
-
-_NOISE = 1e-12  # of the first squared singular value: float32 updates know no weaker direction
-_BLOCK = 2**18  # numbers of an update that are widened to float64 at a time
+from fedkin.measures.gram import gram, leading
 
 
 def base_directions(updates: Float[np.ndarray, "n P"], components: int = 3) -> Float[np.ndarray, "k P"]:
@@ -23,21 +20,8 @@ def base_directions(updates: Float[np.ndarray, "n P"], components: int = 3) -> F
     Raises:
         MethodError: fewer updates than components.
     """
-    if len(updates) < components:
-        raise MethodError(f"{components} base directions need at least as many updates, got {len(updates)}")
-    values, vectors = np.linalg.eigh(_gram(updates))
-    leading = vectors[:, ::-1][:, :components]
-    leading = np.where(values[::-1][:components] > _NOISE * values[-1], leading, 0)
-    return leading.T.astype(updates.dtype) @ updates
-
-
-def _gram(updates: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n n"]:
-    """Inner products in float64: a direction a thousand times weaker than the first still counts."""
-    total = np.zeros((len(updates), len(updates)))
-    for start in range(0, updates.shape[1], _BLOCK):
-        block = updates[:, start : start + _BLOCK].astype(np.float64)
-        total += block @ block.T
-    return total
+    _, vectors = leading(gram(updates), components)
+    return vectors.T.astype(updates.dtype) @ updates
 
 
 def ternary_similarity(

@@ -6,5 +6,24 @@ from fedkin.methods.fedavg import FedAvg as FedAvg
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
 from fedkin.methods.fedprox import FedProx as FedProx
+from fedkin.methods.fesem import FeSEM as FeSEM
+from fedkin.methods.fesem import FeSEMMig as FeSEMMig
+from fedkin.methods.flexcfl import FlexCFL as FlexCFL
+from fedkin.methods.flhc import FLHC as FLHC
+from fedkin.methods.ifca import IFCA as IFCA
+from fedkin.methods.ifca import IFCAMig as IFCAMig
+from fedkin.methods.sattler import SattlerCFL as SattlerCFL
 
-METHODS: dict[str, type] = {"fedavg": FedAvg, "fedprox": FedProx, "fedgroup": FedGroup, "fedgrouprox": FedGrouProx}
+METHODS: dict[str, type] = {
+    "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "fedgroup": FedGroup,
+    "fedgrouprox": FedGrouProx,
+    "flexcfl": FlexCFL,
+    "sattler": SattlerCFL,
+    "flhc": FLHC,
+    "ifca": IFCA,
+    "ifca_mig": IFCAMig,
+    "fesem": FeSEM,
+    "fesem_mig": FeSEMMig,
+}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.method import State
+from fedkin.method import COLD, State
 from fedkin.randomness import Stream
 from fedkin.world import LocalWork, World
 
@@ -45,8 +45,10 @@ def averaged(
 ) -> Float[np.ndarray, "K P"]:
     """Each client of the cohort trains its cluster's model; every model moves by the mean update of its clients.
 
-    A model that nobody trained, or whose clients all fell silent, stays as it is.
+    A model that nobody trained, or whose clients all fell silent, stays as it is. A client without a cluster is left
+    out.
     """
+    cohort = cohort[state.assignment[cohort] != COLD]
     trained = world.train(
         state.models, cohort, state.assignment[cohort], work=work, reduce=True, stream=stream.child("train")
     )

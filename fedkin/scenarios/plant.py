@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from jaxtyping import Float32, Int
+from jaxtyping import Int
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES, Images
 from fedkin.data.options import checked, positive
 from fedkin.errors import ConfigError, DataError, unknown
 from fedkin.randomness import Stream
+from fedkin.scenarios.variants import namings, turned
 
 KINDS = ("rotation", "label_permutation", "disjoint_labels")
 
@@ -50,9 +49,9 @@ def planted(
     x, y = images.unit(rows.ravel()), images.y[rows.ravel()]
     owner = np.repeat(truth, samples + test_samples)
     if kind == "rotation":
-        x = _rotated(x, owner, clusters)
+        x = turned(x, owner, clusters)
     if kind == "label_permutation":
-        y = _permutations(images.classes, clusters, stream)[owner, y]
+        y = namings(images.classes, clusters, stream)[owner, y]
     x = x if x.ndim == 4 else x.reshape(len(x), -1)
     own = np.arange(rows.size).reshape(rows.shape)
     train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))
@@ -95,35 +94,3 @@ def _draw(
     for members, pool in zip(owners, pools, strict=True):
         rows[members] = pool[: len(members) * each].reshape(len(members), each)
     return rows
-
-
-def _rotated(
-    x: Float32[np.ndarray, "M H W *c"], owner: Int[np.ndarray, "M"], clusters: int
-) -> Float32[np.ndarray, "M H W *c"]:
-    """Each image turned counter-clockwise by its cluster's angle."""
-    from scipy import ndimage
-
-    step = 90.0 if clusters == 3 else 360.0 / clusters
-    turned = x.copy()
-    for cluster in range(1, clusters):
-        mine, quarters = owner == cluster, cluster * step / 90
-        if math.isclose(quarters, round(quarters)):
-            turned[mine] = np.rot90(x[mine], round(quarters), axes=(1, 2))
-        else:
-            soft = ndimage.rotate(x[mine], cluster * step, axes=(1, 2), reshape=False, order=1)
-            turned[mine] = np.clip(soft, 0, 1)
-    return turned
-
-
-def _permutations(classes: int, clusters: int, stream: Stream) -> Int[np.ndarray, "K C"]:
-    """One naming of the classes per cluster, no two alike; cluster 0 keeps the true names."""
-    if clusters > math.factorial(classes):
-        raise ConfigError(
-            f"{classes} labels have only {math.factorial(classes)} permutations, {clusters} clusters asked"
-        )
-    rng, namings = stream.child("labels").rng(), [tuple(range(classes))]
-    while len(namings) < clusters:
-        naming = tuple(rng.permutation(classes).tolist())
-        if naming not in namings:
-            namings.append(naming)
-    return np.array(namings)

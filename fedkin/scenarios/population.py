@@ -1,4 +1,4 @@
-"""Who takes part: clients that arrive late, drop out of a round, or run out of time in it.
+"""Who takes part: clients that arrive late, leave early, drop out of a round, or run out of time in it.
 
 Pure decisions, drawn per client and round; a world asks for them and acts on them.
 """
@@ -12,33 +12,43 @@ from jaxtyping import Bool, Int
 
 from fedkin.errors import ConfigError
 from fedkin.randomness import Stream
+from fedkin.scenarios.options import fraction
 
 
 @dataclass(frozen=True)
 class Population:
     """Fractions are probabilities, per client and round (FedProx's code draws an exact share of each cohort; a client
-    that decides for itself knows nothing of the others). ``arrivals`` maps a round to how many clients (the highest
-    ids not yet there) appear in it; all others are there from the start."""
+    that decides for itself knows nothing of the others). ``arrivals`` maps a round to how many clients (the next ids
+    up to the highest) appear in it; all others are there from the start. ``departures`` maps a round to how many (the
+    lowest ids still there) leave in it, for good."""
 
     dropout: float = 0.0  # answers nothing
     stragglers: float = 0.0  # manages only a part of its epochs
     arrivals: dict[int, int] = field(default_factory=dict)
+    departures: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("dropout", "stragglers"):
-            value = getattr(self, name)
-            if isinstance(value, str) or not 0 <= value <= 1:
-                raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
-        for round, count in self.arrivals.items():
-            if round < 1 or count < 1:
-                raise ConfigError(f"arrivals must name rounds and counts from 1 up, got {round}: {count}")
+            fraction(name, getattr(self, name))
+        for name in ("arrivals", "departures"):
+            for round, count in getattr(self, name).items():
+                if round < 1 or count < 1:
+                    raise ConfigError(f"{name} must name rounds and counts from 1 up, got {round}: {count}")
 
     def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
-        """Ids of the clients that have arrived by a round, of ``total`` in all."""
+        """Ids of the clients, of ``total`` in all, that have arrived by a round and not left by it.
+
+        Raises ConfigError where none is there.
+        """
         late = sum(count for when, count in self.arrivals.items() if when > round)
+        gone = sum(count for when, count in self.departures.items() if when <= round)
         if late >= total:
             raise ConfigError(f"arrivals leave no client at round {round}: {late} of {total} come later")
-        return np.arange(total - late)
+        if gone >= total - late:
+            raise ConfigError(
+                f"departures leave no client at round {round}: {gone} have left, {late} of {total} come later"
+            )
+        return np.arange(gone, total - late)
 
     def silent(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Who drops out of this round."""

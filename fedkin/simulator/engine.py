@@ -12,9 +12,12 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import WeightedSum
 from fedkin.data.federated import FederatedData
 from fedkin.errors import ModelError
+from fedkin.label_memory import LabelMemory
+from fedkin.measures.cosine import cosine
 from fedkin.models.model import Model
 from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
+from fedkin.scenarios.shift import Moving, Shift
 from fedkin.simulator import local_training
 from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
 from fedkin.simulator.devices import devices as find_devices
@@ -35,6 +38,7 @@ class SimulatedWorld:
         model: what is trained.
         work: the run's local work.
         population: who is there, and who fails.
+        shift: how data move from round to round; None where they stay.
         devices: XLA devices to use; None for all. Results do not depend on it.
         clients_per_batch: clients trained side by side on one device; None for 1 on a CPU, 32 elsewhere.
     """
@@ -46,6 +50,7 @@ class SimulatedWorld:
         work: LocalWork | None = None,
         *,
         population: Population | None = None,
+        shift: Shift | None = None,
         devices: int | None = None,
         clients_per_batch: int | None = None,
     ) -> None:
@@ -57,7 +62,15 @@ class SimulatedWorld:
         self._devices = find_devices(devices)
         self._lanes = clients_per_batch or (1 if self._devices[0].platform == "cpu" else 32)
         self._scorer = Scorer(data, model, self._devices)
+        self._moving = Moving(data, shift, self.clients)
+        self._labels = LabelMemory(data.label_counts())
+        self.moved = np.zeros(data.clients, bool)  # whose data moved in this round
         self._check()
+
+    def begin(self, stream: Stream) -> None:
+        data, self.moved = self._moving.at(stream)
+        if data is not self.data:
+            self.data, self._scorer = data, Scorer(data, self.model, self._devices)
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.model.initial(stream.words())
@@ -78,16 +91,13 @@ class SimulatedWorld:
         work = work or self.work
         n, parameters = len(clients), models.shape[1]
         chosen = self._favourite(models, clients) if which is None else np.asarray(which, np.int64)
-        amount, lost = self._managed(clients, work, stream)
         examples = self.data.train.sizes[clients].astype(np.int64)
         losses, first_losses = np.zeros(n), np.zeros(n)
         arrived, broken = np.zeros(n, bool), np.zeros(n, bool)
         update = np.zeros((0 if reduce else n, parameters), np.float32)
         total = WeightedSum(len(models), parameters)
 
-        going = np.flatnonzero(~lost)
-        for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, parameters):
-            got, last, first = self._train_rows(models, clients[rows], chosen[rows], work, amount[rows], stream)
+        for rows, got, last, first in self._answers(models, clients, chosen, work, stream):
             finite = np.isfinite(got).all(axis=1) & np.isfinite(last)
             arrived[rows], broken[rows] = finite, ~finite
             losses[rows], first_losses[rows] = np.where(finite, last, 0), np.where(finite, first, 0)
@@ -102,6 +112,25 @@ class SimulatedWorld:
         sent = n if which is not None else n * len(models)
         self._count("train", parameters, sent, int(arrived.sum() + broken.sum()))
         return Trained(update, chosen, examples, losses, first_losses, arrived, broken, weight)
+
+    def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
+        self._count("send", arrays.shape[1], len(arrays) * len(clients), 0)
+
+    def similarities(
+        self,
+        start: Float[np.ndarray, "P"],
+        directions: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        *,
+        work: LocalWork | None = None,
+        stream: Stream,
+    ) -> Float[np.ndarray, "n K"]:
+        out = np.full((len(clients), len(directions)), np.nan, np.float32)
+        which = np.zeros(len(clients), np.int64)
+        for rows, update, loss, _ in self._answers(start[None], clients, which, work or self.work, stream):
+            sound = np.isfinite(update).all(axis=1) & update.any(axis=1) & np.isfinite(loss)
+            out[rows[sound]] = cosine(update[sound], directions)
+        return out
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         self._count("losses", models.shape[1], len(models) * len(clients), 0)
@@ -133,11 +162,35 @@ class SimulatedWorld:
         self._count("evaluate", models.shape[1], len(clients), 0)
         return Scores(correct.astype(np.int64), sizes, loss / np.maximum(sizes, 1))
 
-    def shifted(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-        """Nobody: data do not move in this world yet."""
-        return np.zeros(len(clients), bool)
+    def note(self, clients: Int[np.ndarray, "n"]) -> None:
+        self._labels.note(clients, self.data.label_counts())
+
+    def shifted(
+        self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
+    ) -> Bool[np.ndarray, "n"]:
+        return self._labels.shifted(clients, self.data.label_counts(), test, threshold)
+
+    def memory(self) -> dict[str, np.ndarray]:
+        return self._labels.arrays()
+
+    def recall(self, memory: dict[str, np.ndarray]) -> None:
+        self._labels.restore(memory)
 
     # --- training
+
+    def _answers(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        chosen: Int[np.ndarray, "n"],
+        work: LocalWork,
+        stream: Stream,
+    ) -> Iterator[tuple[np.ndarray, ...]]:
+        """Rows, updates, last and first losses of the clients that answer, in portions of bounded memory, by id."""
+        amount, lost = self._managed(clients, work, stream)
+        going = np.flatnonzero(~lost)
+        for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, models.shape[1]):
+            yield rows, *self._train_rows(models, clients[rows], chosen[rows], work, amount[rows], stream)
 
     def _train_rows(
         self,
@@ -168,8 +221,11 @@ class SimulatedWorld:
     ) -> list[Batches]:
         sizes, drawn = self.data.train.sizes, stream.child("batches")
         cut = by_epochs if work.steps is None else by_steps
+        width = work.batch_size
+        if work.steps is None:  # "all at once" asks for no more room than the largest of all clients needs
+            width = min(width, bucket(int(sizes.max())))
         pairs = zip(clients, amount, strict=True)
-        return [cut(int(sizes[c]), work.batch_size, int(much), drawn.client(int(c))) for c, much in pairs]
+        return [cut(int(sizes[c]), width, int(much), drawn.client(int(c))) for c, much in pairs]
 
     def _plan(
         self,

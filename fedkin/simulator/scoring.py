@@ -67,11 +67,11 @@ def per_row(values: Shaped[np.ndarray, "t"], sizes: Int[np.ndarray, "n"]) -> Flo
 
 
 class Scorer:
-    """Scores models on the clients of one data set; keeps the last layout on the devices."""
+    """Scores models on the clients of one data set; keeps the last layout of each split on the devices."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
         self._data, self._model, self._mesh = data, model, mesh_of(devices)
-        self._laid_out: tuple[tuple, tuple] | None = None
+        self._laid_out: dict[str, tuple[tuple, tuple]] = {}
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         nobody = np.zeros(len(clients), np.int64)
@@ -103,9 +103,9 @@ class Scorer:
 
     def _lay_out(self, clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str) -> tuple:
         """Blocks of samples on the device, kept while the same clients use the same models."""
-        key = (split, clients.tobytes(), which.tobytes())
-        if self._laid_out and self._laid_out[0] == key:
-            return self._laid_out[1]
+        key = (clients.tobytes(), which.tobytes())
+        if split in self._laid_out and self._laid_out[split][0] == key:
+            return self._laid_out[split][1]
         owned = self._data.part(split)
         rows = np.concatenate([owned[int(c)] for c in clients])
         shares = self._mesh.size
@@ -115,7 +115,8 @@ class Scorer:
         parts = (self._put((b.which[s], x[b.take[s]], y[b.take[s]])) for s in slices)
         small = b.take.size * x[:1].nbytes <= _KEPT
         laid_out = (b.place, list(parts) if small else parts)
-        self._laid_out = (key, laid_out) if small else None
+        if small:
+            self._laid_out[split] = (key, laid_out)
         return laid_out
 
     def _put(self, part: tuple[np.ndarray, ...]) -> Any:

@@ -15,6 +15,7 @@ import pytest
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.errors import FedkinError
+from fedkin.fake_world import FakeWorld
 from fedkin.method import COLD
 from fedkin.methods import METHODS
 from fedkin.methods.fedavg import FedAvg
@@ -22,7 +23,7 @@ from fedkin.models import mclr
 from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import FakeWorld, LocalWork
+from fedkin.world import LocalWork
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Case:
     impossible: tuple[dict[str, Any], ...] = ()  # settings that must be refused
     clusters: int = 1
     resting: dict[str, Any] = field(default_factory=dict)  # settings under which an unselected cluster keeps its model
+    finding: dict[str, Any] = field(default_factory=dict)  # settings under which kinds that are far apart are found
+    grows: bool = False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
+    places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
+    models_down: int = 1  # messages to each client of a round
 
 
 GROUP = Case(
@@ -42,12 +47,51 @@ GROUP = Case(
     impossible=({"clusters": 0}, {"clusters": -2}, {"alpha": 0}, {"alpha": -1}, {"eta_g": -0.5}, {"mu": -1.0}),
     clusters=3,
     resting={"eta_g": 0.0},
+    finding={"alpha": 20},
 )
+ONE_MEAN = {"clusters": 1, "weighting": "examples"}
+IMPOSSIBLE = ({"clusters": 0}, {"eta_g": -1.0}, {"threshold": -0.1})
+IFCA = Case(
+    as_fedavg=ONE_MEAN,
+    impossible=IMPOSSIBLE,
+    clusters=3,
+    finding={"clusters": 6},  # three random models may leave two kinds to one of them
+    places=False,
+    models_down=3,
+)
+BY_LOSS = {"newcomers": "loss"}  # newcomers by distance are all nearest to one cluster
+FESEM = Case(as_fedavg=ONE_MEAN, impossible=IMPOSSIBLE, clusters=3, resting=BY_LOSS, finding={"clusters": 6, **BY_LOSS})
 CASES = {
     "fedavg": Case(as_fedavg={}),
     "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
     "fedgroup": GROUP,
     "fedgrouprox": GROUP,
+    "flexcfl": replace(
+        GROUP,
+        as_fedavg={"clusters": 1},
+        impossible=(*({name: 0} for name in ("clusters", "alpha", "steps")), {"eta_g": -1.0}, {"threshold": -0.1}),
+    ),
+    "ifca": IFCA,
+    "ifca_mig": IFCA,
+    "fesem": FESEM,
+    "fesem_mig": FESEM,
+    "sattler": Case(
+        options={"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 7},  # one cut, in round 2
+        as_fedavg={"first_split": 99, "weighting": "examples"},
+        impossible=({"eps1": -0.1}, {"eps2": float("nan")}, {"first_split": -1}, {"min_size": 0}, {"gamma_max": 1.1}),
+        clusters=3,
+        finding={"eps2": 2.5, "min_size": 2},  # kinds are some seven apart, clients of a kind less than one
+        grows=True,
+    ),
+    "flhc": Case(
+        options={"cluster_round": 1},
+        as_fedavg={"cluster_round": 99},
+        impossible=({"clusters": 0}, {"distance": -1.0}, {"clusters": 3, "distance": 1.0}, {"cluster_round": 0})
+        + ({"linkage": "ward", "metric": "l1"}, {"eta_g": -1.0}, {"threshold": -0.1}),
+        clusters=3,
+        resting={"cluster_round": 99},  # when clusters are made everybody trains, not the cohort alone
+        grows=True,
+    ),
 }
 CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
 CLIENTS = 24
@@ -97,18 +141,25 @@ def cohort_of(world: Any, seed: int, round: int, size: int = 8) -> np.ndarray:
 
 
 def step(method: Any, world: Any, state: Any, cohort: np.ndarray, seed: int, round: int) -> Any:
-    """One round: cold clients are placed first, and those that could not be placed stay out."""
+    """One round: cold clients are placed first."""
     stream = Stream(seed, round, "method")
     cold = cohort[state.assignment[cohort] == COLD]
     if len(cold):
         state = method.place(world, state, cold, stream.child("place"))
-    return method.round(world, state, cohort[state.assignment[cohort] != COLD], stream)
+    return method.round(world, state, cohort, stream)
 
 
-def run(method: Any, world: Any, rounds: int = 4, seed: int = 5, state: Any = None, first: int = 1) -> Any:
+def settled(method: Any, world: Any, seed: int = 5) -> Any:
+    """A state in which everybody has a cluster, from one round with all clients."""
+    return step(method, world, method.init(world, Stream(seed, 0, "init")), np.arange(CLIENTS), seed, 1)
+
+
+def run(
+    method: Any, world: Any, rounds: int = 4, seed: int = 5, state: Any = None, first: int = 1, cohort: int = 8
+) -> Any:
     state = method.init(world, Stream(seed, 0, "init")) if state is None else state
     for r in range(first, rounds + 1):
-        state = step(method, world, state, cohort_of(world, seed, r), seed, r)
+        state = step(method, world, state, cohort_of(world, seed, r, cohort), seed, r)
     return state
 
 
@@ -123,7 +174,9 @@ def assert_same(a: Any, b: Any) -> None:
         assert array.dtype == arrays(b)[name].dtype and array.tobytes() == arrays(b)[name].tobytes(), name
 
 
-def assert_sound(state: Any, clusters: int, world: Any) -> None:
+def assert_sound(state: Any, name: str, world: Any) -> None:
+    clusters, case = len(state.models), CASES[name]
+    assert clusters >= 1 if case.grows else clusters == case.clusters
     assert state.models.shape == (clusters, world.spec.parameters) and state.models.dtype == np.float32
     assert np.isfinite(state.models).all()
     assert state.assignment.shape == (world.total_clients,)
@@ -151,10 +204,16 @@ def test_it_is_a_frozen_dataclass_with_defaults(name: str) -> None:
 def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., Any]) -> None:
     method, w = make(name), world()
     state = method.init(w, Stream(5, 0, "init"))
-    shapes = {key: (a.shape, a.dtype) for key, a in arrays(state).items()}
+
+    def shapes(state: Any) -> dict[str, Any]:  # models may become more, never fewer
+        rows = {"models"} if CASES[name].grows else set()
+        return {key: (a.shape[key in rows :], a.dtype) for key, a in arrays(state).items()}
+
+    before = state
     for r in range(1, 4):
-        assert_sound(state, CASES[name].clusters, w)
-        assert shapes == {key: (a.shape, a.dtype) for key, a in arrays(state).items()}
+        assert_sound(state, name, w)
+        assert shapes(state) == shapes(before) and len(state.models) >= len(before.models)
+        before = state
         state = step(method, w, state, cohort_of(w, 5, r), 5, r)
 
 
@@ -209,10 +268,10 @@ def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any])
 @each_method
 def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., Any]) -> None:
     w, method = world(), make(name)
-    state = method.init(w, Stream(5, 0, "init"))
-    cohort = cohort_of(w, 5, 1)
-    forward = method.round(w, state, cohort, Stream(5, 1, "method"))
-    backward = method.round(w, state, cohort[::-1].copy(), Stream(5, 1, "method"))
+    state = settled(method, w)
+    cohort = cohort_of(w, 5, 2)
+    forward = method.round(w, state, cohort, Stream(5, 2, "method"))
+    backward = method.round(w, state, cohort[::-1].copy(), Stream(5, 2, "method"))
     np.testing.assert_allclose(backward.models, forward.models, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(backward.assignment, forward.assignment)
 
@@ -221,7 +280,7 @@ def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., An
 def test_the_names_of_clients_do_not_matter(name: str) -> None:
     """Clients renumbered: the same models, and everybody in the cluster she was in."""
     w, method = fake(), make(name)
-    state = method.init(w, Stream(5, 0, "init"))
+    state = settled(method, w)
     new = np.random.default_rng(2).permutation(CLIENTS)  # old client i is now client new[i]
     old = np.argsort(new)
     per_client = {key: a[old] for key, a in arrays(state).items() if a.shape[:1] == (CLIENTS,)}
@@ -249,10 +308,10 @@ def test_one_cluster_is_fedavg(name: str, world: Callable[..., Any]) -> None:
 @each_clustered
 def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) -> None:
     w, method = world(), make(name, **CASES[name].resting)
-    state = method.init(w, Stream(5, 0, "init"))
+    state = settled(method, w)
     only = int(state.assignment[0])
     cohort = np.flatnonzero(state.assignment == only)
-    after = method.round(w, state, cohort, Stream(5, 1, "method"))
+    after = method.round(w, state, cohort, Stream(5, 2, "method"))
     others = [k for k in range(len(state.models)) if k != only]
     assert after.models[others].tobytes() == state.models[others].tobytes()
     assert after.models[only].tobytes() != state.models[only].tobytes()
@@ -260,7 +319,8 @@ def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) 
 
 @each_clustered
 def test_kinds_that_are_far_apart_are_found(name: str) -> None:
-    state = run(make(name, alpha=20), fake())
+    everybody = CASES[name].grows  # who is absent when a cluster is cut may end in none
+    state = run(make(name, **CASES[name].finding), fake(), rounds=8, cohort=CLIENTS if everybody else 8)
     kinds = [set(state.assignment[k::3].tolist()) for k in range(3)]
     assert all(len(kind) == 1 for kind in kinds) and len(set.union(*kinds)) == 3
 
@@ -275,10 +335,10 @@ LOST = frozenset({1, 4, 5, 11, 18})
 def test_a_round_uses_what_came(name: str, how: str) -> None:
     """With some replies lost, a round is what it would have been without those clients."""
     method, whole = make(name), fake()
-    state = method.init(whole, Stream(5, 0, "init"))
+    state = settled(method, whole)
     everybody = np.arange(CLIENTS)
-    after = method.round(fake(**{how: LOST}), state, everybody, Stream(5, 1, "method"))
-    without = method.round(whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 1, "method"))
+    after = method.round(fake(**{how: LOST}), state, everybody, Stream(5, 2, "method"))
+    without = method.round(whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 2, "method"))
     np.testing.assert_allclose(after.models, without.models, rtol=1e-6, atol=1e-6)
 
 
@@ -286,13 +346,13 @@ def test_a_round_uses_what_came(name: str, how: str) -> None:
 @each_method
 def test_a_run_survives_missing_replies(name: str, how: str) -> None:
     w = fake(**{how: LOST})
-    assert_sound(run(make(name), w), CASES[name].clusters, w)
+    assert_sound(run(make(name), w), name, w)
 
 
 @each_method
 def test_a_simulated_run_survives_dropout_and_stragglers(name: str) -> None:
     w = simulated(population=Population(dropout=0.3, stragglers=0.3))
-    assert_sound(run(make(name), w), CASES[name].clusters, w)
+    assert_sound(run(make(name), w), name, w)
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
@@ -321,7 +381,7 @@ def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> No
     except FedkinError as error:
         assert CASES[name].clusters > 1 and "0 of" in str(error)
     else:
-        assert_sound(state, CASES[name].clusters, deaf)
+        assert_sound(state, name, deaf)
 
 
 # --- newcomers
@@ -337,12 +397,14 @@ def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
 @each_clustered
 def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[..., Any]) -> None:
     w, method = world(), make(name)
-    state = method.init(w, Stream(5, 0, "init"))
+    state = settled(method, w)
     cold = state.assignment.copy()
     cold[[2, 3, 10]] = COLD
-    placed = method.place(w, replace(state, assignment=cold), np.array([2, 3, 10]), Stream(5, 1, "place"))
-    assert np.all(placed.assignment != COLD)
+    placed = method.place(w, replace(state, assignment=cold), np.array([2, 3, 10]), Stream(5, 2, "place"))
     assert placed.models.tobytes() == state.models.tobytes()
+    if not CASES[name].places:
+        placed = method.round(w, placed, np.array([2, 3, 10]), Stream(5, 2, "method"))
+    assert np.all(placed.assignment != COLD)
     rest = np.setdiff1d(np.arange(CLIENTS), [2, 3, 10])
     np.testing.assert_array_equal(placed.assignment[rest], state.assignment[rest])
 
@@ -351,7 +413,7 @@ def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[...
 def test_clients_that_arrive_later(name: str) -> None:
     w = simulated(population=Population(arrivals={2: 6}))
     state = run(make(name), w)
-    assert_sound(state, CASES[name].clusters, w)
+    assert_sound(state, name, w)
     late = [c for r in (2, 3, 4) for c in cohort_of(w, 5, r) if c >= CLIENTS - 6]
     assert late and np.all(state.assignment[late] != COLD)
 
@@ -360,13 +422,14 @@ def test_clients_that_arrive_later(name: str) -> None:
 
 
 @each_method
-def test_a_round_sends_one_model_down_and_one_up_per_client(name: str) -> None:
+def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
     w, method = simulated(), make(name)
-    state = method.init(w, Stream(5, 0, "init"))
+    state = settled(method, w)
     before = w.ledger.total()
-    method.round(w, state, cohort_of(w, 5, 1), Stream(5, 1, "method"))
+    method.round(w, state, cohort_of(w, 5, 2), Stream(5, 2, "method"))
     down, up = (after - was for after, was in zip(w.ledger.total(), before, strict=True))
-    assert (down, up) == (8 * 4 * w.spec.parameters, 8 * 4 * w.spec.parameters)
+    each = 8 * 4 * w.spec.parameters
+    assert (down, up) == (CASES[name].models_down * each, each)
 
 
 # --- what cannot be
@@ -380,7 +443,7 @@ def test_impossible_settings_are_refused(name: str, options: dict[str, Any]) -> 
         make(name, **options)
 
 
-@each_clustered
+@pytest.mark.parametrize("name", [name for name in CLUSTERED if hasattr(METHODS[name](), "clusters")])
 def test_more_clusters_than_clients_are_refused(name: str) -> None:
     with pytest.raises(FedkinError, match=str(CLIENTS + 1)):
         make(name, clusters=CLIENTS + 1).init(fake(), Stream(5, 0, "init"))

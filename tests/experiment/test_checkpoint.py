@@ -24,7 +24,8 @@ def toy_state(seed: int = 0) -> ToyState:
 
 
 def kept(round: int, seed: int = 0) -> Checkpoint:
-    return Checkpoint(round, toy_state(seed), {"train": 10, "scoring.evaluate": 3}, {"train": 4}, 1.5)
+    memory = {"noted_labels": np.arange(8, dtype=np.int32).reshape(4, 2) + seed, "watch": np.array([0.5, -1])}
+    return Checkpoint(round, toy_state(seed), {"train": 10, "scoring.evaluate": 3}, {"train": 4}, 1.5, memory)
 
 
 def test_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
@@ -36,6 +37,33 @@ def test_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
         ours, theirs = getattr(saved.state, field.name), getattr(found.state, field.name)
         assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
     assert (found.round, found.down, found.up, found.seconds) == (7, saved.down, saved.up, 1.5)
+    assert found.memory.keys() == saved.memory.keys()
+    for name, array in saved.memory.items():
+        assert (array.dtype, array.tobytes()) == (found.memory[name].dtype, found.memory[name].tobytes())
+        assert array.shape == found.memory[name].shape
+
+
+def test_memory_may_be_called_like_a_part_of_the_state(tmp_path: Path) -> None:
+    mine = {"models": np.zeros(2), "assignment": np.arange(9), "memory/models": np.ones(1)}
+    checkpoint.save(tmp_path, Checkpoint(3, toy_state(), {}, {}, 0.0, mine), "run")
+    found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
+    assert found is not None
+    np.testing.assert_array_equal(found.state.models, toy_state().models)
+    assert {name: array.tolist() for name, array in found.memory.items()} == {n: a.tolist() for n, a in mine.items()}
+
+
+def test_nothing_to_remember_is_nothing_kept(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, Checkpoint(3, toy_state(), {}, {}, 0.0), "run")
+    found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
+    assert found is not None and found.memory == {}
+
+
+def test_memory_in_column_order_is_kept_too(tmp_path: Path) -> None:
+    kept = {"counts": np.asfortranarray(np.arange(12).reshape(3, 4))[:, ::2]}
+    checkpoint.save(tmp_path, Checkpoint(0, toy_state(), {}, {}, 0.0, kept), "run")
+    found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
+    assert found is not None
+    np.testing.assert_array_equal(found.memory["counts"], kept["counts"])
 
 
 def test_views_and_column_order_are_kept_too(tmp_path: Path) -> None:

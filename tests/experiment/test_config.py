@@ -14,6 +14,7 @@ from fedkin.experiment import choices
 from fedkin.experiment.config import from_dict, load, named, parse_override, parse_value
 from fedkin.methods import FedGroup, FedProx
 from fedkin.scenarios.population import Population
+from fedkin.scenarios.shift import Incremental, SwapPart
 from fedkin.world import LocalWork
 
 FILE = """
@@ -35,12 +36,16 @@ momentum = 0.5
 [scenario]
 dropout = 0.25
 arrivals = {5 = 3}
+[shift]
+name = "swap_part"
+probability = 0.1
 [run]
 rounds = 9
 cohort = 4
 seed = 2
 against = ["fedavg", {name = "fedprox", mu = 0.5}]
 target = 0.8
+selection = "round_robin"
 """
 
 
@@ -61,6 +66,8 @@ def test_a_file_becomes_objects(file: Path) -> None:
     assert data.clients == 12 and data.truth is not None
     assert choices.make(choices.models(), config.model, data).spec.parameters == 64 * 16 + 16 + 16 * 10 + 10
     assert (config.plan.rounds, config.plan.cohort, config.plan.seed, config.run.target) == (9, 4, 2, 0.8)
+    assert config.plan.selection == "round_robin"
+    assert choices.make(choices.shifts(), config.shift) == SwapPart(probability=0.1)
 
 
 def test_it_round_trips_through_toml(file: Path) -> None:
@@ -75,6 +82,8 @@ def test_every_default_is_spelled_out(file: Path) -> None:
     assert set(described["method"]) == {"name", *inspect.signature(FedGroup).parameters}
     assert described["data"]["kind"] == "rotation"
     assert described["local"]["batch_size"] == 10
+    assert described["shift"] == {"name": "swap_part", "probability": 0.1, "as_coded": False}
+    assert load().description()["run"]["selection"] == "uniform"
 
 
 def test_nothing_said_is_the_demonstration() -> None:
@@ -97,6 +106,18 @@ def test_overrides_win_over_the_file(file: Path) -> None:
     config = load(file, ["method.clusters=2", "data.kind=label_permutation", "run.target=0.5", "model.hidden = 8"])
     assert config.method["clusters"] == 2 and config.method["eta_g"] == 1.0
     assert (config.data["kind"], config.run.target, config.model["hidden"]) == ("label_permutation", 0.5, 8)
+
+
+def test_a_shift_may_be_named_on_the_command_line() -> None:
+    config = load(None, ["shift.name=incremental", "shift.every=20", "shift.releases=[0.5, 1.0]"])
+    assert choices.make(choices.shifts(), config.shift) == Incremental(every=20, releases=(0.5, 1.0))
+    assert from_dict(tomllib.loads(tomli_w.dumps(config.description()))) == config
+
+
+def test_data_stay_where_no_shift_is_named(tmp_path: Path) -> None:
+    assert load().shift == {} and "shift" not in load().description()
+    (tmp_path / "run.toml").write_text("[shift]\n")
+    assert load(tmp_path / "run.toml").shift == {}
 
 
 @pytest.mark.parametrize(
@@ -154,6 +175,11 @@ def test_overrides_have_one_form(text: str) -> None:
         ("method.clusters=0", r"^method: clusters must be an integer of at least 1, got 0"),
         ("scenario.dropout=2", r"^scenario: dropout must be a fraction in \[0, 1\], got 2"),
         ("scenario.dropoot=0.2", r"^scenario\.dropoot: unknown key 'dropoot'; did you mean 'dropout'\?"),
+        ("run.selection=robin", r"^run\.selection: expected .*'uniform' or 'round_robin'"),
+        ("shift.name=swap_al", r"^shift\.name: unknown shift 'swap_al'; did you mean 'swap_all'\?"),
+        ("shift.nmae=swap_all", r"^shift\.name: is required; known: swap_all, swap_part, incremental"),
+        ("shift.probability=0.5", r"^shift\.name: is required; known: swap_all"),
+        ("shfit.name=swap_all", r"^shfit: unknown section 'shfit'; did you mean 'shift'\?"),
         ("run.against=['fedavh']", r"^run\.against: name: unknown method 'fedavh'; did you mean 'fedavg'\?"),
         ("run.against=['fedavg', 'fedavg']", r"^run\.against: method 'fedavg' is named twice"),
         ("run.against=[{mu = 1}]", r"^run\.against: expected a method's name or a table with one"),
@@ -166,10 +192,26 @@ def test_mistakes_are_named_with_their_place(line: str, message: str) -> None:
         load(None, [line])
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("shift.probabilty=0.5", r"^shift\.probabilty: unknown key 'probabilty'; did you mean 'probability'\?"),
+        ("shift.probability=often", r"^shift\.probability: expected a valid number, got 'often'"),
+        ("shift.probability=2", r"^shift: probability must be a fraction"),
+    ],
+)
+def test_mistakes_in_a_shift(line: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(None, ["shift.name=swap_all", line])
+
+
 def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text("[run]\nrounds = 'ten'\n")
     with pytest.raises(ConfigError, match=r"run\.toml: run\.rounds: expected a valid integer, got 'ten'"):
+        load(path)
+    path.write_text("[shift]\nprobability = 0.5\n")
+    with pytest.raises(ConfigError, match=r"run\.toml: shift\.name: is required"):
         load(path)
     path.write_text("run = 3\n")
     for overrides in ([], ["run.rounds=3"]):
@@ -194,7 +236,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load(tmp_path / "bad.toml")
 
 
-@pytest.mark.parametrize("kind", ["datasets", "models", "methods"])
+@pytest.mark.parametrize("kind", ["datasets", "models", "methods", "shifts"])
 def test_every_named_choice_has_options_that_can_be_checked(kind: str) -> None:
     registry = getattr(choices, kind)()
     for name, call in registry.items():

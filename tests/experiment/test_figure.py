@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -37,6 +39,10 @@ def texts(figure: Figure) -> str:
     return " ".join(text.get_text() for axes in figure.axes for text in axes.texts)
 
 
+def panel(figure: Figure, heading: str) -> Axes:
+    return next(axes for axes in figure.axes if axes.get_title("left") == heading)
+
+
 def test_both_methods_are_named_with_their_final_accuracy(both: Run) -> None:
     told = texts(draw(both))
     assert f"toy\n{both.records[-1]['accuracy']:.1%}" in told
@@ -45,11 +51,39 @@ def test_both_methods_are_named_with_their_final_accuracy(both: Run) -> None:
 
 
 def test_lines_hold_the_records(both: Run) -> None:
-    accuracy = next(axes for axes in draw(both).axes if axes.get_title("left") == "Test accuracy")
+    accuracy = panel(draw(both), "Test accuracy")
     drawn = [np.asarray(line.get_ydata(), float) for line in accuracy.lines]
     for one in (both, both.against["fedavg"]):
         expected = np.array([np.nan if r["partial"] else r["accuracy"] for r in one.records], float)
         assert any(np.array_equal(line, expected, equal_nan=True) for line in drawn)
+
+
+def test_clusters_may_become_more(both: Run) -> None:
+    sizes = [[8] if round < 6 else [5, 3] if round < 9 else [5, 1, 2] for round in range(13)]
+    grown = replace(both, records=[{**r, "cluster_sizes": s} for r, s in zip(both.records, sizes, strict=True)])
+    axes = panel(draw(grown), "Cluster sizes")
+    bands = [band.get_paths()[0] for band in axes.collections]
+    shown = [
+        "".join(
+            str(k) for height in range(8) for k, band in enumerate(bands) if band.contains_point((at, height + 0.5))
+        )
+        for at in (3.5, 7.5, 10.5)
+    ]
+    assert shown == ["00000000", "00000111", "00000122"]  # the cluster of each of eight clients, from below
+    assert {text.get_text() for text in axes.texts} >= {"5", "1", "2"}
+
+
+def test_rounds_in_which_many_data_moved_are_marked(both: Run) -> None:
+    moved = {3: 2, 5: 3, 9: 8}  # of eight clients: a quarter is not more than a quarter
+    shaken = replace(both, records=[{**r, "moved": moved.get(r["round"])} for r in both.records])
+    assert upright(both) == []
+    assert upright(shaken) == [5, 9]
+    assert texts(draw(shaken)).count("data moved") == 1
+
+
+def upright(run: Run) -> list[float]:
+    lines = [np.asarray(line.get_xdata(), float) for line in panel(draw(run), "Test accuracy").lines]
+    return [float(x[0]) for x in lines if len(x) == 2 and x[0] == x[1]]
 
 
 def test_files_are_pictures_and_the_same_every_time(both: Run, tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fedkin.experiment.lens import Lens, Seen, distances
+from fedkin.fake_world import FakeWorld
 from fedkin.method import State
 from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import FakeWorld, LocalWork, Trained
+from fedkin.world import LocalWork, Trained
 from tests.experiment.toy import fake_world
 
 STREAM = Stream(0, 1, "test")
@@ -51,8 +52,74 @@ def test_missing_and_broken_replies_are_counted_until_the_next_round() -> None:
     lens.train(np.zeros((1, 3), np.float32), np.arange(8), np.zeros(8, np.int64), stream=STREAM)
     lens.train(np.zeros((1, 3), np.float32), np.arange(3), np.zeros(3, np.int64), stream=STREAM)
     assert (lens.missing, lens.broken) == (4, 1)
-    lens.begin_round()
+    lens.noticed[:] = True
+    lens.begin(STREAM.at(2))
     assert (lens.missing, lens.broken, lens.seen) == (0, 0, None)
+    assert not lens.noticed.any()
+
+
+def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: pytest.LogCaptureFixture) -> None:
+    lens = Lens(fake_world(silent=frozenset({1}), garbage=frozenset({4, 6})))
+    lens.begin(STREAM.at(7))
+    lens.train(np.zeros((1, 3), np.float32), np.array([6, 1, 4]), np.zeros(3, np.int64), reduce=True, stream=STREAM)
+    lens.train(np.zeros((1, 3), np.float32), np.array([0, 1]), np.zeros(2, np.int64), stream=STREAM)
+    [record] = caplog.records
+    assert (record.name, record.levelname) == ("fedkin", "WARNING")
+    assert record.getMessage() == "round 7: no finite reply from client 6, 4; set aside for this round"
+
+
+def test_of_many_that_are_not_finite_twenty_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    lens = Lens(fake_world(clients=30, garbage=frozenset(range(30))))
+    lens.train(np.zeros((1, 3), np.float32), np.arange(30), np.zeros(30, np.int64), stream=STREAM)
+    [record] = caplog.records
+    assert "client 0, 1, " in record.getMessage() and ", 19 ...;" in record.getMessage()
+    assert lens.broken == 30
+
+
+def test_the_world_begins_with_the_lens() -> None:
+    class Begun(FakeWorld):
+        def begin(self, stream: Stream) -> None:
+            begun.append(stream)
+
+    begun: list[Stream] = []
+    Lens(Begun(np.zeros((2, 3), np.float32), np.ones(2, int))).begin(STREAM.at(3))
+    assert begun == [STREAM.at(3)]
+
+
+def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
+    counts = np.full((8, 2), 10)
+    world = fake_world(counts=counts)
+    lens = Lens(world)
+    lens.begin(STREAM)
+    world.counts = counts - 9 * np.isin(np.arange(8), [2, 5, 7])[:, None]
+    np.testing.assert_array_equal(lens.shifted(np.array([5, 0])), [True, False])
+    np.testing.assert_array_equal(lens.shifted(np.array([2, 3])), [True, False])
+    assert np.flatnonzero(lens.noticed).tolist() == [2, 5]
+    lens.note(np.array([2]))
+    np.testing.assert_array_equal(lens.shifted(np.array([2]), threshold=0.0), [False])
+    assert np.flatnonzero(lens.noticed).tolist() == [2, 5], "what was noticed in a round stays noticed"
+    lens.begin(STREAM.at(2))
+    assert not lens.noticed.any()
+
+
+def test_memory_passes_through() -> None:
+    counts = np.full((8, 2), 10)
+    one, other = fake_world(counts=counts), fake_world(counts=counts)
+    one.counts = other.counts = counts - 9 * (np.arange(8) < 4)[:, None]
+    Lens(one).note(np.array([0]))
+    Lens(other).recall(Lens(one).memory())
+    np.testing.assert_array_equal(other.shifted(np.arange(8)), [False, True, True, True, *[False] * 4])
+
+
+def test_similarities_without_an_answer_are_missing_replies() -> None:
+    world = fake_world(silent=frozenset({1, 2}))
+    lens, directions = Lens(world), np.eye(2, 3, dtype=np.float32)
+    lens.begin(STREAM)
+    found = lens.similarities(np.zeros(3, np.float32), directions, np.arange(4), stream=STREAM)
+    np.testing.assert_array_equal(
+        found, world.similarities(np.zeros(3, np.float32), directions, np.arange(4), stream=STREAM)
+    )
+    assert (lens.missing, lens.broken) == (2, 0)
 
 
 def test_distances_by_hand() -> None:
@@ -94,4 +161,6 @@ def test_everything_else_passes_through() -> None:
     np.testing.assert_array_equal(lens.clients(3), world.clients(3))
     np.testing.assert_array_equal(lens.initial(STREAM), world.initial(STREAM))
     np.testing.assert_array_equal(lens.shifted(clients), world.shifted(clients))
+    lens.send(models, clients)
+    assert world.ledger.down == {"send": 2 * 4 * 3 * 4}
     assert (lens.spec, lens.work, lens.ledger, lens.total_clients) == (world.spec, world.work, world.ledger, 8)

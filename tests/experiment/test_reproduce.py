@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from fedkin.experiment.reproduce import recipe
-from fedkin.experiment.reproduce.fedgroup import CELLS, METHODS, MNIST, PUBLISHED
-from fedkin.experiment.reproduce.page import number, page, percent, share
+from fedkin.experiment.reproduce.fedgroup import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
+from fedkin.experiment.reproduce.page import page
 from fedkin.experiment.reproduce.recipe import Cell, Setting, collect, measure
+from fedkin.experiment.reproduce.tables import number, percent, share
 from fedkin.methods import FedAvg
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
@@ -50,7 +51,8 @@ def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path, monkeyp
 
 
 def test_the_page_shows_mean_range_and_the_papers_number() -> None:
-    text = page([run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)], "What a person says.")
+    runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
+    text = page({"fedgroup": runs}, {"flexcfl": "What a person says."})
     assert "**90.0** (89.0 - 91.0)<br>*89.3*" in text
     assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
     assert "not run" in text and text.endswith("What a person says.\n")
@@ -58,7 +60,9 @@ def test_the_page_shows_mean_range_and_the_papers_number() -> None:
 
 def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
     measured = [run_of("FedAvg", 0, 0.893 + 0.014), run_of("FedProx", 0, 0.905 + 0.02), run_of("RCC", 0, 0.90)]
-    assert "3 were run: 1 came out within 1.5 points of the paper, 1 above and 1 below it" in share(measured)
+    assert "3 of 41 cells were run: 1 came out within 1.5 points of the paper, 1 above and 1 below it" in share(
+        measured, TABLE_III
+    )
 
 
 def test_numbers_say_how_many_seeds_never_got_there() -> None:

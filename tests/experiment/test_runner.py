@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fedkin.errors import CheckpointError, ConfigError
 from fedkin.experiment.folder import Folder
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.runner import Plan, Track, run, select
+from fedkin.experiment.watch import Scene
+from fedkin.fake_world import FakeWorld
 from fedkin.method import COLD
-from fedkin.methods import FedAvg
+from fedkin.methods import FedAvg, FlexCFL
 from fedkin.randomness import Stream
-from fedkin.world import FakeWorld
 from tests.experiment.toy import Toy, ToyState, fake_world
 
 PLAN = Plan(rounds=7, cohort=3, seed=5, checkpoint_every=2)
@@ -32,22 +31,6 @@ class Killed(Exception):
 def described(plan: Plan) -> dict[str, Any]:
     """A description, as far as a folder cares."""
     return {"method": {"name": "toy"}, "run": {"rounds": plan.rounds, "seed": plan.seed}}
-
-
-@given(st.sets(st.integers(0, 50), min_size=1), st.integers(1, 60), st.integers(0, 99))
-def test_a_cohort_is_some_of_the_reachable_ascending(ids: set[int], size: int, seed: int) -> None:
-    reachable = np.array(sorted(ids))
-    cohort = select(reachable, size, Stream(seed, 1, "cohort"))
-    assert len(cohort) == min(size, len(ids))
-    assert set(cohort.tolist()) <= ids
-    assert (np.diff(cohort) > 0).all()
-
-
-def test_every_client_is_drawn_equally_often() -> None:
-    # 3 of 8 in 4,000 rounds: 1,500 each, standard deviation below 31; the bound is six of them.
-    drawn = [select(np.arange(8), 3, Stream(0, r, "cohort")) for r in range(4000)]
-    times = np.bincount(np.concatenate(drawn), minlength=8)
-    assert np.abs(times - 1500).max() < 6 * 31
 
 
 def test_cohorts_depend_on_seed_and_round_only() -> None:
@@ -64,7 +47,7 @@ def test_cohorts_depend_on_seed_and_round_only() -> None:
         world.train = spy  # type: ignore[method-assign]
         run(world, method, PLAN)
     assert seen["FedAvg"] == seen["Toy"]
-    assert seen["Toy"] == [select(np.arange(8), 3, Stream(5, r, "cohort")).tolist() for r in range(1, 8)]
+    assert seen["Toy"] == [select(np.arange(8), 8, PLAN, Stream(5, r, "cohort")).tolist() for r in range(1, 8)]
 
 
 def test_one_record_per_round_and_round_zero_is_untrained() -> None:
@@ -96,15 +79,63 @@ def test_cold_clients_are_placed_before_they_train_and_rounds_are_partial_until_
     assert track.state.rounds_trained.sum() == 12 * 3
 
 
-def test_newcomers_that_cannot_be_placed_stay_out_of_the_round() -> None:
+def test_the_whole_cohort_goes_to_the_method_placed_or_not() -> None:
     class Shy(Toy):
         def place(self, world: Any, state: ToyState, newcomers: np.ndarray, stream: Stream) -> ToyState:
             return state
 
+        def round(self, world: Any, state: ToyState, cohort: np.ndarray, stream: Stream) -> ToyState:
+            cohorts.append(cohort.tolist())
+            return super().round(world, state, cohort[state.assignment[cohort] != COLD], stream)
+
+    cohorts: list[list[int]] = []
     track = run(fake_world(), Shy(warm=1), Plan(rounds=6, cohort=2))
     assert isinstance(track.state, ToyState)
-    assert (track.state.rounds_trained[1:] == 0).all() and track.state.rounds_trained[0] > 0
+    assert cohorts == [select(np.arange(8), 8, Plan(6, 2), Stream(0, r, "cohort")).tolist() for r in range(1, 7)]
     assert (track.state.assignment[1:] == COLD).all()
+
+
+@pytest.mark.parametrize(("rounds", "placed"), [(3, 6), (4, 8)])
+def test_newcomers_of_the_last_round_are_placed_and_scored(rounds: int, placed: int) -> None:
+    plan = Plan(rounds, cohort=2, selection="round_robin")
+    track = run(fake_world(), FlexCFL(clusters=2, alpha=1), plan)
+    drawn = fake_world().total_clients - int((track.state.assignment == COLD).sum())
+    assert drawn >= placed and (track.state.assignment[:placed] != COLD).all()
+    assert sum(track.records[-1]["cluster_sizes"]) == drawn
+    assert track.records[-1]["partial"] == (drawn < 8)
+
+
+def test_worlds_begin_every_round_once_before_anything_else() -> None:
+    class Begun(FakeWorld):
+        def begin(self, stream: Stream) -> None:
+            calls.append(("begin", stream.round, stream))
+
+        def clients(self, round: int) -> Any:
+            calls.append(("clients", round, None))
+            return super().clients(round)
+
+    calls: list[tuple[str, int, Stream | None]] = []
+    like = fake_world()
+    run(Begun(like.target, like.examples, like.work), Toy(), Plan(rounds=3, cohort=2, seed=4))
+    begun = [(name, round) for name, round, _ in calls if name == "begin"]
+    assert begun == [("begin", r) for r in range(4)]
+    firsts = [next(name for name, round, _ in calls if round == r) for r in range(4)]
+    assert firsts == ["begin"] * 4
+    streams = [stream for _, _, stream in calls if stream is not None]
+    assert {stream.at(0) for stream in streams} == {streams[0]} and streams[0].seed == 4
+
+
+def test_the_scene_is_that_of_the_round() -> None:
+    """Clients are even and odd; from the third record on they are said to be of other kinds, and two have moved."""
+    parity, looks = np.arange(8) % 2, iter(range(4))
+
+    def scene() -> Scene:
+        late = next(looks) >= 2
+        return Scene(parity if not late else np.arange(8) // 4, np.arange(8) < (2 if late else 0))
+
+    track = run(fake_world(), Toy(), Plan(rounds=3, cohort=3), scene=scene)
+    assert [record["ari"] == 1 for record in track.records] == [True, True, False, False]
+    assert [record["moved"] for record in track.records] == [0, 0, 2, 2]
 
 
 def test_unscored_rounds_hold_null_and_the_last_is_always_scored() -> None:
@@ -130,7 +161,7 @@ def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> Non
 @pytest.mark.parametrize("field", ["rounds", "cohort", "evaluate_every", "checkpoint_every"])
 def test_plans_are_checked(field: str) -> None:
     with pytest.raises(ConfigError, match=rf"run\.{field} must be an integer of at least 1, got 0"):
-        Plan(**{"rounds": 1, "cohort": 1, field: 0})
+        Plan(**dict[str, Any]({"rounds": 1, "cohort": 1, field: 0}))
     with pytest.raises(ConfigError, match=r"run\.seed"):
         Plan(1, 1, seed=-1)
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.fake_world import FakeWorld
 from fedkin.method import COLD, State
 from fedkin.randomness import Stream
-from fedkin.world import FakeWorld, LocalWork, World
+from fedkin.world import LocalWork, World
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from fedkin.errors import FedkinError
+from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedprox import FedProx
 from fedkin.randomness import Stream
-from fedkin.world import FakeWorld, LocalWork
+from fedkin.world import LocalWork
 
 STREAM = Stream(7, 1, "round")
 COHORT = np.arange(2)

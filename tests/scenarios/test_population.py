@@ -70,6 +70,26 @@ def test_arrivals() -> None:
         np.testing.assert_array_equal(population.reachable(10, round), np.arange(count))
 
 
+def test_departures() -> None:
+    population = Population(departures={5: 3, 2: 4})
+    first = {0: 0, 1: 0, 2: 4, 4: 4, 5: 7, 50: 7}
+    for round, gone in first.items():
+        np.testing.assert_array_equal(population.reachable(10, round), np.arange(gone, 10))
+
+
+def test_some_arrive_while_others_leave() -> None:
+    population = Population(arrivals={3: 5}, departures={3: 4, 6: 1})
+    for round, there in {2: range(5), 3: range(4, 10), 6: range(5, 10)}.items():
+        assert population.reachable(10, round).tolist() == list(there)
+
+
+def test_somebody_must_stay() -> None:
+    population = Population(arrivals={9: 2}, departures={1: 3})
+    with pytest.raises(ConfigError, match="departures leave no client at round 1: 3 have left, 2 of 5 come later"):
+        population.reachable(5, 1)
+    assert population.reachable(6, 1).tolist() == [3]
+
+
 def test_everybody_is_there_by_default() -> None:
     population = Population()
     np.testing.assert_array_equal(population.reachable(4, 0), np.arange(4))
@@ -92,6 +112,8 @@ def test_somebody_must_be_there() -> None:
         {"stragglers": 2.0},
         {"arrivals": {0: 3}},
         {"arrivals": {2: 0}},
+        {"departures": {0: 3}},
+        {"departures": {2: 0}},
     ],
 )
 def test_what_cannot_be(options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import DataError
+from fedkin.errors import DataError, MethodError
 from fedkin.models import as_model, mlp
 from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld, scoring
@@ -144,8 +144,14 @@ def test_a_model_without_a_finite_loss_is_never_the_lowest() -> None:
     assert got.arrived.all()
 
 
-def test_nobody_is_shifted() -> None:
-    np.testing.assert_array_equal(world().shifted(EVERYONE[:3]), [False, False, False])
+@pytest.mark.parametrize("test", ["label_blind", "label_aware"])
+def test_nobody_is_shifted(test: str) -> None:
+    np.testing.assert_array_equal(world().shifted(EVERYONE[:3], test=test, threshold=0.0), [False, False, False])
+
+
+def test_an_unknown_shift_test() -> None:
+    with pytest.raises(MethodError, match="label_blind, label_aware, got 'label_deaf'"):
+        world().shifted(EVERYONE, test="label_deaf")
 
 
 def test_no_client_at_all() -> None:
@@ -158,6 +164,10 @@ def test_no_client_at_all() -> None:
     assert w.losses(START, nobody).shape == (0, 3)
     assert w.gradients(START, nobody, nobody).shape == (0, START.shape[1])
     assert w.evaluate(START, nobody, nobody).correct.shape == (0,)
+    assert w.similarities(START[0], START, nobody, stream=STREAM).shape == (0, 3)
+    assert w.shifted(nobody).shape == (0,)
+    w.note(nobody)
+    w.send(START, nobody)
     assert w.ledger.total() == (0, 0)
 
 
@@ -170,13 +180,26 @@ def test_ledger() -> None:
     w.losses(START, EVERYONE[:2])
     w.gradients(START, EVERYONE[:4], WHICH[:4])
     w.evaluate(START, EVERYONE[:6], WHICH[:6])
+    w.send(START[:2], EVERYONE[:3])
+    w.similarities(START[0], START, EVERYONE, stream=STREAM)  # clients make the model, and have the directions
     assert w.ledger.down == {
         "train": (7 + 5 * 3) * BYTES,
         "losses": 2 * 3 * BYTES,
         "gradients": 4 * BYTES,
         "evaluate": 6 * BYTES,
+        "send": 3 * 2 * BYTES,
     }
-    assert w.ledger.up == {"train": (7 + 5) * BYTES, "losses": 0, "gradients": 4 * BYTES, "evaluate": 0}
+    up = {"train": (7 + 5) * BYTES, "losses": 0, "gradients": 4 * BYTES, "evaluate": 0, "send": 0}
+    assert w.ledger.up == up
+
+
+def test_what_goes_between_servers_is_outside_the_total() -> None:
+    w = world()
+    w.send(START, EVERYONE[:1])
+    w.ledger.between_servers("sharing", 12)
+    w.ledger.between_servers("sharing", 8)
+    assert w.ledger.up["servers.sharing"] == 20
+    assert w.ledger.total() == (3 * BYTES, 0)
 
 
 def test_scoring_has_an_account_of_its_own() -> None:

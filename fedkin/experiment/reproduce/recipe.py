@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from fedkin.experiment.results import Run
 from fedkin.experiment.simulate import simulate
 from fedkin.method import Method
 from fedkin.models import MODELS
+from fedkin.scenarios.shift import Shift
 from fedkin.world import SGD
 
 Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable
@@ -37,6 +38,7 @@ class Setting:
     rounds: int = 200
     cohort: int = 20
     seeds: tuple[int, ...] = (0, 1, 2)
+    shift: Shift | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Cell:
     column: str
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
+    selection: str = "uniform"
 
 
 @lru_cache(maxsize=1)
@@ -68,40 +71,60 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
         cohort=s.cohort,
         local=SGD(epochs=s.epochs, batch_size=10, lr=s.lr),
         seed=seed,
+        shift=s.shift,
+        selection=cell.selection,
         checkpoint_every=s.rounds,
     )
     return {"table": cell.table, "row": s.row, "column": cell.column, "seed": seed, **figures(run)}
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """Best, final and median accuracy over rounds 1..T, the discrepancy over rounds, rounds to 85%, and the cost."""
-    history = run.history.loc[1:]
-    accuracy, apart = history["accuracy"], history["discrepancy_sum"]
-    reached = accuracy.index[accuracy >= 0.85]
-    summary = run.summary()
+    """Best, final and median accuracy over the complete rounds of 1..T, and the accuracy at a hundred of them; the
+    discrepancy over rounds, rounds to 85%, what the clusters did, and the cost."""
+    history, summary = run.history.loc[1:], run.summary()
+    accuracy = history["accuracy"][~history["partial"].astype(bool)]
+    apart, reached = history["discrepancy_sum"], accuracy.index[accuracy >= 0.85]
+    clustering = {name: _short(summary[name]) for name in CLUSTERING}
+    every = max(1, len(history) // 100)
     return {
-        "best": round(float(accuracy.max()), 5),
-        "best_round": int(accuracy.idxmax()),
-        "final": round(float(accuracy.iloc[-1]), 5),
-        "median": round(float(accuracy.median()), 5),
-        "worst_decile": round(float(history["worst_decile"].iloc[-1]), 5),
-        "discrepancy_mean": round(float(apart.mean()), 4),
-        "discrepancy_variance": round(float(apart.var(ddof=0)), 4),
+        "best": _short(accuracy.max()) if len(accuracy) else None,
+        "best_round": int(accuracy.idxmax()) if len(accuracy) else None,
+        "final": _short(history["accuracy"].iloc[-1]),
+        "median": _short(accuracy.median()) if len(accuracy) else None,
+        "worst_decile": _short(history["worst_decile"].iloc[-1]),
+        "discrepancy_mean": _short(apart.mean()),
+        "discrepancy_variance": _short(apart.var(ddof=0)),
+        "distance_mean": _short(history["discrepancy_mean"].mean()),
+        "distance_variance": _short(history["discrepancy_mean"].var(ddof=0)),
         "rounds_to_85": int(reached[0]) if len(reached) else None,
         "sizes": np.bincount(run.assignment[run.assignment >= 0]).tolist(),
+        **{name: value for name, value in clustering.items() if value is not None},
         "bytes_down": summary["bytes_down"],
         "bytes_up": summary["bytes_up"],
+        "bytes_servers": history["bytes_by_verb"].iloc[-1].get("servers.sharing", [0, 0])[1],
         "seconds": round(run.seconds, 1),
+        "curve": [_short(a, 4) for a in history["accuracy"].where(~history["partial"].astype(bool))[::every]],
     }
 
 
-def collect(cells: Iterable[Cell], store: Path, wanted: Callable[[Cell], bool]) -> list[dict[str, Any]]:
-    """Run what is wanted and not yet in the store (one JSON object a line), and return all that the store holds."""
+CLUSTERING = ("ari", "migrations", "shift_precision", "shift_recall", "migration_precision", "migration_recall")
+
+
+def _short(value: Any, digits: int = 5) -> float | None:
+    """A number as the store holds it."""
+    return None if value is None or not np.isfinite(value) else round(float(value), digits)
+
+
+def collect(
+    cells: Iterable[Cell], store: Path, wanted: Callable[[Cell], bool], only: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    """Run what is wanted and not yet in the store (one JSON object a line), and return all that the store holds; with
+    ``only`` these seeds only."""
     store.parent.mkdir(parents=True, exist_ok=True)
     done = read(store)
     have = {(d["table"], d["row"], d["column"], d["seed"]) for d in done}
     for cell in filter(wanted, cells):
-        for seed in cell.setting.seeds:
+        for seed in [s for s in cell.setting.seeds if not only or s in only]:
             if (cell.table, cell.setting.row, cell.column, seed) not in have:
                 done.append(measure(cell, seed))
                 print(json.dumps(done[-1]), flush=True)

@@ -1,0 +1,77 @@
+"""What the server computes to find clusters, and what a client computes to choose one, each beside a plain way."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.measure import Times, simulated, take_turns
+from benchmarks.work import clients
+from fedkin.label_memory import LabelMemory
+from fedkin.measures.cosine import cosine
+from fedkin.measures.edc import edc_embedding
+from fedkin.measures.madc import madc
+
+MADC_SMALL = 500  # clients: the plain form holds four arrays of N x N x N numbers
+
+
+def edc(turns: int) -> Times:
+    """100 clients of 3.3 million parameters: the embedding, and one product of the updates with themselves."""
+    updates = np.random.default_rng(0).standard_normal((100, 3_300_000), np.float32)
+    return take_turns({"EDC": lambda _: edc_embedding(updates, 5), "Gram": lambda _: updates @ updates.T}, turns, 1)
+
+
+def similarity(count: int) -> np.ndarray:
+    updates = np.random.default_rng(0).standard_normal((count, 200), np.float32)
+    return cosine(updates, updates).astype(np.float64)
+
+
+def plain_madc(s: np.ndarray) -> np.ndarray:
+    """Eq. 6 as it is written: all triples at once."""
+    n = len(s)
+    left, right = np.repeat(s[:, None], n, axis=1), np.repeat(s[None], n, axis=0)
+    apart = np.abs(left - right)
+    third = np.arange(n)
+    counts = (third != third[:, None, None]) & (third != third[None, :, None])
+    return (apart * counts).sum(axis=2) / (n - 2) * (1 - np.eye(n))
+
+
+def madc_beside(turns: int) -> tuple[Times, Times]:
+    """Our MADC beside the plain one for few clients, and ours for 1,000."""
+    small, large = similarity(MADC_SMALL), similarity(1000)
+    assert np.allclose(madc(small), plain_madc(small), atol=1e-6)
+    both = take_turns({"MADC": lambda _: madc(small), "plain": lambda _: plain_madc(small)}, turns, 1)
+    return both, take_turns({"MADC": lambda _: madc(large)}, turns, 1)
+
+
+def choice(turns: int, clusters: int = 3) -> Times:
+    """A cohort of 20 clients choosing among K models, and K forward passes over the same data."""
+    world, start = simulated(clients(20, mean=600), "784-128-10")
+    models = np.repeat(start, clusters, axis=0)
+    everybody, zeros = np.arange(20), np.zeros(20, np.int64)
+
+    def passes(_: int) -> None:
+        for _ in range(clusters):
+            world.evaluate(start, everybody, zeros, split="train")
+
+    return take_turns({"choice": lambda _: world.losses(models, everybody), "K passes": passes}, turns, 3)
+
+
+def shift_test(turns: int) -> Times:
+    """The shift test of 10,000 clients with ten classes."""
+    rng = np.random.default_rng(0)
+    before, after = rng.integers(0, 50, (10_000, 10)), rng.integers(0, 50, (10_000, 10))
+    memory, everybody = LabelMemory(before), np.arange(10_000)
+    tests = ("label_blind", "label_aware")
+    return take_turns({t: lambda _, t=t: memory.shifted(everybody, after, t, 0.2) for t in tests}, turns)
+
+
+def everything(turns: int) -> dict[str, Times]:
+    """All of the above; the slow ones a few times only."""
+    small, large = madc_beside(min(turns, 5))
+    return {
+        "edc": edc(min(turns, 7)),
+        "madc": small,
+        "madc_1000": large,
+        "choice": choice(4 * turns),
+        "shift": shift_test(turns),
+    }

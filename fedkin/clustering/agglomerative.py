@@ -1,0 +1,80 @@
+"""Agglomerative clustering: rows start alone, and the two nearest clusters merge until it is time to stop."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+from sklearn.cluster import AgglomerativeClustering
+
+from fedkin.errors import MethodError, unknown
+
+LINKAGES = ("complete", "average", "single", "ward")
+
+_ROUNDING = 1e-6  # of the largest eigenvalue: how far below zero Euclidean distances may seem to reach
+
+
+def agglomerative(
+    distances: Float[np.ndarray, "n n"],
+    *,
+    clusters: int | None = None,
+    threshold: float | None = None,
+    linkage: str = "complete",
+) -> Int[np.ndarray, "n"]:
+    """Cluster labels from the distances of all pairs of rows; stops at ``clusters``, or where all are too far apart.
+
+    Clusters at a distance of ``threshold`` or more are not merged. The distance of two clusters is that of their
+    farthest rows (complete), of their nearest (single), the mean (average), or the root of twice what merging them
+    adds to the squared distances from the centres (ward; Euclidean distances only). Distances may be negative, except
+    for ward: Sattler et al. 2020 take minus the similarity. Labels are numbered by first appearance, from 0.
+
+    Raises:
+        MethodError: both or none of clusters and threshold, fewer rows than clusters, an unknown linkage, distances
+            or a threshold that are not finite, or not Euclidean where ward needs it.
+    """
+    _check(distances, clusters, threshold, linkage)
+    if len(distances) < 2:
+        return np.zeros(len(distances), np.int64)
+    lowest = min(float(distances.min()), 0)  # scikit-learn knows no negative threshold, so all is moved up
+    cut = None if threshold is None else max(threshold - lowest, 0)
+    ward = linkage == "ward"
+    fit = AgglomerativeClustering(
+        clusters,  # pyright: ignore[reportArgumentType]
+        distance_threshold=cut,
+        metric="euclidean" if ward else "precomputed",
+        linkage=linkage,
+    )
+    return _by_first_appearance(fit.fit_predict(_points(distances) if ward else distances - lowest))
+
+
+def _check(distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str) -> None:
+    if linkage not in LINKAGES:
+        raise MethodError(unknown("linkage", linkage, LINKAGES))
+    if (clusters is None) == (threshold is None):
+        raise MethodError(f"give either clusters or a threshold, got clusters={clusters}, threshold={threshold}")
+    if threshold is not None and not math.isfinite(threshold):
+        raise MethodError(f"the threshold must be a finite distance, got {threshold}; for one cluster say clusters=1")
+    if clusters is not None and not 1 <= clusters <= len(distances):
+        raise MethodError(f"clusters must be at least 1 and at most the rows, {len(distances)}; got {clusters}")
+    if not np.isfinite(distances).all():
+        broken = np.flatnonzero(~np.isfinite(distances).all(axis=1))
+        raise MethodError(f"distances must be finite, got others in row {broken[0]}; leave out the rows that have them")
+
+
+def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
+    """Points with these Euclidean distances, of d = n - 1 numbers each (classical scaling, Torgerson 1952).
+
+    They are a square root of the inner products of the centred points, -1/2 J D^2 J with J = I - 1/n.
+    """
+    squared = np.square(distances, dtype=np.float64)
+    inner = -(squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()) / 2
+    values, vectors = np.linalg.eigh(inner)
+    if distances.min() < 0 or values[0] < -_ROUNDING * values[-1]:
+        raise MethodError("linkage 'ward' needs Euclidean distances (l2), got others; take another linkage")
+    return vectors[:, 1:] * np.sqrt(np.clip(values[1:], 0, None))  # n points span no more than n - 1 dimensions
+
+
+def _by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]

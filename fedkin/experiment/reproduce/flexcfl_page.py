@@ -1,0 +1,129 @@
+"""FlexCFL's part of docs/results.md, and the picture of its curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from fedkin.experiment.reproduce.flexcfl import (
+    COUNTED,
+    FIGURE_6,
+    MNIST,
+    TABLE_I_PUBLISHED,
+    TABLE_III,
+    TABLE_IV,
+)
+from fedkin.experiment.reproduce.tables import Measured, accuracies, markdown, number, of, percent, share
+
+CURVES = "images/flexcfl-shift.svg"
+PRINTED_6 = {  # times FedAvg's; the text's ratios
+    ("MNIST, swap all", "FlexCFL"): 1.26,
+    ("MNIST, swap all", "IFCA-MIG"): 5.48,
+}
+
+
+def section(measured: Measured) -> str:
+    """Tables I, III and IV, the curves under shift, and Fig. 6."""
+    three = [c for c in TABLE_III if "own images" not in c.setting.row]
+    four = [c for c in TABLE_IV if c.published is not None]
+    return "\n\n".join(
+        [
+            "## FlexCFL (arXiv 2108.09749)",
+            "### Table III, no shift: best accuracy of a complete round (%)",
+            f"{share(measured, three)} 300 rounds; rounds in which some client has no cluster yet do not count.",
+            accuracies(measured, TABLE_III, "best"),
+            "### The same runs: accuracy in the last round (%)",
+            accuracies(measured, TABLE_III, "final", with_paper=False),
+            "### Table IV, data that move: best accuracy of a complete round (%)",
+            share(measured, four),
+            accuracies(measured, TABLE_IV, "best"),
+            "### The same runs: accuracy in the last round (%)",
+            accuracies(measured, TABLE_IV, "final", with_paper=False),
+            f"![accuracy over the rounds, MNIST-MCLR, three kinds of shift]({CURVES})",
+            "### What the shift test notices (swap all)",
+            noticed(measured),
+            "### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's",
+            figure_6(measured),
+            "### Table I: FedAvg on MNIST-MCLR by classes per client",
+            table_i(measured),
+        ]
+    )
+
+
+def noticed(measured: Measured) -> str:
+    """Of the clients whose data were swapped, how many noticed: blind to labels, and aware of them."""
+    lines = []
+    for row in dict.fromkeys(c.setting.row for c in TABLE_IV if c.setting.row.endswith("swap all")):
+        for column in ("FlexCFL", "FlexCFL, label-aware", "IFCA-MIG"):
+            found = [
+                of(measured, "IV", row, column, name) for name in ("shift_recall", "shift_precision", "migrations")
+            ]
+            lines.append([row, column, percent(found[0]), percent(found[1]), number(found[2])])
+    return markdown(["", "method", "recall (%)", "precision (%)", "changes of cluster"], lines)
+
+
+def figure_6(measured: Measured) -> str:
+    """Bytes of every method over FedAvg's: between server and clients, and with what servers would exchange."""
+    lines = []
+    for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
+        base = _bytes(measured, row, "FedAvg")
+        for column in COUNTED:
+            ours, printed = _bytes(measured, row, column), PRINTED_6.get((row, column))
+            shown = [f"**{b / a:.4g}**" if a else "not run" for a, b in zip(base, ours, strict=True)]
+            lines.append([row, column, *shown, f"*{printed}*" if printed else ""])
+    return markdown(["", "method", "with clients", "and between servers", "paper"], lines)
+
+
+def _bytes(measured: Measured, row: str, column: str) -> tuple[float, float]:
+    """Bytes between server and clients, and those between servers too; zero where nothing was run."""
+    down, up, servers = (of(measured, "Fig. 6", row, column, f"bytes_{way}") for way in ("down", "up", "servers"))
+    clients = mean(down) + mean(up) if down else 0.0
+    return clients, clients + (mean(servers) if servers else 0.0)
+
+
+def table_i(measured: Measured) -> str:
+    """Classes per client down; what the paper measures across."""
+    names = ("distance_mean", "distance_variance", "best", "median", "rounds_to_85")
+    head = ["classes", "discrepancy, mean", "variance", "best accuracy (%)", "median (%)", "rounds to 85%"]
+    forms: list[Callable[[list], str]] = [number, number, percent, percent, number]
+    rows = []
+    for classes, published in TABLE_I_PUBLISHED.items():
+        ours = [form(of(measured, "I", classes, "FedAvg", name)) for name, form in zip(names, forms, strict=True)]
+        rows.append([classes, *(f"{o}<br>*{p}*" for o, p in zip(ours, published, strict=True))])
+    return markdown(head, rows)
+
+
+def draw(measured: Measured, docs: Path) -> None:
+    """Every method's whole curve on MNIST-MCLR under the three kinds of shift: mean over the seeds, range shaded."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from fedkin.experiment.figure import STYLE, write
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+        _curves(measured, figure.subplots(1, 3, sharey=True))
+        write(figure, docs / CURVES)
+
+
+def _curves(measured: Measured, panels: Any) -> None:
+    """One panel per kind of shift."""
+    from fedkin.experiment.figure import COLOURS, DASHES, prepare
+
+    columns = [c for c in dict.fromkeys(c.column for c in TABLE_IV) if c not in ("FeSEM", "FlexCFL, eta_g 5")]
+    for axes, kind in zip(panels, ("swap all", "swap part", "incremental"), strict=True):
+        prepare(axes, kind.capitalize(), "accuracy of all clients, each on its cluster's model")
+        for column, colour, dash in zip(columns, COLOURS, DASHES, strict=False):
+            curves = of(measured, "IV", f"{MNIST.row}: {kind}", column, "curve")
+            if curves:
+                found = np.array([[np.nan if a is None else a for a in curve] for curve in curves])
+                rounds = 1 + np.arange(found.shape[1]) * (MNIST.rounds // 100)
+                axes.plot(rounds, found.mean(axis=0), color=colour, ls=dash, lw=1.6, label=column)
+                axes.fill_between(rounds, found.min(axis=0), found.max(axis=0), color=colour, alpha=0.15, lw=0)
+        axes.set_xlabel("communication round")
+        axes.set_ylim(0.5, 1)
+    panels[0].legend(loc="lower right", frameon=False, fontsize=8.5)

@@ -1,0 +1,120 @@
+"""Clusters whose truth is known: who finds them, how soon, and where each method breaks.
+
+MNIST, turned or renamed by cluster; 100 clients, an MLP 784-128-10. Not a table of any paper: rotated images are IFCA's
+experiment, renamed labels Sattler's, and every method here is asked both questions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedkin.experiment.reproduce.recipe import read
+from fedkin.experiment.simulate import simulate
+from fedkin.method import Method
+from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
+from fedkin.models import mlp
+from fedkin.scenarios.plant import planted
+from fedkin.scenarios.shift import SwapAll
+from fedkin.world import SGD
+
+CLUSTER_ROUND = 5  # of FL+HC
+
+
+@dataclass(frozen=True)
+class Question:
+    """One federation, one way to train, one method."""
+
+    panel: str
+    kind: str
+    method: str
+    images: int = 60
+    clusters: int = 4
+    participation: int = 100  # clients a round, of 100
+    rounds: int = 12
+    swaps: float = 0.0
+
+
+METHODS: dict[str, Callable[[int], Method]] = {
+    "FlexCFL, EDC": lambda k: FlexCFL(clusters=k),
+    "FlexCFL, MADC": lambda k: FlexCFL(clusters=k, measure="madc"),
+    "FL+HC": lambda k: FLHC(clusters=k, cluster_round=CLUSTER_ROUND),
+    "IFCA": lambda k: IFCA(clusters=k),
+    "Sattler CFL": lambda k: SattlerCFL(eps1=1.0, eps2=1.0),
+    "FeSEM": lambda k: FeSEM(clusters=k),
+}
+ROUNDS = {"FlexCFL, EDC": 1, "FlexCFL, MADC": 1, "FL+HC": CLUSTER_ROUND, "IFCA": 12, "Sattler CFL": 60, "FeSEM": 12}
+KINDS = ("rotation", "label_permutation")
+FOUND = [
+    Question("found", kind, method, rounds=ROUNDS[method]) for kind in KINDS for method in METHODS
+]  # asked from ten seeds
+
+
+def _broken() -> Iterator[Question]:
+    """Fewer images, more clusters, fewer clients a round."""
+    for method in METHODS:
+        base = Question("", "rotation", method, rounds=ROUNDS[method])
+        yield from (replace(base, panel="images", images=n) for n in (5, 10, 20, 40, 60, 100))
+        yield from (replace(base, panel="clusters", clusters=k) for k in (2, 4, 6, 8, 12, 16))
+        if not method.startswith("FlexCFL"):  # whose cold start takes alpha m clients whatever the cohort
+            yield from (replace(base, panel="participation", participation=n) for n in (5, 10, 20, 50, 100))
+
+
+BROKEN = list(_broken())  # from three seeds
+MIGRATING: dict[str, Callable[[int], Method]] = {
+    f"FlexCFL, {test.replace('_', '-')}": lambda k, test=test: FlexCFL(clusters=k, migration=test)
+    for test in ("label_blind", "label_aware")
+}
+SWAPPED = [
+    Question("swapped", kind, method, participation=20, rounds=50, swaps=0.05) for kind in KINDS for method in MIGRATING
+]
+
+
+def questions() -> list[tuple[Question, tuple[int, ...]]]:
+    """Everything that is asked, and from which seeds."""
+    asked = [(q, tuple(range(10))) for q in FOUND]
+    return asked + [(q, (0, 1, 2)) for q in (*BROKEN, *SWAPPED)]
+
+
+def answer(question: Question, seed: int) -> dict[str, Any]:
+    """Agreement with the truth (ARI) after every round from 0 on, and what became of it."""
+    q = question
+    data = planted("mnist", q.kind, clusters=q.clusters, clients=100, samples=q.images, seed=seed)
+    run = simulate(
+        {**METHODS, **MIGRATING}[q.method](q.clusters),
+        data,
+        mlp(data),
+        rounds=q.rounds,
+        cohort=q.participation,
+        local=SGD(epochs=5, batch_size=10, lr=0.05),
+        seed=seed,
+        shift=SwapAll(q.swaps) if q.swaps else None,
+        selection="round_robin",
+        checkpoint_every=q.rounds,
+    )
+    summary = run.summary()
+    return {
+        **asdict(question),
+        "seed": seed,
+        "ari": [None if a is None else round(a, 4) for a in (r["ari"] for r in run.records)],
+        "found": summary["clusters"],
+        "accuracy": round(summary["final_accuracy"], 4),
+        **{name: summary[name] for name in ("shift_recall", "shift_precision", "migration_recall")},
+    }
+
+
+def collect(asked: Iterable[tuple[Question, tuple[int, ...]]], store: Path) -> list[dict[str, Any]]:
+    """Answer what the store has no answer to yet, and return all that it holds."""
+    done = read(store)
+    have = {(json.dumps({k: d[k] for k in Question.__dataclass_fields__}), d["seed"]) for d in done}
+    for question, seeds in asked:
+        for seed in seeds:
+            if (json.dumps(asdict(question)), seed) not in have:
+                done.append(answer(question, seed))
+                print(json.dumps(done[-1]), flush=True)
+                with store.open("a") as file:
+                    file.write(json.dumps(done[-1]) + "\n")
+    return done

@@ -1,0 +1,196 @@
+"""How the clustering itself fares from round to round: who migrates, who notices a shift, who sits where it belongs.
+
+A client *sits right* if its cluster is its kind's home: the cluster in which most of the clients of its true kind sit
+(of equal ones: the lowest id). So the ids of clusters mean nothing, and there may be fewer or more clusters than kinds.
+
+Only reachable clients count. Nothing is expected of a client without a cluster: its moves do not count, and what it
+waited for is dropped when it loses its cluster, or leaves. A client that had no cluster before a round and has one
+after it is a newcomer, in round 0 as in any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+from sklearn.metrics import adjusted_rand_score
+
+from fedkin.experiment.metrics import Record, ratio
+from fedkin.method import COLD
+
+NEVER = -1  # in place of a round
+_PREFIX = "watch_"
+_MEMORY = ("assignment", "truth", "move_since", "event_since", "newcomer_since")
+_SHIFT = ("moved", "moved_fresh", "noticed_moved", "notice_delay_sum")
+_PLACES = (
+    *("right", "astray", "migrations_right", "events", "answered", "answer_delay_sum"),
+    *("newcomers_settled", "newcomer_delay_sum"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What only a simulation knows of a round: the true cluster of each client now, and whose data moved in it."""
+
+    truth: Int[np.ndarray, "N"] | None = None
+    moved: Bool[np.ndarray, "N"] | None = None
+
+
+class Watch:
+    """Looks at the assignment after each round, and remembers what it needs for the next: five arrays [N].
+
+    ``assignment`` and ``truth`` are those after the round before. The others hold the round in which a client began to
+    wait, or NEVER: since its first move that it has not noticed, since its true cluster changed, since it was placed.
+    """
+
+    def __init__(self, total_clients: int) -> None:
+        self.assignment = np.full(total_clients, COLD)
+        self.truth, self.move_since, self.event_since, self.newcomer_since = np.full((4, total_clients), NEVER)
+
+    def memory(self) -> dict[str, np.ndarray]:
+        """What a checkpoint must keep, so that a resumed run measures the same."""
+        return {_PREFIX + name: getattr(self, name).copy() for name in _MEMORY}
+
+    def recall(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Go on from ``memory()``. Other names are ignored; what is missing stays as it is."""
+        for name in _MEMORY:
+            if _PREFIX + name in memory:
+                setattr(self, name, memory[_PREFIX + name].copy())
+
+    def look(
+        self,
+        round: int,
+        assignment: Int[np.ndarray, "N"],
+        reachable: Int[np.ndarray, "c"],
+        scene: Scene,
+        noticed: Bool[np.ndarray, "N"],
+    ) -> Record:
+        """Measure a round that was just done. Plain numbers, ``None`` where something cannot be said.
+
+        Always:
+            migrations: clients that had a cluster before the round and have another one now. Ids are compared as they
+                are: where a split leaves the parent's id to one child, the clients of the other child have migrated.
+            stability: adjusted Rand index between the former and the present clusters, over the clients that have one
+                in both; None where there are none, as in round 0. A lone cluster that splits scores 0.
+            noticed: clients that found in this round that their data have shifted.
+        Where it is known whose data moved (else None):
+            moved: clients whose data moved in this round.
+            moved_fresh: clients with a cluster whose data moved for the first time since they were placed or noticed.
+            noticed_moved: of those noticed, the clients whose data did move since they were placed or last noticed.
+            notice_delay_sum: rounds from the first of these moves to its notice, over those clients.
+        Where true clusters are known (else None):
+            right: share of the clients with a cluster that sit right; astray: how many do not.
+            migrations_right: of the migrations, those that sit right now.
+            events: clients with a cluster whose true cluster changed in this round. If it changes again before the
+                client sits right, that is another event, and the one before stays unanswered.
+            answered, answer_delay_sum: events whose client sits right for the first time since, and the rounds it
+                took; 0 if it sits right in the same round, even if nothing had to change.
+            newcomers_settled, newcomer_delay_sum: newcomers that sit right for the first time since they were placed,
+                and the rounds it took.
+
+        Args:
+            noticed: who found that its data have shifted, as far as the method asked.
+        """
+        there = np.zeros(len(assignment), bool)
+        there[reachable] = True
+        had, has = there & (self.assignment != COLD), there & (assignment != COLD)
+        migrated = had & has & (assignment != self.assignment)
+        record = {
+            "migrations": int(migrated.sum()),
+            "stability": _stability(self.assignment[had & has], assignment[had & has]),
+            "noticed": int(noticed.sum()),
+            **self._shift(round, had, there, scene.moved, noticed),
+            **self._places(round, had, has, assignment, scene.truth),
+        }
+        for since in (self.move_since, self.event_since, self.newcomer_since):
+            since[~has] = NEVER
+        self.assignment = assignment.copy()
+        return record
+
+    def _shift(
+        self,
+        round: int,
+        had: Bool[np.ndarray, "N"],
+        there: Bool[np.ndarray, "N"],
+        moved: Bool[np.ndarray, "N"] | None,
+        noticed: Bool[np.ndarray, "N"],
+    ) -> Record:
+        """Whose data moved, and who noticed."""
+        if moved is None:
+            return dict.fromkeys(_SHIFT)
+        fresh = moved & had & (self.move_since == NEVER)
+        self.move_since[fresh] = round
+        counts = (int((moved & there).sum()), int(fresh.sum()), *_ended(self.move_since, noticed, round))
+        return dict(zip(_SHIFT, counts, strict=True))
+
+    def _places(
+        self,
+        round: int,
+        had: Bool[np.ndarray, "N"],
+        has: Bool[np.ndarray, "N"],
+        assignment: Int[np.ndarray, "N"],
+        truth: Int[np.ndarray, "N"] | None,
+    ) -> Record:
+        """Who sits right, and since when the others do not."""
+        if truth is None:
+            return dict.fromkeys(_PLACES)
+        right = sits_right(assignment, truth, has)
+        came = right & had & (assignment != self.assignment)
+        changed = had & (self.truth != truth)
+        self.event_since[changed] = round
+        self.newcomer_since[has & ~had] = round
+        self.truth = truth.astype(np.int64)
+        sits, sitting = int(right.sum()), int(has.sum())
+        counts = (ratio(sits, sitting), sitting - sits, int(came.sum()), int(changed.sum()))
+        ended = (*_ended(self.event_since, right, round), *_ended(self.newcomer_since, right, round))
+        return dict(zip(_PLACES, (*counts, *ended), strict=True))
+
+
+def sits_right(
+    assignment: Int[np.ndarray, "N"], truth: Int[np.ndarray, "N"], has: Bool[np.ndarray, "N"]
+) -> Bool[np.ndarray, "N"]:
+    """Which of the clients that count (``has``: reachable, and with a cluster) sit in the home of their kind."""
+    kinds, kind = np.unique(truth[has], return_inverse=True)
+    cluster, clusters = assignment[has], int(assignment.max(initial=0)) + 1
+    sitting = np.bincount(kind * clusters + cluster, minlength=len(kinds) * clusters)
+    home = sitting.reshape(len(kinds), clusters).argmax(axis=1)
+    right = has.copy()
+    right[has] = cluster == home[kind]
+    return right
+
+
+def summary(records: Iterable[Record]) -> Record:
+    """The clustering over all rounds, from the records of ``Watch.look``; None where there is nothing to divide by."""
+    rounds = list(records)
+
+    def share(part: str, whole: str) -> float | None:
+        """Over the rounds in which both are known."""
+        known = [(r[part], r[whole]) for r in rounds if r[part] is not None]
+        return ratio(sum(a for a, _ in known), sum(b for _, b in known))
+
+    stable = [r["stability"] for r in rounds if r["stability"] is not None]
+    return {
+        "migrations": sum(r["migrations"] for r in rounds),
+        "stability": float(np.mean(stable)) if stable else None,
+        "shift_precision": share("noticed_moved", "noticed"),
+        "shift_recall": share("noticed_moved", "moved_fresh"),
+        "shift_delay": share("notice_delay_sum", "noticed_moved"),
+        "migration_precision": share("migrations_right", "migrations"),
+        "migration_recall": share("answered", "events"),
+        "migration_delay": share("answer_delay_sum", "answered"),
+        "newcomer_delay": share("newcomer_delay_sum", "newcomers_settled"),
+    }
+
+
+def _stability(before: Int[np.ndarray, "c"], after: Int[np.ndarray, "c"]) -> float | None:
+    return float(adjusted_rand_score(before, after)) if len(before) else None
+
+
+def _ended(since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int) -> tuple[int, int]:
+    """End the waits of those that are done (in place): how many ended, and the rounds they took together."""
+    ended = done & (since != NEVER)
+    rounds = int((round - since[ended]).sum())
+    since[ended] = NEVER
+    return int(ended.sum()), rounds

@@ -1,0 +1,103 @@
+"""A world of quadratic clients: every verb in closed form, for tests of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.label_memory import LabelMemory
+from fedkin.measures.cosine import cosine
+from fedkin.randomness import Stream
+from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores, Trained
+
+
+@dataclass
+class FakeWorld:
+    """A world of quadratic clients for tests: client i wants ``target[i]``; one epoch goes a fraction lr of the way.
+
+    Loss is half the squared distance. Clients in ``silent`` never answer; those in ``garbage`` answer NaN. ``counts``
+    are the labels that clients compare when they are asked for a shift; a test changes them as it likes.
+    """
+
+    target: Float[np.ndarray, "N P"]
+    examples: Int[np.ndarray, "N"]
+    work: LocalWork = field(default_factory=lambda: LocalWork(lr=0.5))
+    silent: frozenset[int] = frozenset()
+    garbage: frozenset[int] = frozenset()
+    start: Callable[[Stream], np.ndarray] | None = None
+    counts: Int[np.ndarray, "N C"] | None = None
+
+    def __post_init__(self) -> None:
+        self.total_clients, parameters = self.target.shape
+        self.spec = ModelSpec(parameters)
+        self.ledger = Ledger()
+        self._labels = None if self.counts is None else LabelMemory(self.counts)
+
+    def begin(self, stream: Stream) -> None:
+        pass
+
+    def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
+        return make(stream).astype(np.float32)
+
+    def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        return np.arange(self.total_clients)
+
+    def train(self, models, clients, which=None, *, work=None, reduce=False, stream):  # type: ignore[no-untyped-def]
+        work = work or self.work
+        chosen = np.argmin(self.losses(models, clients), axis=1) if which is None else np.asarray(which)
+        start, goal = models[chosen].astype(np.float64), self.target[clients].astype(np.float64)
+        w = start
+        for _ in range(int(np.max(work.epochs))):
+            w = w - work.lr * ((w - goal) + work.mu * (w - start))
+        broken = np.isin(clients, list(self.garbage))
+        arrived = ~broken & ~np.isin(clients, list(self.silent))
+        update = np.where(arrived[:, None], w - start, 0).astype(np.float32)
+        loss = 0.5 * np.sum((w - goal) ** 2, axis=1)
+        first = 0.5 * np.sum((start - goal) ** 2, axis=1)
+        weight = None
+        if reduce:
+            n = np.where(arrived, self.examples[clients], 0).astype(np.float64)
+            weight = np.bincount(chosen, n, len(models)).astype(np.float64)  # integers where n is empty
+            total = np.zeros(models.shape)
+            np.add.at(total, chosen, n[:, None] * update)
+            update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)
+        return Trained(update, chosen, self.examples[clients], loss, first, arrived, broken, weight)
+
+    def losses(self, models, clients):  # type: ignore[no-untyped-def]
+        return 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
+
+    def gradients(self, models, clients, which):  # type: ignore[no-untyped-def]
+        return (models[which] - self.target[clients]).astype(np.float32)
+
+    def evaluate(self, models, clients, which, *, split="test"):  # type: ignore[no-untyped-def]
+        distance = np.sum((models[which] - self.target[clients]) ** 2, axis=1)
+        return Scores((distance < 1).astype(np.int64), np.ones(len(clients), np.int64), distance.astype(np.float64))
+
+    def send(self, arrays, clients):  # type: ignore[no-untyped-def]
+        self.ledger.add("send", arrays.size * len(clients) * BYTES_PER_NUMBER, 0)
+
+    def similarities(self, start, directions, clients, *, work=None, stream):  # type: ignore[no-untyped-def]
+        which = np.zeros(len(clients), np.int64)
+        reply = self.train(start[None], clients, which, work=work, stream=stream)
+        there = reply.arrived & reply.update.any(axis=1)
+        return np.where(there[:, None], cosine(reply.update, directions), np.nan)
+
+    def note(self, clients):  # type: ignore[no-untyped-def]
+        if self._labels is not None and self.counts is not None:
+            self._labels.note(clients, self.counts)
+
+    def shifted(self, clients, *, test="label_blind", threshold=0.2):  # type: ignore[no-untyped-def]
+        if self._labels is None or self.counts is None:
+            return np.zeros(len(clients), bool)
+        return self._labels.shifted(clients, self.counts, test, threshold)
+
+    def memory(self):  # type: ignore[no-untyped-def]
+        return {} if self._labels is None else self._labels.arrays()
+
+    def recall(self, memory):  # type: ignore[no-untyped-def]
+        if self._labels is not None:
+            self._labels.restore(memory)

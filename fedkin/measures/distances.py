@@ -1,0 +1,70 @@
+"""Distances between all pairs of long rows, in bounded memory. Letters: n rows, P parameters."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+from scipy.spatial.distance import pdist, squareform
+
+from fedkin.errors import MethodError, unknown
+from fedkin.measures.gram import float64_blocks, gram
+
+METRICS = ("l1", "l2", "cosine")
+
+_NEAR = 1e-6  # of the squared lengths: a squared distance below this has lost more than 6 of its 16 digits
+
+
+def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray, "n n"]:
+    """Distances d(x_i, x_j), symmetric with a zero diagonal.
+
+    ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, ``cosine`` 1 - cos in [0, 2]. A row of
+    zeros has no direction: its cosine distance is 1 to all others. l2 and cosine cost one product of matrices; rows
+    that lie close together are compared number by number, for there the product cannot tell them apart.
+
+    Raises:
+        MethodError: an unknown metric.
+    """
+    if metric not in METRICS:
+        raise MethodError(unknown("metric", metric, METRICS))
+    everybody = np.arange(len(rows))
+    if metric == "l1":
+        return _one_by_one(rows, everybody, np.ones(len(rows)), "cityblock")
+    inner = gram(rows)
+    if metric == "l2":
+        return np.sqrt(_squared(rows, inner, np.ones(len(rows))))
+    norms = np.sqrt(inner.diagonal())
+    distances = _squared(rows, inner, np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)) / 2
+    distances[(norms[:, None] == 0) | (norms == 0)] = 1
+    np.fill_diagonal(distances, 0)
+    return distances
+
+
+def _squared(
+    rows: Float[np.ndarray, "n P"], inner: Float64[np.ndarray, "n n"], scale: Float64[np.ndarray, "n"]
+) -> Float64[np.ndarray, "n n"]:
+    """|s_i x_i - s_j x_j|^2 from the Gram matrix of the rows; of unit rows it is 2 (1 - cos)."""
+    inner = inner * np.outer(scale, scale)
+    lengths = inner.diagonal()[:, None] + inner.diagonal()
+    squared = np.clip(lengths - 2 * inner, 0, None)
+    near = squared < _NEAR * lengths
+    np.fill_diagonal(near, False)
+    some = np.flatnonzero(near.any(axis=1))
+    squared[np.ix_(some, some)] = _one_by_one(rows, some, scale, "sqeuclidean")
+    return squared
+
+
+def _one_by_one(
+    rows: Float[np.ndarray, "n P"],
+    some: Int[np.ndarray, "k"],
+    scale: Float64[np.ndarray, "n"],
+    metric: Literal["cityblock", "sqeuclidean"],
+) -> Float64[np.ndarray, "k k"]:
+    """Sums over the differences themselves, of some of the rows: exact and slow."""
+    if len(some) < 2:
+        return np.zeros((len(some), len(some)))
+    total = np.zeros(len(some) * (len(some) - 1) // 2)
+    for block in float64_blocks(rows):
+        total += pdist(block[some] * scale[some, None], metric)
+    return squareform(total)

@@ -1,0 +1,118 @@
+"""FeSEM: a client belongs to the cluster whose model is nearest to its own last solution.
+
+M. Xie, G. Long, T. Shen, T. Zhou, X. Wang, J. Jiang: Multi-Center Federated Learning. arXiv 2005.01026 (Federated
+Stochastic Expectation Maximization, Alg. 1).
+
+Notation: K clusters (the paper's centers), w~_k the model of cluster k, w_i the last local solution of client i.
+
+    E-step:  r_i = argmin_k |w_i - w~_k|_2             of the clients selected, the first of equals; on the server
+    update:  client i trains from w~_{r_i}; w_i is what it sends back
+    M-step:  w~_k = mean of the w_i of cluster k
+
+The server keeps the w_i, so choosing costs no message: one model down and one up per client and round. It keeps N of
+them; ``part="head"`` is smaller by far.
+
+As in FlexCFL's code, a client that never trained holds the initial model that all share, and a cluster starts from a
+random model of its own. Hence *all newcomers are nearest to the same cluster*, and the method often stays there, one
+model for everybody (FlexCFL reports it on MNIST-MLP). With ``newcomers`` other than "own" a newcomer holds the
+model of the cluster that it was given instead, and starts there.
+
+Differs from the authors' code: the E-step is done in every round, for its cohort, not every few rounds; clusters start
+as above, not from centers in (-0.01, 0.01). ``part="head"`` measures the last layer's weights alone, as that code does.
+Its mean calls itself weighted, but all weights are equal. Differs from FlexCFL's code: all clients of a cluster count,
+where there only the first selected one does, a slip that is kept as ``weighting="first_client"``.
+
+Choosing has nothing to do with what a client's data are now, so FeSEM-MIG, which chooses anew for clients that find
+their data shifted, trains the same models (FlexCFL, section 5.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
+
+from fedkin import policies
+from fedkin.aggregation import mean_by_model
+from fedkin.errors import MethodError
+from fedkin.method import COLD, State, at_least_one, one_of
+from fedkin.methods.ifca import WEIGHTING, random_models, weights
+from fedkin.randomness import Stream
+from fedkin.world import ModelSpec, World
+
+
+@dataclass(frozen=True)
+class FeSEMState(State):
+    start: Float[np.ndarray, "P"]  # the initial model that all clients share
+    local: Float[np.ndarray, "N p"]  # w_i, the part of it that is measured
+
+
+@dataclass(frozen=True)
+class FeSEM:
+    """Clusters by the l2 distance between clients' solutions and cluster models."""
+
+    clusters: int = 3  # K
+    part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
+    weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
+    newcomers: Literal["own", "loss", "direction", "random"] = "own"  # "own": by distance, as everybody
+    migration: Literal["none", "label_blind", "label_aware"] = "none"
+    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    eta_g: float = 0.0
+
+    def __post_init__(self) -> None:
+        at_least_one("clusters", self.clusters)
+        one_of("part", self.part, ("all", "head"))
+        one_of("weighting", self.weighting, WEIGHTING)
+        policies.check(self, ("own", "loss", "direction", "random"))
+
+    def init(self, world: World, stream: Stream) -> FeSEMState:
+        """K different random models; every client holds one that is the same for all."""
+        models = random_models(world, self.clusters, stream)
+        start = world.initial(stream.child("model"))
+        local = np.tile(start[self._measured(world.spec)], (world.total_clients, 1))
+        return FeSEMState(models, np.full(world.total_clients, COLD, np.int64), start, local)
+
+    def round(self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FeSEMState:
+        state = policies.migrated(world, state, self, self.place, stream)
+        which = self._nearest(world.spec, state, cohort)  # E-step
+        state = policies.seated(world, state, cohort, which)
+        reply = world.train(state.models, cohort, which, stream=stream.child("train"))
+        weight = weights(self.weighting, reply, cohort)
+        step, _ = mean_by_model(reply.update, weight, which, self.clusters)  # M-step
+        solutions = (state.models[which] + reply.update)[reply.arrived]
+        local = state.local.copy()
+        local[cohort[reply.arrived]] = solutions[:, self._measured(world.spec)]
+        return policies.shared(world, replace(state, models=state.models + step, local=local), self.eta_g)
+
+    def place(self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FeSEMState:
+        """The nearest cluster; or one by another policy, whose model the newcomer then holds as its own."""
+        if self.newcomers == "own":
+            return policies.seated(world, state, newcomers, self._nearest(world.spec, state, newcomers))
+        state = policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+        given = newcomers[state.assignment[newcomers] != COLD]
+        local = state.local.copy()
+        local[given] = state.models[state.assignment[given]][:, self._measured(world.spec)]
+        return replace(state, local=local)
+
+    def _nearest(self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        centers = state.models[:, self._measured(spec)]
+        return np.argmin(cdist(state.local[clients], centers), axis=1)
+
+    def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:
+        """Where in a model the parameters are that distances are taken over."""
+        if self.part == "all":
+            return slice(None)
+        if spec.head is None:
+            raise MethodError("part='head' needs a model whose last layer is known, got one without; use part='all'")
+        index = np.arange(spec.parameters)
+        return index[spec.head] if spec.head_bias is None else np.setdiff1d(index[spec.head], index[spec.head_bias])
+
+
+@dataclass(frozen=True)
+class FeSEMMig(FeSEM):
+    """FeSEM whose clients are assigned anew when their data shift (FlexCFL's FeSEM-MIG)."""
+
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"

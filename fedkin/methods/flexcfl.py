@@ -1,0 +1,128 @@
+"""FlexCFL: clusters from the directions of the first updates, newcomers at any time, and migration when data shift.
+
+M. Duan, D. Liu, X. Ji, Y. Wu, L. Liang, X. Chen, Y. Tan: Flexible Clustered Federated Learning for Client-Level Data
+Distribution Shift. IEEE TPDS 2022, arXiv 2108.09749.
+
+Notation: m clusters (the paper's groups), D_i the update of client i after 50 mini-batches from the initial model w_0,
+V the first m left singular directions of the updates, tau_i the shift threshold, eta_g the inter-group learning rate.
+
+Differs from the paper, as the authors' code does:
+* pre-training is 50 mini-batches (``steps``), not all local epochs;
+* a group's first model is the plain mean of its clients' *solutions* (Alg. 3 averages updates), and training goes on
+  from it, not from w_0 (Alg. 2, l. 2);
+* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's bare sum);
+* the shift test is blind to labels: a renaming of classes goes unseen (``migration="label_aware"`` sees it), and
+  tau_i = 0.2 n_i / C keeps the n_i of the start.
+Differs from the code: a client that is placed compares directions itself (Alg. 2, l. 6: "locally"), so that its update
+never travels; re-clustering, "redo" and temperature, which are switched off there, are left out. Differs from both: a
+client whose update is zero has no direction, and waits for its next turn.
+
+FedGroup in the paper's tables is ``migration="none"``; RCC is ``centers="random"``, RAC is ``newcomers="random"``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin import policies
+from fedkin.aggregation import simple_mean_by_cluster
+from fedkin.clustering.agglomerative import agglomerative
+from fedkin.clustering.kmeans import kmeans
+from fedkin.errors import MethodError
+from fedkin.measures.cosine import cosine
+from fedkin.measures.edc import edc_embedding
+from fedkin.measures.madc import madc
+from fedkin.method import COLD, State, at_least_one, one_of
+from fedkin.methods.fedavg import averaged
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+
+@dataclass(frozen=True)
+class FlexCFLState(State):
+    start: Float[np.ndarray, "P"]  # w_0
+    directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
+    informed: Bool[np.ndarray, "N"]  # has been sent the directions
+
+
+@dataclass(frozen=True)
+class FlexCFL:
+    """Clusters by EDC or MADC; clients whose data shift move to the cluster that suits them now."""
+
+    clusters: int = 3  # m
+    alpha: int = 20  # alpha m clients are pre-trained for the group cold start
+    steps: int = policies.PRETRAINING
+    measure: Literal["edc", "madc"] = "edc"
+    eta_g: float = 0.0
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    centers: Literal["clustered", "random"] = "clustered"  # "random": the RCC ablation
+    newcomers: Literal["direction", "loss", "random"] = "direction"  # "random": the RAC ablation
+    normalize: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "alpha", "steps"):
+            at_least_one(name, getattr(self, name))
+        one_of("measure", self.measure, ("edc", "madc"))
+        one_of("centers", self.centers, ("clustered", "random"))
+        one_of("normalize", self.normalize, (True, False))
+        policies.check(self, ("direction", "loss", "random"))
+
+    def init(self, world: World, stream: Stream) -> FlexCFLState:
+        """Group cold start (Alg. 3). Everybody else is a newcomer, placed when first selected."""
+        reachable = world.clients(stream.round)
+        if self.clusters > len(reachable):
+            raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
+        wanted = self.clusters if self.centers == "random" else self.alpha * self.clusters
+        drawn = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
+        drawn.sort()  # Alg. 3, l. 2
+        start = world.initial(stream.child("model"))
+        clients, updates = self._pretrain(world, start, drawn, stream)  # Alg. 3, l. 3-6
+        labels = self._partition(updates, stream)
+        directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 3, l. 15-18
+        assignment, informed = np.full(world.total_clients, COLD, np.int64), np.zeros(world.total_clients, bool)
+        if self.migration != "none" and self.newcomers == "direction":  # Alg. 3, l. 19
+            world.send(directions, clients)
+            informed[clients] = True
+        state = FlexCFLState(start + directions, assignment, start, directions, informed)
+        return policies.seated(world, state, clients, labels)
+
+    def round(self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FlexCFLState:
+        state = policies.migrated(world, state, self, self.place, stream)  # Alg. 2, l. 4-6
+        state = replace(state, models=averaged(world, state, cohort, world.work, stream))  # l. 8-11
+        return policies.shared(world, state, self.eta_g, self.normalize)  # l. 12-13
+
+    def place(self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FlexCFLState:
+        """Client cold start: the group whose direction is nearest to the newcomer's own (eq. 8)."""
+        if self.newcomers != "direction":
+            return policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+        world.send(state.directions, newcomers[~state.informed[newcomers]])
+        informed = state.informed.copy()
+        informed[newcomers] = True
+        nearest = policies.by_direction(world, state.start, state.directions, newcomers, stream, self.steps)
+        return policies.seated(world, replace(state, informed=informed), newcomers, nearest)
+
+    def _pretrain(
+        self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
+    ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
+        """Some mini-batches from w_0; the clients whose answer has a direction, and their updates."""
+        work, which = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
+        reply = world.train(start[None], clients, which, work=work, stream=stream.child("pretrain"))
+        there = reply.arrived & reply.update.any(axis=1)
+        if there.sum() < self.clusters:
+            raise MethodError(
+                f"cold start of {self.clusters} clusters: {there.sum()} of {len(clients)} clients gave an update"
+            )
+        return clients[there], reply.update[there]
+
+    def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
+        if self.centers == "random":  # RCC: every drawn client is a group of its own
+            return np.arange(len(updates))
+        if self.measure == "madc":  # Alg. 3, l. 7-10
+            return agglomerative(madc(cosine(updates, updates)), clusters=self.clusters, linkage="complete")
+        seed = int(stream.child("kmeans").words()[0])
+        return kmeans(edc_embedding(updates, self.clusters), self.clusters, seed)  # Alg. 3, l. 11-14

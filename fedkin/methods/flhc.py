@@ -1,0 +1,116 @@
+"""FL+HC: federated averaging for some rounds, one hierarchical clustering of everybody's update, then clusters apart.
+
+C. Briggs, Z. Fan, P. Andras: Federated Learning with Hierarchical Clustering of Local Updates to Improve Training on
+Non-IID Data. IJCNN 2020, arXiv 2004.11791.
+
+Before ``cluster_round`` there is one joint model, trained as by FedAvg. In that round all reachable clients train from
+it, whatever the cohort, and their updates are clustered once: the tree of merges is cut at ``clusters`` clusters, or
+where clusters are ``distance`` or more apart. From then on every cluster is a FedAvg of its own, and nobody is
+clustered again.
+
+No code of the authors is public. Where the published text leaves it open: updates are compared, and not whole models
+(for l1 and l2 that is the same; for cosine it is not); that round's training is not lost, as every cluster starts from
+the joint model plus the example-weighted mean update of its clients. A distance may leave one cluster, or make one of
+every client; both are legal. A client that gave no update in that round (for cosine: none but zeros), or that comes
+later, is COLD and is placed when it is selected (``newcomers``). That one round holds N x P numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin import policies
+from fedkin.aggregation import mean_by_model
+from fedkin.clustering.agglomerative import LINKAGES, agglomerative
+from fedkin.errors import MethodError
+from fedkin.measures.distances import METRICS, pairwise
+from fedkin.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.methods.fedavg import averaged, single_model
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+CLUSTERS = 3  # where neither a number of clusters nor a distance is given
+
+
+@dataclass(frozen=True)
+class FLHCState(State):
+    start: Float[np.ndarray, "P"]  # w_0
+    clustered: Bool[np.ndarray, ""]  # the clustering is done
+
+
+@dataclass(frozen=True)
+class FLHC:
+    """One agglomerative clustering of all clients' updates; give ``clusters`` or ``distance``, not both."""
+
+    clusters: int | None = None  # 3 where no distance is given
+    distance: float | None = None  # between updates, in the metric and linkage below
+    cluster_round: int = 20
+    metric: Literal["l1", "l2", "cosine"] = "l2"
+    linkage: Literal["ward", "complete", "average", "single"] = "ward"  # ward needs l2
+    newcomers: Literal["loss", "direction", "random"] = "loss"
+    migration: Literal["none", "label_blind", "label_aware"] = "none"
+    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    eta_g: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.clusters is not None:
+            at_least_one("clusters", self.clusters)
+        if self.distance is not None:
+            not_negative("distance", self.distance)
+        if self.clusters is not None and self.distance is not None:
+            raise MethodError(f"give clusters or distance, not both; got {self.clusters} and {self.distance}")
+        at_least_one("cluster_round", self.cluster_round)
+        one_of("metric", self.metric, METRICS)
+        one_of("linkage", self.linkage, LINKAGES)
+        if self.linkage == "ward" and self.metric != "l2":
+            raise MethodError(f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'")
+        policies.check(self, ("loss", "direction", "random"))
+
+    def init(self, world: World, stream: Stream) -> FLHCState:
+        """The joint model, and everybody in its cluster."""
+        self._require(world.total_clients, f"the federation has {world.total_clients}")
+        state = single_model(world, stream)
+        return FLHCState(state.models, state.assignment, state.models[0], np.array(False))
+
+    def round(self, world: World, state: FLHCState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FLHCState:
+        if len(state.models) > 1:
+            state = policies.migrated(world, state, self, self.place, stream)
+        if stream.round < self.cluster_round or state.clustered:
+            state = replace(state, models=averaged(world, state, cohort, world.work, stream))
+        else:
+            state = self._cluster(world, state, stream)
+        return policies.shared(world, state, self.eta_g)
+
+    def place(self, world: World, state: FLHCState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FLHCState:
+        """A client that was not there to be clustered gets one of the clusters that were found."""
+        return policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+
+    def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
+        """Everybody trains from the joint model; clusters of updates, and their first models."""
+        everybody = world.clients(stream.round)
+        reply = world.train(
+            state.models, everybody, np.zeros(len(everybody), np.int64), work=world.work, stream=stream.child("train")
+        )
+        there = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
+        self._require(int(there.sum()), f"{there.sum()} of {len(everybody)} gave an update in round {stream.round}")
+        clients, updates = everybody[there], reply.update[there]
+        labels = agglomerative(
+            pairwise(updates, self.metric), clusters=self._wanted(), threshold=self.distance, linkage=self.linkage
+        )
+        mean, _ = mean_by_model(updates, reply.examples[there], labels, int(labels.max()) + 1)
+        assignment = np.full_like(state.assignment, COLD)
+        found = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))
+        return policies.seated(world, found, clients, labels)
+
+    def _wanted(self) -> int | None:
+        return self.clusters or (CLUSTERS if self.distance is None else None)
+
+    def _require(self, clients: int, got: str) -> None:
+        """As many clients as clusters, and one at least."""
+        wanted = self._wanted() or 1
+        if clients < wanted:
+            raise MethodError(f"a clustering into {wanted} needs as many clients, but {got}; ask for fewer clusters")

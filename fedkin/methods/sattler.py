@@ -1,0 +1,129 @@
+"""Sattler's CFL: one model for all, cut in two wherever the clients of a cluster pull it different ways.
+
+F. Sattler, K.-R. Mueller, W. Samek: Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization
+Under Privacy Constraints. IEEE TNNLS 2020, arXiv 1910.01991.
+
+Notation: dW_i the update of client i in this round, c the clients of a cluster that answered, S_ij = cos(dW_i, dW_j).
+A cluster has come to rest for all of its clients together, and not for each of them, when
+
+    |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2        (norms over all parameters; the mean is a simple one)
+
+and then it is cut where the largest similarity across the cut is smallest. ``eps1`` and ``eps2`` are lengths of
+updates, so they depend on model, learning rate and local epochs: look at the norms of a run before you choose them.
+
+As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); the cut is
+that of complete linkage; simple means; it comes first, and then every cluster, a new one too, moves by the mean of its
+own clients. The paper makes a cut only where the similarity across it is below sqrt((1 - gamma_max) / 2), gamma_max in
+[0, 1] bounding how far a client's gradient is from that of its kind; the code does not ask (``gamma_max=None``).
+
+Differs from both, where all clients take part in every round: a client of a cluster that is cut while it is absent or
+silent has shown no update, so it becomes COLD and is placed when it is selected next (``newcomers``). A zero update
+has no direction: its client stays with the part that keeps the cluster's number, which is that of the lowest client id
+among the others. Updates are compared with each other, so a round holds n x P numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin import policies
+from fedkin.aggregation import mean_by_model
+from fedkin.clustering.agglomerative import agglomerative
+from fedkin.errors import MethodError
+from fedkin.measures.cosine import cosine
+from fedkin.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.methods.fedavg import single_model
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+
+@dataclass(frozen=True)
+class SattlerState(State):
+    start: Float[np.ndarray, "P"]  # w_0
+
+
+@dataclass(frozen=True)
+class SattlerCFL:
+    """Clusters found by cutting in two, for as long as clients disagree: their number need not be known."""
+
+    eps1: float = 0.4  # the mean update is shorter than this
+    eps2: float = 1.6  # and the longest update is longer than this
+    first_split: int = 20  # no cut up to and including this round
+    min_size: int = 2  # clusters of this many answers, or fewer, are not cut
+    gamma_max: float | None = None  # None: cut without asking, as the code does
+    weighting: Literal["simple", "examples"] = "simple"
+    newcomers: Literal["loss", "direction", "random"] = "loss"
+    migration: Literal["none", "label_blind", "label_aware"] = "none"
+    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    eta_g: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("eps1", "eps2", "first_split"):
+            not_negative(name, getattr(self, name))
+        at_least_one("min_size", self.min_size)
+        if self.gamma_max is not None:
+            not_negative("gamma_max", self.gamma_max)
+            if self.gamma_max > 1:
+                raise MethodError(f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}")
+        one_of("weighting", self.weighting, ("simple", "examples"))
+        policies.check(self, ("loss", "direction", "random"))
+
+    def init(self, world: World, stream: Stream) -> SattlerState:
+        """One model, and everybody in its cluster."""
+        state = single_model(world, stream)
+        return SattlerState(state.models, state.assignment, state.models[0])
+
+    def round(self, world: World, state: SattlerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> SattlerState:
+        if len(state.models) > 1:
+            state = policies.migrated(world, state, self, self.place, stream)
+        members = np.sort(cohort[state.assignment[cohort] != COLD])
+        reply = world.train(
+            state.models, members, state.assignment[members], work=world.work, stream=stream.child("train")
+        )
+        clients, updates = members[reply.arrived], reply.update[reply.arrived]
+        if stream.round > self.first_split:
+            state = self._split(world, state, clients, updates)
+        weight = reply.examples[reply.arrived] if self.weighting == "examples" else np.ones(len(clients), np.int64)
+        mean, _ = mean_by_model(updates, weight, state.assignment[clients], len(state.models))
+        return policies.shared(world, replace(state, models=state.models + mean), self.eta_g)
+
+    def place(self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> SattlerState:
+        """A client that was absent when its cluster was cut gets one of today's clusters."""
+        return policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+
+    def _split(
+        self, world: World, state: SattlerState, clients: Int[np.ndarray, "n"], updates: Float[np.ndarray, "n P"]
+    ) -> SattlerState:
+        """Cut every cluster that is due, once; a new one takes the next number and starts from the old one's model."""
+        for k in range(len(state.models)):
+            rows = np.flatnonzero(state.assignment[clients] == k)
+            leaving = self._leaving(updates[rows])
+            if leaving.any():
+                new = len(state.models)
+                models = np.concatenate([state.models, state.models[k : k + 1]])
+                assignment = np.where(state.assignment == k, COLD, state.assignment)  # whoever is absent stays so
+                state = replace(state, models=models, assignment=assignment)
+                state = policies.seated(world, state, clients[rows], np.where(leaving, new, k))
+        return state
+
+    def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
+        """Which clients of a cluster leave it for a new one; nobody where it is not to be cut."""
+        leaving, moving = np.zeros(len(updates), bool), np.flatnonzero(updates.any(axis=1))
+        if not self._incongruent(updates) or len(moving) < 2:
+            return leaving
+        similarity = cosine(updates[moving], updates[moving])
+        away = agglomerative(-similarity, clusters=2, linkage="complete") == 1  # the first row's part is number 0
+        gap = np.inf if self.gamma_max is None else np.sqrt((1 - self.gamma_max) / 2)
+        leaving[moving] = away & (similarity[np.ix_(away, ~away)].max() < gap)
+        return leaving
+
+    def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:
+        """Whether the clients stand still together and not each: the norm of the mean, not the mean of norms."""
+        if len(updates) <= self.min_size:
+            return False
+        mean = np.linalg.norm(np.mean(updates, axis=0, dtype=np.float64))
+        return bool(mean < self.eps1 and np.linalg.norm(updates, axis=1).max() > self.eps2)

@@ -1,0 +1,109 @@
+"""What any clustered method can be given: a place for newcomers, migration after a shift, sharing between clusters.
+
+Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Letters: K clusters, P parameters, n clients of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.aggregation import inter_cluster
+from fedkin.method import COLD, State, not_negative, one_of
+from fedkin.randomness import Stream
+from fedkin.world import BYTES_PER_NUMBER, World
+
+MIGRATION = ("none", "label_blind", "label_aware")
+PRETRAINING = 50  # mini-batches that tell a client's direction, as in FlexCFL's code
+
+S = TypeVar("S", bound=State)
+
+
+def check(method: Any, newcomers: tuple[str, ...]) -> None:
+    """Refuse impossible policies among a method's fields (MethodError)."""
+    one_of("newcomers", method.newcomers, newcomers)
+    one_of("migration", method.migration, MIGRATION)
+    for name in ("threshold", "eta_g"):
+        not_negative(name, getattr(method, name))
+
+
+def migrated(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
+    """Clients that find their data shifted are placed anew, selected or not (FlexCFL, Alg. 2, l. 4-6).
+
+    One that gives no answer keeps its cluster, and finds the same again next time.
+    """
+    if method.migration == "none":
+        return state
+    reachable = world.clients(stream.round)
+    warm = reachable[state.assignment[reachable] != COLD]
+    moved = warm[world.shifted(warm, test=method.migration, threshold=method.threshold)]
+    return place(world, state, moved, stream.child("migration")) if len(moved) else state
+
+
+def seated(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
+    """The clients in their clusters; one whose cluster is COLD stays where it was. Each notes what its data are now."""
+    found = cluster != COLD
+    assignment = state.assignment.copy()
+    assignment[clients[found]] = cluster[found]
+    world.note(clients[found])
+    return replace(state, assignment=assignment)
+
+
+def by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    """The cluster whose model has the lowest training loss on a client's data, which gets all K models for it."""
+    losses = world.losses(state.models, clients)
+    finite = np.isfinite(losses)
+    return np.where(finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), COLD)
+
+
+def by_direction(
+    world: World,
+    start: Float[np.ndarray, "P"],
+    directions: Float[np.ndarray, "K P"],
+    clients: Int[np.ndarray, "n"],
+    stream: Stream,
+    steps: int = PRETRAINING,
+) -> Int[np.ndarray, "n"]:
+    """The cluster whose direction is nearest to a client's own first update: argmin_k (1 - cos)/2, the first of equals
+    (FlexCFL, eq. 8). A client without an answer, or whose update has no direction, is left COLD."""
+    work = replace(world.work, steps=steps)
+    similarity = world.similarities(start, directions, clients, work=work, stream=stream.child("pretrain"))
+    unknown = np.isnan(similarity).any(axis=1)
+    return np.where(unknown, COLD, np.argmax(np.nan_to_num(similarity), axis=1))
+
+
+def at_random(clusters: int, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
+    """Any cluster (the RAC ablation)."""
+    return stream.child("random").rng().integers(clusters, size=len(clients))
+
+
+def placed(
+    world: World, state: S, how: str, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], stream: Stream
+) -> S:
+    """Clients in the clusters that a policy gives them: by ``loss``, at ``random``, or by ``direction``, a cluster's
+    direction being the way its model has come from the common ``start``."""
+    if how == "loss":
+        return seated(world, state, clients, by_loss(world, state, clients))
+    if how == "random":
+        return seated(world, state, clients, at_random(len(state.models), clients, stream))
+    directions = state.models - start
+    world.send(directions, clients)
+    return seated(world, state, clients, by_direction(world, start, directions, clients, stream))
+
+
+def shared(world: World, state: S, eta_g: float, normalize: bool = True) -> S:
+    """Inter-cluster aggregation among the clusters that have clients (FlexCFL, Alg. 2, l. 18-21); none with eta_g = 0.
+
+    Where every cluster has a server of its own, each sends its model once: that is counted between servers.
+    """
+    if not eta_g:
+        return state
+    live = np.unique(state.assignment[state.assignment != COLD])
+    models = state.models.copy()
+    models[live] = inter_cluster(models[live], eta_g, normalize)
+    world.ledger.between_servers("sharing", models.size * BYTES_PER_NUMBER)
+    return replace(state, models=models)

@@ -1,0 +1,31 @@
+"""The checks of fields that all scenarios share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedkin.errors import ConfigError, unknown
+
+
+def fraction(name: str, value: object) -> None:
+    """Refuse (ConfigError) what is not a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+        raise ConfigError(f"{name} must be a fraction in [0, 1], got {value!r}")
+
+
+def at_least(least: int, name: str, value: object) -> None:
+    """Refuse (ConfigError) what is not an integer from ``least`` up."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def switch(name: str, value: object) -> None:
+    """Refuse (ConfigError) what is neither true nor false."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name} must be true or false, got {value!r}")
+
+
+def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse (ConfigError) what is none of the known words."""
+    if value not in known:
+        raise ConfigError(unknown(name, str(value), known))

@@ -1,0 +1,86 @@
+"""IFCA against worked vectors: whose model is chosen, what the mean is, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.fake_world import FakeWorld
+from fedkin.method import COLD
+from fedkin.methods.ifca import IFCA, IFCAState
+from fedkin.models import mclr
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+from tests.simulator.small import federation
+
+Oracle = Callable[[str], dict[str, Any]]
+
+
+class Told(FakeWorld):
+    """Clients whose solution is their target, at once, and whose losses are given."""
+
+    table: np.ndarray
+
+    def losses(self, models: Any, clients: Any) -> np.ndarray:
+        return self.table[clients]
+
+
+def told(solutions: Any, losses: Any, examples: Any = None) -> Told:
+    target = np.array(solutions, np.float32)
+    w = Told(target, np.ones(len(target), int) if examples is None else examples, LocalWork(lr=1.0))
+    w.table = np.array(losses)
+    return w
+
+
+def after(w: Told, models: Any, **options: Any) -> IFCAState:
+    models = np.array(models, np.float32)
+    state = IFCAState(models, np.full(w.total_clients, COLD), np.zeros(models.shape[1], np.float32))
+    method = IFCA(clusters=len(models), **options)
+    return method.round(w, state, np.arange(w.total_clients), Stream(0, 1))
+
+
+def test_choice_and_simple_mean(oracle: Oracle) -> None:
+    case = oracle("others")["ifca"]
+    found = after(told(case["local_models"], case["losses"]), case["previous_cluster_models"])
+    np.testing.assert_array_equal(found.assignment, case["assignment"])
+    np.testing.assert_allclose(found.models, case["new_cluster_models_simple_mean"], atol=1e-6)
+
+
+def test_an_empty_cluster(oracle: Oracle) -> None:
+    case = oracle("others")["ifca"]
+    empty = case["empty_cluster_case"]
+    found = after(told(case["local_models"], empty["losses"]), case["previous_cluster_models"])
+    np.testing.assert_array_equal(found.assignment, empty["assignment"])
+    np.testing.assert_allclose(found.models, empty["new_cluster_models"], atol=1e-6)
+
+
+WEIGHTINGS = [
+    ("simple", "simple_mean_intended"),
+    ("examples", "fedavg_weighted"),
+    ("first_client", "avg_as_coded_first_client_only"),
+]
+
+
+@pytest.mark.parametrize(("weighting", "name"), WEIGHTINGS)
+def test_the_three_means(oracle: Oracle, weighting: Any, name: str) -> None:
+    """The code divides by the summed weights + 1e-5, hence the tolerance."""
+    case = oracle("flexcfl")["intra_group_aggregation"]
+    updates = np.stack([np.concatenate([np.ravel(layer) for layer in update]) for update in case["updates"]])
+    expected = np.concatenate([np.ravel(layer) for layer in case[name]])
+    w = told(updates, np.zeros((3, 1)), np.array(case["nks"]).astype(int))
+    np.testing.assert_allclose(after(w, np.zeros((1, 6)), weighting=weighting).models[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("setting", ["mnist_mclr_swap_all", "femnist_mlp_swap_part"])
+def test_messages_of_a_run(oracle: Oracle, setting: str) -> None:
+    """A round of K clients and m clusters costs K (m + 1) messages; the vectors count those of all T rounds."""
+    case = oracle("others")["communication_fig6"][setting]
+    data = federation((2,) * 24)
+    w = SimulatedWorld(data, mclr(data))
+    method = IFCA(clusters=case["m"])
+    method.round(w, method.init(w, Stream(0)), np.arange(case["K"]), Stream(0, 1))
+    assert case["T"] * sum(w.ledger.total()) == case["ifca"] * 4 * w.spec.parameters

@@ -1,0 +1,196 @@
+"""Clients whose labels get other names or whose images get turned: who, when, and into what."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.errors import ConfigError, DataError
+from fedkin.randomness import Stream
+from fedkin.scenarios.drift import Drift, Relabel, Rotate
+from fedkin.scenarios.shift import Moving
+
+Pattern = Literal["sudden", "gradual", "recurring"]
+STREAM = Stream(2, 0, "run/shift")
+N = 40
+
+
+def federation(shape: tuple[int, ...] = (9,), classes: int = 5, clients: int = N) -> FederatedData:
+    """Six training and two test samples per client, in their order in x; pixels from -1 to 1, no two images alike."""
+    M = 8 * clients
+    x = np.random.default_rng(0).uniform(-1, 1, (M, *shape)).astype(np.float32)
+    train = Ragged(np.arange(6 * clients), 6 * np.arange(clients + 1))
+    test = Ragged(6 * clients + np.arange(2 * clients), 2 * np.arange(clients + 1))
+    return FederatedData("toy", x, np.arange(M) % classes, classes, train, test)
+
+
+def everybody(_: int) -> np.ndarray:
+    return np.arange(N)
+
+
+def variants(drift: Drift, rounds: int, clients: int = N) -> np.ndarray:
+    """One row per round."""
+    return np.stack([drift.variants(clients, round, STREAM.at(round)) for round in range(rounds)])
+
+
+@given(kinds=st.integers(2, 6), seed=st.integers(0, 99), fraction=st.sampled_from([0.0, 0.5, 1.0]))
+def test_who_starts_where_and_moves(kinds: int, seed: int, fraction: float) -> None:
+    drift = Relabel(kinds=kinds, fraction=fraction, at=3)
+    origin, then = (drift.variants(N, round, Stream(seed, round, "s")) for round in (0, 3))
+    sizes = np.bincount(origin, minlength=kinds)
+    assert len(sizes) == kinds and sizes.max() - sizes.min() <= 1
+    assert then.min() >= 0 and then.max() < kinds
+    moved = (origin != then).sum()
+    assert abs(moved - N * fraction) <= 5 * np.sqrt(N * fraction * (1 - fraction))
+
+
+def test_targets_are_any_other_variant() -> None:
+    drift = Relabel(fraction=1.0, at=1)
+    origin, target = variants(drift, 2, clients=3000)
+    steps = np.bincount((target - origin) % 4, minlength=4)
+    assert steps[0] == 0 and np.abs(steps[1:] - 1000).max() < 5 * np.sqrt(3000 * 2 / 9)
+
+
+def test_sudden() -> None:
+    when = variants(Relabel(fraction=1.0, at=4), 9)
+    assert (when[:4] == when[0]).all() and (when[4:] == when[4]).all() and (when[4] != when[0]).all()
+
+
+def test_gradual() -> None:
+    """From round 4 on for 5 rounds, 1,000 clients: everybody once, as many in each round."""
+    when = variants(Relabel(pattern="gradual", fraction=1.0, at=4, length=5), 12, clients=1000)
+    moves = (when[1:] != when[:-1]).sum(axis=1)  # entry r is round r + 1
+    assert moves.sum() == 1000 and (when[-1] != when[0]).all()
+    assert moves[:3].sum() == 0 and moves[8:].sum() == 0
+    assert np.abs(moves[3:8] - 200).max() < 5 * np.sqrt(1000 * 4 / 25)
+
+
+def test_recurring() -> None:
+    """Away in rounds 4-6 and 10-12, at home in 0-3, 7-9 and 13."""
+    when = variants(Relabel(pattern="recurring", fraction=1.0, at=4, length=3), 14)
+    away = (when != when[0]).all(axis=1)
+    assert np.flatnonzero(away).tolist() == [4, 5, 6, 10, 11, 12]
+    assert (when[~away] == when[0]).all() and (when[away] == when[4]).all()
+
+
+@pytest.mark.parametrize("pattern", ["sudden", "gradual", "recurring"])
+def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
+    drift = Relabel(pattern=pattern, at=3, length=4)
+    moving, when = Moving(federation(), drift, everybody), variants(drift, 12)
+    before = None
+    for round in range(12):
+        data, moved = moving.at(STREAM.at(round))
+        assert moved.tolist() == (when[round] != when[max(round - 1, 0)]).tolist()
+        assert data.truth is not None and data.truth.tolist() == when[round].tolist()
+        assert moved.any() or before is None or data is before  # nothing is copied where nobody moves
+        before = data
+
+
+def test_the_truth_that_is_there_makes_a_pair() -> None:
+    data = federation()
+    data = data.rearranged(data.train, data.test, np.arange(N) // 20)
+    now, _ = Moving(data, Relabel(), everybody).at(STREAM)
+    assert now.truth is not None
+    assert (now.truth // 4).tolist() == [0] * 20 + [1] * 20
+    assert (now.truth % 4).tolist() == Relabel().variants(N, 0, STREAM).tolist()
+
+
+def test_relabel_gives_every_variant_names_of_its_own() -> None:
+    data, drift = federation(), Relabel(at=2)
+    for round in (0, 2):
+        now, _ = Moving(data, drift, everybody).at(STREAM.at(round))
+        variant, names = drift.variants(N, round, STREAM), {}
+        assert np.array_equal(now.x, data.x)
+        for split in ("train", "test"):
+            for client in range(N):
+                pairs = zip(data.y[data.part(split)[client]], now.y[now.part(split)[client]], strict=True)
+                for true, name in pairs:
+                    assert names.setdefault((variant[client], true), name) == name
+        naming = [tuple(int(names[kind, label]) for label in range(5)) for kind in range(4)]
+        assert naming[0] == (0, 1, 2, 3, 4) and len(set(naming)) == 4
+        assert all(sorted(naming[kind]) == [0, 1, 2, 3, 4] for kind in range(4))
+    assert (data.y == np.arange(8 * N) % 5).all()
+
+
+@pytest.mark.parametrize(("kinds", "quarters"), [(2, 2), (3, 1), (4, 1)])
+@pytest.mark.parametrize("shape", [(9,), (3, 3), (3, 3, 2)])
+def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -> None:
+    data, drift = federation(shape), Rotate(kinds=kinds, at=1)
+    given_x = data.x.copy()
+    for round in (0, 1):
+        now, _ = Moving(data, drift, everybody).at(STREAM.at(round))
+        variant = drift.variants(N, round, STREAM)
+        assert np.array_equal(now.y, data.y) and now.x.shape == data.x.shape and now.x.dtype == np.float32
+        for split in ("train", "test"):
+            for client in range(N):
+                upright = data.x[data.part(split)[client]].reshape(-1, 3, 3, *shape[2:])
+                turned = np.rot90(upright, quarters * variant[client], axes=(1, 2))
+                got = now.x[now.part(split)[client]].reshape(turned.shape)
+                np.testing.assert_array_equal(got, turned)
+    assert np.array_equal(data.x, given_x)
+
+
+def test_recurring_rotation_comes_back_exactly() -> None:
+    """Turned from the original, not on from what is there: five kinds interpolate, and that would add up."""
+    moving = Moving(federation(), Rotate(kinds=5, pattern="recurring", at=1, length=1, fraction=1.0), everybody)
+    start, away, back = (moving.at(STREAM.at(round))[0] for round in range(3))
+    assert np.array_equal(start.x, back.x) and not np.array_equal(start.x, away.x)
+
+
+def test_odd_angles_stay_within_the_pixels_range() -> None:
+    """Corners that open are as dark as the darkest pixel, which is not 0 here: of images of one grey they all are."""
+    data = federation((64,), clients=N)
+    data = data.rearranged(data.train, data.test, x=np.full_like(data.x, 3.0))
+    now, _ = Moving(data, Rotate(kinds=5), everybody).at(STREAM)
+    np.testing.assert_allclose(now.x, 3.0, rtol=1e-6)
+
+
+def test_two_owners_of_a_sample_may_see_two_variants() -> None:
+    data = federation(clients=2)
+    shared = Ragged(np.array([0, 1, 2, 0, 1, 2]), np.array([0, 3, 6]))
+    data = data.rearranged(shared, data.test)
+    drift = Rotate(kinds=2, fraction=0.0)
+    now, _ = Moving(data, drift, lambda _: np.arange(2)).at(STREAM)
+    variant = drift.variants(2, 0, STREAM)
+    assert sorted(variant) == [0, 1]
+    for client in range(2):
+        want = data.x[:3, ::-1] if variant[client] else data.x[:3]  # a flat image turned by half is read backwards
+        np.testing.assert_array_equal(now.x[now.train[client]], want)
+
+
+@pytest.mark.parametrize("shape", [(10,), (3, 4), (2, 3, 3), (), (3, 3, 1, 1)])
+def test_only_square_images_can_be_turned(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match=r"toy: only square images .*take relabel"):
+        Moving(federation(shape), Rotate(), everybody).at(STREAM)
+
+
+def test_text_cannot_be_turned() -> None:
+    data = federation()
+    data = data.rearranged(data.train, data.test, x=np.ones((8 * N, 9), np.int64))
+    with pytest.raises(DataError, match="got int64 of shape"):
+        Moving(data, Rotate(), everybody).at(STREAM)
+
+
+def test_more_kinds_than_namings() -> None:
+    with pytest.raises(ConfigError, match="2 labels have only 2 permutations, 3 kinds"):
+        Moving(federation(classes=2), Relabel(kinds=3), everybody).at(STREAM)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kinds": 1}, "kinds must be an integer of at least 2, got 1"),
+        ({"fraction": 1.5}, "fraction must be a fraction"),
+        ({"at": 0}, "at must be an integer of at least 1, got 0"),
+        ({"length": 0}, "length must be an integer of at least 1"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Relabel, Rotate])
+def test_what_cannot_be(kind: type[Drift], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        kind(**options)

@@ -1,0 +1,182 @@
+"""The data of a run round by round, and training data that come in portions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin import scenarios
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.errors import ConfigError
+from fedkin.randomness import Stream
+from fedkin.scenarios.drift import Relabel, Rotate
+from fedkin.scenarios.shift import SHIFTS, Incremental, Moving, Shift
+from fedkin.scenarios.swaps import SwapAll, SwapPart
+
+Oracle = Callable[[str], dict[str, Any]]
+STREAM = Stream(5, 0, "run/shift")
+
+
+def everybody(_: int) -> np.ndarray:
+    return np.arange(6)
+
+
+def federation(*sizes: int) -> FederatedData:
+    """Clients with so many training samples and two test samples each, labels 0, 1, 2, ... in turn, images 2 x 2."""
+    sizes = sizes or (10,) * 6
+    train = Ragged(np.arange(sum(sizes)), np.concatenate([[0], np.cumsum(sizes)]))
+    test = Ragged(sum(sizes) + np.arange(2 * len(sizes)), 2 * np.arange(len(sizes) + 1))
+    x = np.arange(4 * (len(train.rows) + len(test.rows)), dtype=np.float32).reshape(-1, 4)
+    y = np.concatenate([(train.owners() + train.rows) % 5, test.rows % 5])
+    return FederatedData("toy", x, y, 5, train, test)
+
+
+def same(a: FederatedData, b: FederatedData) -> bool:
+    pairs = [(a.train.rows, b.train.rows), (a.train.offsets, b.train.offsets), (a.x, b.x), (a.y, b.y)]
+    pairs += [(a.test.rows, b.test.rows), (a.test.offsets, b.test.offsets)]
+    return all(np.array_equal(one, other) for one, other in pairs)
+
+
+class Steps:
+    """A shift that notes with what it was called; each round adds 1 to all labels."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, list[int], Stream]] = []
+
+    def step(
+        self, original: FederatedData, current: FederatedData, round: int, reachable: np.ndarray, stream: Stream
+    ) -> tuple[FederatedData, np.ndarray]:
+        self.calls.append((round, reachable.tolist(), stream))
+        shifted = current.rearranged(current.train, current.test, y=current.y + 1)
+        return shifted, np.arange(original.clients) == round
+
+
+def test_without_a_shift_nothing_moves() -> None:
+    data = federation()
+    now, moved = Moving(data, None, everybody).at(STREAM.at(9))
+    assert now is data and moved.tolist() == [False] * 6
+
+
+def test_every_round_is_stepped_once_and_in_order() -> None:
+    data, steps = federation(), Steps()
+    moving = Moving(data, steps, lambda round: np.arange(round + 1))
+    for round in (0, 0, 3, 3):
+        now, moved = moving.at(STREAM.at(round))
+        assert (now.y - data.y).tolist() == [round + 1] * len(data.y)  # round 0 is a step too
+        assert np.flatnonzero(moved).tolist() == [round]
+    assert steps.calls == [(r, list(range(r + 1)), STREAM.at(r)) for r in range(4)]
+
+
+def test_an_earlier_round_or_another_seed_starts_over() -> None:
+    data, steps = federation(), Steps()
+    moving = Moving(data, steps, everybody)
+    moving.at(STREAM.at(4))
+    for stream in (STREAM.at(2), Stream(6, 2, "run/shift"), Stream(6, 2, "another")):
+        steps.calls.clear()
+        now, moved = moving.at(stream)
+        assert (now.y - data.y).tolist() == [3] * len(data.y) and np.flatnonzero(moved).tolist() == [2]
+        assert [call[2] for call in steps.calls] == [stream.at(r) for r in range(3)]
+
+
+SOME: list[Shift] = [
+    SwapAll(0.7),
+    SwapPart(0.7),
+    SwapPart(0.7, as_coded=True),
+    Incremental(every=2),
+    Incremental(every=2, as_coded=True),
+    Relabel(pattern="gradual", at=2, length=5),
+    Rotate(pattern="recurring", at=2, length=2),
+]
+
+
+@pytest.mark.parametrize("shift", SOME, ids=repr)
+def test_a_resumed_run_comes_to_the_same_data(shift: Shift) -> None:
+    data, before = federation(), federation()
+    steady, news = Moving(data, shift, everybody), 0
+    for round in range(8):
+        now, moved = steady.at(STREAM.at(round))
+        resumed, moved_too = Moving(data, shift, everybody).at(STREAM.at(round))
+        assert same(now, resumed) and moved.tolist() == moved_too.tolist()
+        assert not moved.any() or round > 0
+        news += int(moved.sum())
+    assert news > 0
+    assert same(data, before)  # as given, untouched
+
+
+@pytest.mark.parametrize("as_coded", [False, True])
+def test_incremental_sizes(oracle: Oracle, as_coded: bool) -> None:
+    """The authors' rounds count from 0, ours from 1."""
+    vectors = oracle("flexcfl")["incremental"]
+    sizes = [10, 69, 100]
+    moving = Moving(federation(*sizes), Incremental(as_coded=as_coded), lambda _: np.arange(3))
+    rounds = [round for round, _ in vectors["10"]["sizes_as_coded" if as_coded else "intended"]]
+    for index, round in enumerate(rounds):
+        now, _ = moving.at(STREAM.at(round + 1))
+        kind = "sizes_as_coded" if as_coded else "intended"
+        assert now.train.sizes.tolist() == [vectors[str(size)][kind][index][1] for size in sizes]
+
+
+def test_incremental_round_by_round() -> None:
+    """Releases 0 to 3 of 8 samples are 2, 4, 6, 8: in rounds 0, 1 + 3, 1 + 6, 1 + 9."""
+    data = federation(8, 8, 1)
+    moving, released = Moving(data, Incremental(every=3), lambda _: np.arange(1)), data.train
+    sizes, had = [], [set(), set(), set()]
+    for round in range(14):
+        now, moved = moving.at(STREAM.at(round))
+        sizes.append(int(now.train.sizes[0]))
+        assert moved.tolist() == [round in (4, 7, 10), round in (4, 7, 10), False]  # those who are away too
+        assert now.train.sizes[2] == 1 and now.test is data.test and now.x is data.x
+        for client in range(3):
+            assert had[client] <= set(now.train[client]) <= set(released[client])
+            had[client] = set(now.train[client])
+    assert sizes == [2] * 4 + [4] * 3 + [6] * 3 + [8] * 4
+    assert same(moving.at(STREAM.at(13))[0], data)
+
+
+def test_incremental_takes_a_random_order() -> None:
+    """A quarter of 400: as many from each quarter of the client's list, within five standard deviations."""
+    data = federation(400, 400)
+    first, _ = Moving(data, Incremental(), lambda _: np.arange(2)).at(STREAM)
+    other, _ = Moving(data, Incremental(), lambda _: np.arange(2)).at(Stream(6, 0, "run/shift"))
+    for client in range(2):
+        quarters = np.bincount((first.train[client] - 400 * client) // 100, minlength=4)
+        assert quarters.sum() == 100 and np.abs(quarters - 25).max() < 5 * np.sqrt(100 * 3 / 16)
+    assert set(first.train[0]) != set(first.train[1] - 400) and set(first.train[0]) != set(other.train[0])
+
+
+def test_a_portion_is_not_one_too_large_by_rounding() -> None:
+    """0.07 x 100 is 7.000000000000001 in floating point."""
+    now, _ = Moving(federation(100), Incremental(releases=(0.07, 1.0)), lambda _: np.arange(1)).at(STREAM)
+    assert now.train.sizes.tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 0}, "every must be an integer of at least 1, got 0"),
+        ({"releases": ()}, "releases must be fractions"),
+        ({"releases": (0.0, 1.0)}, "releases must be fractions"),
+        ({"releases": (0.5, 0.5)}, "that rise"),
+        ({"releases": (0.5, 0.25)}, "that rise"),
+        ({"releases": (0.5, 1.5)}, r"releases must be a fraction in \[0, 1\], got 1.5"),
+    ],
+)
+def test_what_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Incremental(**options)
+
+
+def test_shifts_by_name() -> None:
+    assert SHIFTS == {
+        "swap_all": SwapAll,
+        "swap_part": SwapPart,
+        "incremental": Incremental,
+        "relabel": Relabel,
+        "rotate": Rotate,
+    }
+    assert scenarios.SHIFTS is SHIFTS
+    with pytest.raises(AttributeError, match="no attribute 'SHIFT'"):
+        _ = scenarios.SHIFT

@@ -1,0 +1,221 @@
+"""The policies any clustered method can be given, on quadratic clients of two parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin import policies
+from fedkin.errors import MethodError
+from fedkin.fake_world import FakeWorld
+from fedkin.method import COLD, State
+from fedkin.randomness import Stream
+from fedkin.world import LocalWork
+
+ZERO = np.zeros(2, np.float32)
+STREAM = Stream(2, 1, "policies")
+TARGET = np.array([[4, 0], [0, 4], [3, 1], [-2, 0]], np.float32)
+EVERYONE = np.arange(4)
+
+
+class Watched(FakeWorld):
+    """A fake world that remembers who noted, with which work clients trained, and that can answer odd losses."""
+
+    odd_losses: Any = None
+    noted: Any = None
+    steps: Any = None
+
+    def note(self, clients: Any) -> None:
+        self.noted = clients.tolist()
+        super().note(clients)
+
+    def losses(self, models: Any, clients: Any) -> Any:
+        return super().losses(models, clients) if self.odd_losses is None else np.array(self.odd_losses)[clients]
+
+    def similarities(self, *args: Any, work: LocalWork | None = None, **options: Any) -> Any:
+        self.steps = work.steps if work else None
+        return super().similarities(*args, work=work, **options)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The fields of a method that policies read."""
+
+    newcomers: str = "loss"
+    migration: str = "label_blind"
+    threshold: float = 0.2
+    eta_g: float = 0.0
+
+
+def world(target: Any = TARGET, **options: Any) -> Watched:
+    target = np.asarray(target, np.float32)
+    return Watched(target, np.full(len(target), 5), LocalWork(lr=0.5), **options)
+
+
+def state(assignment: Any = (COLD,) * 4, models: Any = ((1, 0), (0, 1))) -> State:
+    return State(np.array(models, np.float32), np.array(assignment, np.int64))
+
+
+# --- by loss
+
+
+def test_the_lowest_loss_and_the_first_of_equals() -> None:
+    """Clients 0 and 2 are nearer to (1, 0), client 1 to (0, 1); client 3 at (-2, 0) is nearer to (0, 1)."""
+    np.testing.assert_array_equal(policies.by_loss(world(), state(), EVERYONE), [0, 1, 0, 1])
+    middle = world([[2, 2], [0, 0], [1, 1.5], [1.5, 1]])
+    np.testing.assert_array_equal(policies.by_loss(middle, state(), EVERYONE), [0, 0, 1, 0])
+
+
+def test_losses_that_are_not_finite_never_win() -> None:
+    w = world()
+    w.odd_losses = [[np.nan, np.nan], [np.nan, 7.0], [np.inf, 9.0], [-np.inf, np.inf]]
+    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [COLD, 1, 1, COLD])
+
+
+# --- by direction
+
+
+def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
+    directions = np.array(directions, np.float32)
+    return policies.by_direction(w, ZERO, directions, np.arange(len(w.target)), STREAM, **options)
+
+
+def test_the_nearest_direction_whatever_its_length() -> None:
+    np.testing.assert_array_equal(directed(world(), [[0.001, 0], [0, 1000]]), [0, 1, 0, 1])
+
+
+def test_equal_directions_go_to_the_first() -> None:
+    np.testing.assert_array_equal(directed(world([[1, 1], [0, 3]]), [[2, 0], [0, 2], [0, 2]]), [0, 1])
+
+
+def test_opposite_is_farther_than_across() -> None:
+    """From (-2, 0) the direction (2, 0) is opposite, (0, 2) across: across is nearer."""
+    np.testing.assert_array_equal(directed(world(TARGET[3:]), [[2, 0], [0, 2]]), [1])
+
+
+def test_no_answer_and_no_direction_are_left_cold() -> None:
+    w = world([[4, 0], [0, 4], [0, 0], [0, 4]], silent=frozenset({0}), garbage=frozenset({1}))
+    np.testing.assert_array_equal(directed(w, [[1, 0], [0, 1]]), [COLD, COLD, COLD, 1])
+
+
+def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
+    w = world()
+    directed(w, [[1, 0]])
+    assert w.steps == 50
+    directed(w, [[1, 0]], steps=3)
+    assert w.steps == 3
+
+
+# --- seats
+
+
+def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
+    w, before = world(), state([1, COLD, 0, 0])
+    after = policies.seated(w, before, np.array([3, 0, 1]), np.array([1, COLD, COLD]))
+    np.testing.assert_array_equal(after.assignment, [1, COLD, 0, 1])
+    np.testing.assert_array_equal(before.assignment, [1, COLD, 0, 0])
+    assert w.noted == [3]
+
+
+def test_placed_by_loss() -> None:
+    w = world()
+    after = policies.placed(w, state(), "loss", ZERO, np.array([1, 3]), STREAM)
+    np.testing.assert_array_equal(after.assignment, [COLD, 1, COLD, 1])
+    assert w.noted == [1, 3]
+
+
+def test_placed_at_random_is_even_and_follows_the_stream() -> None:
+    n, models = 3000, np.zeros((3, 2))
+    w = world(np.ones((n, 2)))
+    seats = [
+        policies.placed(w, state([COLD] * n, models), "random", ZERO, np.arange(n), s).assignment
+        for s in (STREAM, STREAM, STREAM.at(2))
+    ]
+    np.testing.assert_array_equal(seats[0], seats[1])
+    assert (seats[0] != seats[2]).any()
+    assert np.abs(np.bincount(seats[0]) - 1000).max() < 6 * 26  # six standard deviations
+    assert w.ledger.total() == (0, 0)
+
+
+def test_placed_by_direction_measures_from_the_start() -> None:
+    """Models lie at (11, 10) and (20, 20), from (10, 10): directions (1, 0) and (1, 1). Client 1 points to (4, 3),
+    nearer to the second; measured from zero the models would look alike, and the first nearer."""
+    start = np.array([10, 10], np.float32)
+    w = world([[30, 14], [14, 13], [11, 10], [9, 11]])
+    before = state(models=[[11, 10], [20, 20]])
+    after = policies.placed(w, before, "direction", start, EVERYONE, STREAM)
+    np.testing.assert_array_equal(after.assignment, [0, 1, 0, 1])
+    assert w.ledger.down == {"send": 4 * 2 * 2 * 4}, "two directions to each of four clients"
+    np.testing.assert_array_equal(after.models, before.models)
+
+
+def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> None:
+    """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
+    w = world([[4, 0], [-4, 0]])
+    before = state([COLD, COLD], models=[[1, 0], [0, 0]])
+    after = policies.placed(w, before, "direction", ZERO, np.arange(2), STREAM)
+    np.testing.assert_array_equal(after.assignment, [0, 1])
+
+
+# --- migration
+
+COUNTS = np.full((4, 2), 10)
+
+
+def test_only_warm_clients_that_shifted_are_placed_again() -> None:
+    w = world(counts=COUNTS)
+    w.counts = COUNTS - [[9, 0], [9, 0], [0, 0], [0, 0]]
+    asked: list[list[int]] = []
+
+    def place(world: Any, state: State, moved: np.ndarray, stream: Stream) -> State:
+        asked.append(moved.tolist())
+        assert stream.round == STREAM.round and stream != STREAM
+        return replace(state, assignment=np.where(np.isin(EVERYONE, moved), 1, state.assignment))
+
+    after = policies.migrated(w, state([0, COLD, 0, 0]), Settings(), place, STREAM)
+    assert asked == [[0]]
+    np.testing.assert_array_equal(after.assignment, [1, COLD, 0, 0])
+    before = state([0, COLD, 0, 0])
+    assert policies.migrated(w, before, Settings(migration="none"), place, STREAM) is before
+    assert policies.migrated(w, before, Settings(threshold=0.9), place, STREAM) is before
+    assert asked == [[0]]
+
+
+# --- sharing between clusters
+
+
+def test_sharing_nothing_does_nothing() -> None:
+    w, before = world(), state([0, 1, 0, 1])
+    assert policies.shared(w, before, 0.0) is before
+    assert not w.ledger.down and not w.ledger.up
+
+
+@pytest.mark.parametrize(("normalize", "divisor"), [(True, [[1.2], [1.4]]), (False, 1)])
+def test_sharing_is_among_clusters_with_clients_and_between_servers(normalize: bool, divisor: Any) -> None:
+    """eta 2 and lengths 5 and 10; the third cluster has nobody."""
+    w, before = world(), state([0, 1, COLD, 1], models=[[3, 4], [0, 10], [6, 8]])
+    after = policies.shared(w, before, 2.0, normalize)
+    np.testing.assert_allclose(after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
+    np.testing.assert_array_equal(after.models[2], [6, 8])
+    assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (3 * 2 * 4, (0, 0))
+
+
+def test_sharing_alone_or_with_nobody_changes_nothing() -> None:
+    for assignment in ([1] * 4, [COLD] * 4):
+        before = state(assignment, models=[[3, 4], [0.1, 0.7]])
+        np.testing.assert_array_equal(policies.shared(world(), before, 5.0).models, before.models)
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("newcomers", "charm"), ("migration", "often"), ("threshold", -0.1), ("eta_g", np.inf)]
+)
+def test_impossible_policies_are_refused(field: str, value: Any) -> None:
+    policies.check(Settings(), ("loss", "random"))
+    with pytest.raises(MethodError, match=field):
+        policies.check(replace(Settings(), **{field: value}), ("loss", "random"))
