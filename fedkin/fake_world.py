@@ -18,8 +18,9 @@ from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores,
 class FakeWorld:
     """A world of quadratic clients for tests: client i wants ``target[i]``; one epoch goes a fraction lr of the way.
 
-    Loss is half the squared distance. Clients in ``silent`` never answer; those in ``garbage`` answer NaN. ``counts``
-    are the labels that clients compare when they are asked for a shift; a test changes them as it likes.
+    Loss is half the squared distance; only ``send`` is on the ledger, and ``steps`` are not heard. Clients in
+    ``silent`` never answer; those in ``garbage`` answer NaN. ``counts`` are the labels that clients compare when they
+    are asked for a shift; a test changes them as it likes.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -68,7 +69,8 @@ class FakeWorld:
         return Trained(update, chosen, self.examples[clients], loss, first, arrived, broken, weight)
 
     def losses(self, models, clients):  # type: ignore[no-untyped-def]
-        return 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
+        loss = 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
+        return np.where(np.isin(clients, list(self.silent | self.garbage))[:, None], np.nan, loss)
 
     def gradients(self, models, clients, which):  # type: ignore[no-untyped-def]
         return (models[which] - self.target[clients]).astype(np.float32)
@@ -88,12 +90,12 @@ class FakeWorld:
 
     def note(self, clients):  # type: ignore[no-untyped-def]
         if self._labels is not None and self.counts is not None:
-            self._labels.note(clients, self.counts)
+            self._labels.note(clients, self.counts[clients])
 
     def shifted(self, clients, *, test="label_blind", threshold=0.2):  # type: ignore[no-untyped-def]
         if self._labels is None or self.counts is None:
             return np.zeros(len(clients), bool)
-        return self._labels.shifted(clients, self.counts, test, threshold)
+        return self._labels.shifted(clients, self.counts[clients], test, threshold)
 
     def memory(self):  # type: ignore[no-untyped-def]
         return {} if self._labels is None else self._labels.arrays()

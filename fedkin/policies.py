@@ -45,11 +45,22 @@ def migrated(world: World, state: S, method: Any, place: Callable[..., S], strea
 
 
 def seated(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
-    """The clients in their clusters; one whose cluster is COLD stays where it was. Each notes what its data are now."""
+    """The clients placed in their clusters, each noting what its data are; one whose cluster is COLD stays put."""
+    world.note(clients[cluster != COLD])
+    return _moved(state, clients, cluster)
+
+
+def chosen(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
+    """The clients in the clusters that they chose, or were given, in this round. Only for one that had none is that a
+    placement, of which it notes what its data are: the others go on comparing with what they noted."""
+    world.note(clients[(state.assignment[clients] == COLD) & (cluster != COLD)])
+    return _moved(state, clients, cluster)
+
+
+def _moved(state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
     found = cluster != COLD
     assignment = state.assignment.copy()
     assignment[clients[found]] = cluster[found]
-    world.note(clients[found])
     return replace(state, assignment=assignment)
 
 
@@ -82,13 +93,18 @@ def at_random(clusters: int, clients: Int[np.ndarray, "n"], stream: Stream) -> I
 
 
 def placed(
-    world: World, state: S, how: str, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], stream: Stream
+    world: World,
+    state: S,
+    how: str,
+    clients: Int[np.ndarray, "n"],
+    stream: Stream,
+    start: Float[np.ndarray, "P"] | None = None,
 ) -> S:
     """Clients in the clusters that a policy gives them: by ``loss``, at ``random``, or by ``direction``, a cluster's
-    direction being the way its model has come from the common ``start``."""
+    direction being the way its model has come from the ``start`` that all clusters have in common."""
     if how == "loss":
         return seated(world, state, clients, by_loss(world, state, clients))
-    if how == "random":
+    if how == "random" or start is None:
         return seated(world, state, clients, at_random(len(state.models), clients, stream))
     directions = state.models - start
     world.send(directions, clients)
@@ -103,7 +119,9 @@ def shared(world: World, state: S, eta_g: float, normalize: bool = True) -> S:
     if not eta_g:
         return state
     live = np.unique(state.assignment[state.assignment != COLD])
+    if len(live) < 2:
+        return state
     models = state.models.copy()
     models[live] = inter_cluster(models[live], eta_g, normalize)
-    world.ledger.between_servers("sharing", models.size * BYTES_PER_NUMBER)
+    world.ledger.between_servers("sharing", models[live].size * BYTES_PER_NUMBER)
     return replace(state, models=models)

@@ -179,7 +179,8 @@ class World(Protocol):
         ...
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        """Mean training loss of every model on every client, with the penalty that training adds to it (L2)."""
+        """Mean training loss of every model on every client, with the penalty that training adds to it (L2); NaN from
+        a client that gave no answer."""
         ...
 
     def gradients(

@@ -75,6 +75,11 @@ def test_losses_that_are_not_finite_never_win() -> None:
     np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [COLD, 1, 1, COLD])
 
 
+def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
+    w = world(silent=frozenset({0}), garbage=frozenset({1}))
+    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [COLD, COLD, 0, 1])
+
+
 # --- by direction
 
 
@@ -120,9 +125,18 @@ def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
     assert w.noted == [3]
 
 
+def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
+    """Clients 0 and 2 had clusters and change them; client 3 had none and gets none."""
+    w, before = world(), state([1, COLD, 0, COLD])
+    after = policies.chosen(w, before, np.array([0, 1, 2, 3]), np.array([0, 1, 1, COLD]))
+    np.testing.assert_array_equal(after.assignment, [0, 1, 1, COLD])
+    np.testing.assert_array_equal(before.assignment, [1, COLD, 0, COLD])
+    assert w.noted == [1]
+
+
 def test_placed_by_loss() -> None:
     w = world()
-    after = policies.placed(w, state(), "loss", ZERO, np.array([1, 3]), STREAM)
+    after = policies.placed(w, state(), "loss", np.array([1, 3]), STREAM)
     np.testing.assert_array_equal(after.assignment, [COLD, 1, COLD, 1])
     assert w.noted == [1, 3]
 
@@ -131,7 +145,7 @@ def test_placed_at_random_is_even_and_follows_the_stream() -> None:
     n, models = 3000, np.zeros((3, 2))
     w = world(np.ones((n, 2)))
     seats = [
-        policies.placed(w, state([COLD] * n, models), "random", ZERO, np.arange(n), s).assignment
+        policies.placed(w, state([COLD] * n, models), "random", np.arange(n), s).assignment
         for s in (STREAM, STREAM, STREAM.at(2))
     ]
     np.testing.assert_array_equal(seats[0], seats[1])
@@ -146,7 +160,7 @@ def test_placed_by_direction_measures_from_the_start() -> None:
     start = np.array([10, 10], np.float32)
     w = world([[30, 14], [14, 13], [11, 10], [9, 11]])
     before = state(models=[[11, 10], [20, 20]])
-    after = policies.placed(w, before, "direction", start, EVERYONE, STREAM)
+    after = policies.placed(w, before, "direction", EVERYONE, STREAM, start)
     np.testing.assert_array_equal(after.assignment, [0, 1, 0, 1])
     assert w.ledger.down == {"send": 4 * 2 * 2 * 4}, "two directions to each of four clients"
     np.testing.assert_array_equal(after.models, before.models)
@@ -156,7 +170,7 @@ def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> 
     """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
     w = world([[4, 0], [-4, 0]])
     before = state([COLD, COLD], models=[[1, 0], [0, 0]])
-    after = policies.placed(w, before, "direction", ZERO, np.arange(2), STREAM)
+    after = policies.placed(w, before, "direction", np.arange(2), STREAM, ZERO)
     np.testing.assert_array_equal(after.assignment, [0, 1])
 
 
@@ -200,13 +214,14 @@ def test_sharing_is_among_clusters_with_clients_and_between_servers(normalize: b
     after = policies.shared(w, before, 2.0, normalize)
     np.testing.assert_allclose(after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
     np.testing.assert_array_equal(after.models[2], [6, 8])
-    assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (3 * 2 * 4, (0, 0))
+    assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (2 * 2 * 4, (0, 0))
 
 
-def test_sharing_alone_or_with_nobody_changes_nothing() -> None:
-    for assignment in ([1] * 4, [COLD] * 4):
-        before = state(assignment, models=[[3, 4], [0.1, 0.7]])
-        np.testing.assert_array_equal(policies.shared(world(), before, 5.0).models, before.models)
+@pytest.mark.parametrize("assignment", [[1] * 4, [COLD] * 4], ids=["alone", "nobody"])
+def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None:
+    w, before = world(), state(assignment, models=[[3, 4], [0.1, 0.7]])
+    assert policies.shared(w, before, 5.0) is before
+    assert not w.ledger.up
 
 
 # --- what cannot be

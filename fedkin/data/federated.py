@@ -74,12 +74,12 @@ class FederatedData:
         """N."""
         return len(self.train)
 
-    def label_counts(self, split: str = "train") -> Int[np.ndarray, "N C"]:
-        """How many samples of each class each client has."""
-        part = self.part(split)
+    def label_counts(self, split: str = "train", clients: Int[np.ndarray, "n"] | None = None) -> Int[np.ndarray, "n C"]:
+        """How many samples of each class each of these clients has; None for all."""
+        part = self.part(split) if clients is None else self.part(split).taken(clients)
         labels = self.y[part.rows].astype(np.int64)  # uint64 would make the sum a float
-        flat = np.bincount(part.owners() * self.classes + labels, minlength=self.clients * self.classes)
-        return flat.reshape(self.clients, self.classes)
+        flat = np.bincount(part.owners() * self.classes + labels, minlength=len(part) * self.classes)
+        return flat.reshape(len(part), self.classes)
 
     def part(self, split: str) -> Ragged:
         """The rows of one split, ``train`` or ``test``."""

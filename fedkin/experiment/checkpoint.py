@@ -23,7 +23,7 @@ from fedkin.errors import CheckpointError, MethodError
 from fedkin.experiment.storage import storing, write_atomic
 from fedkin.method import COLD, State
 
-LAYOUT = "1"  # of the header; another layout is refused, not guessed at
+LAYOUT = "2"  # of the header; another layout is refused, not guessed at
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _log = logging.getLogger("fedkin")
 

@@ -127,17 +127,19 @@ def from_dict(raw: dict[str, Any], where: Callable[[str], str] = str) -> Config:
         local=checked(Local, section["local"], place("local")),
         scenario=plain(checked(schema(Population), section["scenario"], place("scenario"))),
         run=run.model_copy(update={"against": _against(run.against, method, where("run.against"))}),
-        shift=_shift(section["shift"], place("shift")),
+        shift=_shift(raw.get("shift"), place("shift")),
     )
     _refuse_impossible(config, where)
     return config
 
 
-def _shift(values: Values, where: Callable[[str], str]) -> Values:
+def _shift(values: Values | None, where: Callable[[str], str]) -> Values:
     """The shift section, spelled out; empty where there is none."""
-    if values and "name" not in values:
+    if values is None:
+        return {}
+    if "name" not in values:
         raise ConfigError(f"{where('name')}: is required; known: {', '.join(choices.shifts())}")
-    return named("shift", choices.shifts(), values, where) if values else {}
+    return named("shift", choices.shifts(), values, where)
 
 
 def named(kind: str, registry: choices.Registry, values: Values, where: Callable[[str], str]) -> Values:

@@ -113,8 +113,10 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 
 def _upheavals(axes: Axes, run: Run) -> None:
-    """An upright line at every round in which the data of more than a quarter of the clients moved at once."""
+    """An upright line at every round in which the data of more than a quarter of the clients moved at once, where that
+    is the exception."""
     rounds = [r["round"] for r in run.records if 4 * (r["moved"] or 0) > len(run.assignment)]
+    rounds = rounds if 4 * len(rounds) <= len(run.records) else []
     for round in rounds:
         axes.axvline(round, color=FADED, lw=0.8, zorder=0.5)
     for round in rounds[:1]:  # one is told what they mean

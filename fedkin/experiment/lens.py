@@ -52,7 +52,8 @@ class Lens:
         self.seen: Seen | None = None
         self.missing = 0  # replies that never came, or told nothing
         self.broken = 0  # replies that were not finite, and set aside
-        self.noticed = np.zeros(self.total_clients, bool)  # who found in this round that its data have shifted
+        self.noticed: Bool[np.ndarray, "N"] | None = None  # who found that its data have shifted; None: nobody asked
+        self.noted = np.zeros(self.total_clients, bool)  # who noted what its data are
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.world.initial(stream)
@@ -112,12 +113,14 @@ class Lens:
         return found
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
+        self.noted[clients] = True
         self.world.note(clients)
 
     def shifted(
         self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
     ) -> Bool[np.ndarray, "n"]:
         found = self.world.shifted(clients, test=test, threshold=threshold)
+        self.noticed = np.zeros(self.total_clients, bool) if self.noticed is None else self.noticed
         self.noticed[clients[found]] = True
         return found
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from fedkin.experiment.figure import title
 from fedkin.experiment.metrics import Record
 
+INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives everybody a turn"
 LINES = 20  # of a run, where the output is no terminal
 
 
@@ -99,6 +100,9 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
+    if any(summary["best_accuracy"] is None and summary["final_accuracy"] is not None for summary in summaries):
+        out.caption = INCOMPLETE
+        out.caption_justify = "left"
     out.add_column("method", no_wrap=True)
     columns = ("best", "round", "final", "worst\ntenth", "clusters", "MB\ndown", "MB\nup", "seconds")
     known = any(summary["ari"] is not None for summary in summaries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from fedkin.method import COLD, Method, State
 from fedkin.randomness import Stream
 from fedkin.world import World
 
+_log = logging.getLogger("fedkin")
 OnRound = Callable[[Record], Any]
 SELECTIONS = ("uniform", "round_robin")
 
@@ -28,9 +30,10 @@ SELECTIONS = ("uniform", "round_robin")
 class Plan:
     """How long, with how many clients, from which seed, and how often to look.
 
-    ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), or ``round_robin`` (everybody once, in
-    the order of ids, and uniform from then on, as FlexCFL's code does, so that newcomers are soon placed). The last
-    round is always scored and kept, whatever ``evaluate_every`` and ``checkpoint_every`` say.
+    ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), or ``round_robin`` (all N clients take
+    turns once, in the order of ids, and uniform from then on, as FlexCFL's code does, so that clients that are there
+    from the start are soon placed). The last round is always scored and kept, whatever ``evaluate_every`` and
+    ``checkpoint_every`` say.
     """
 
     rounds: int
@@ -152,6 +155,11 @@ def check(plan: Plan, method: Method, clients: int, where: str = "method") -> No
     clusters = getattr(method, "clusters", None)
     if isinstance(clusters, int) and clusters > clients:
         raise ConfigError(f"{where}.clusters must be at most the number of clients ({clients}), got {clusters}")
+    first = max(getattr(method, "cluster_round", 0), getattr(method, "first_split", -1) + 1)
+    if first > plan.rounds:
+        _log.warning(
+            "%s makes clusters from round %d on, and the run has %d", type(method).__name__, first, plan.rounds
+        )
 
 
 @dataclass
@@ -195,7 +203,8 @@ class _Observer:
 
     def _record(self, track: Track) -> Record:
         scene, reachable = self.scene(), self.lens.clients(track.round)
-        clustering = self.watch.look(track.round, track.state.assignment, reachable, scene, self.lens.noticed)
+        seen = (scene, self.lens.noticed, self.lens.noted)
+        clustering = self.watch.look(track.round, track.state.assignment, reachable, *seen)
         return {
             "round": track.round,
             "method": self.name,

@@ -62,9 +62,9 @@ def simulate(
     Args:
         rounds, cohort: T communication rounds with n clients each.
         local: what a client does with a model it trains; SGD over one epoch where nothing is said.
-        scenario: who drops out, straggles or arrives late; nobody where nothing is said.
+        scenario: who drops out, straggles, arrives late or leaves; nobody where nothing is said.
         shift: how data move from round to round, such as ``SwapAll()``; they stay where nothing is said.
-        selection: ``uniform``, or ``round_robin`` (everybody once, then uniform).
+        selection: ``uniform``, or ``round_robin`` (all clients take turns once, then uniform).
         target: accuracy for ``rounds_to_target`` in the summary.
         out: a folder that keeps the run while it goes on; with ``resume``, one that holds the same run already.
         on_round: called with the record of every round, of every method.
@@ -77,6 +77,8 @@ def simulate(
         ModelError, MethodError, DataError: what does not fit together.
     """
     local, scenario = local or LocalWork(), scenario or Population()
+    if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
+        raise ConfigError(f"shift must be a way in which data move, such as SwapAll(), got {shift!r}")
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
     if resume and not out:
@@ -187,7 +189,10 @@ class _Experiment:
             ["method", *(f"run.against: {name}" for name in names[1:])], methods, strict=True
         ):
             check(self.plan, method, self.data.clients, place)
-        self.world()
+        world = self.world()
+        with _stage("scenario"):  # whoever comes or goes, somebody is there in every round
+            for round in (0, *world.population.arrivals, *world.population.departures):
+                world.clients(min(round, self.plan.rounds))
 
     def _one(
         self,
@@ -260,5 +265,7 @@ def name_of_shift(shift: Shift) -> str:
 
 def plain_values(instance: Any) -> Values:
     """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its ``repr``."""
+    if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
+        return {"is": repr(instance)}
     values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
     return {name: value for name, value in json.loads(json.dumps(values, default=repr)).items() if value is not None}

@@ -1,7 +1,8 @@
 """How the clustering itself fares from round to round: who migrates, who notices a shift, who sits where it belongs.
 
-A client *sits right* if its cluster is its kind's home: the cluster in which most of the clients of its true kind sit
-(of equal ones: the lowest id). So the ids of clusters mean nothing, and there may be fewer or more clusters than kinds.
+A client *sits right* if its cluster is its kind's home. Every kind has at most one home and every cluster is home to at
+most one kind, so that as many clients as possible sit right: the ids of clusters mean nothing, and where there are
+fewer clusters than kinds some kinds have no home. One cluster for everybody is right for one kind only.
 
 Only reachable clients count. Nothing is expected of a client without a cluster: its moves do not count, and what it
 waited for is dropped when it loses its cluster, or leaves. A client that had no cluster before a round and has one
@@ -15,15 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.experiment.metrics import Record, ratio
 from fedkin.method import COLD
 
 NEVER = -1  # in place of a round
+NOTICED = -2  # in place of the round of a move: its client has noticed, and is still to be placed anew
 _PREFIX = "watch_"
 _MEMORY = ("assignment", "truth", "move_since", "event_since", "newcomer_since")
-_SHIFT = ("moved", "moved_fresh", "noticed_moved", "notice_delay_sum")
+_SHIFT = ("moved", "moved_warm", "moved_fresh", "noticed_moved", "notice_delay_sum")
 _PLACES = (
     *("right", "astray", "migrations_right", "events", "answered", "answer_delay_sum"),
     *("newcomers_settled", "newcomer_delay_sum"),
@@ -65,7 +68,8 @@ class Watch:
         assignment: Int[np.ndarray, "N"],
         reachable: Int[np.ndarray, "c"],
         scene: Scene,
-        noticed: Bool[np.ndarray, "N"],
+        noticed: Bool[np.ndarray, "N"] | None,
+        noted: Bool[np.ndarray, "N"],
     ) -> Record:
         """Measure a round that was just done. Plain numbers, ``None`` where something cannot be said.
 
@@ -74,9 +78,11 @@ class Watch:
                 are: where a split leaves the parent's id to one child, the clients of the other child have migrated.
             stability: adjusted Rand index between the former and the present clusters, over the clients that have one
                 in both; None where there are none, as in round 0. A lone cluster that splits scores 0.
-            noticed: clients that found in this round that their data have shifted.
+        Where clients were asked (else None):
+            noticed: clients that found in this round that their data have shifted. One that noticed before, and has
+                not been placed anew since, counts once.
         Where it is known whose data moved (else None):
-            moved: clients whose data moved in this round.
+            moved: clients whose data moved in this round; moved_warm: of these, the ones that had a cluster.
             moved_fresh: clients with a cluster whose data moved for the first time since they were placed or noticed.
             noticed_moved: of those noticed, the clients whose data did move since they were placed or last noticed.
             notice_delay_sum: rounds from the first of these moves to its notice, over those clients.
@@ -91,7 +97,8 @@ class Watch:
                 and the rounds it took.
 
         Args:
-            noticed: who found that its data have shifted, as far as the method asked.
+            noticed: who found that its data have shifted; None where the method did not ask.
+            noted: who was placed in this round, and noted what its data are.
         """
         there = np.zeros(len(assignment), bool)
         there[reachable] = True
@@ -100,10 +107,10 @@ class Watch:
         record = {
             "migrations": int(migrated.sum()),
             "stability": _stability(self.assignment[had & has], assignment[had & has]),
-            "noticed": int(noticed.sum()),
             **self._shift(round, had, there, scene.moved, noticed),
             **self._places(round, had, has, assignment, scene.truth),
         }
+        self.move_since[noted] = NEVER
         for since in (self.move_since, self.event_since, self.newcomer_since):
             since[~has] = NEVER
         self.assignment = assignment.copy()
@@ -115,15 +122,23 @@ class Watch:
         had: Bool[np.ndarray, "N"],
         there: Bool[np.ndarray, "N"],
         moved: Bool[np.ndarray, "N"] | None,
-        noticed: Bool[np.ndarray, "N"],
+        noticed: Bool[np.ndarray, "N"] | None,
     ) -> Record:
         """Whose data moved, and who noticed."""
+        new = None if noticed is None else noticed & (self.move_since != NOTICED)
+        record: Record = {"noticed": None if new is None else int(new.sum()), **dict.fromkeys(_SHIFT)}
         if moved is None:
-            return dict.fromkeys(_SHIFT)
+            return record
         fresh = moved & had & (self.move_since == NEVER)
         self.move_since[fresh] = round
-        counts = (int((moved & there).sum()), int(fresh.sum()), *_ended(self.move_since, noticed, round))
-        return dict(zip(_SHIFT, counts, strict=True))
+        record |= {
+            name: int(part.sum()) for name, part in zip(_SHIFT, (moved & there, moved & had, fresh), strict=False)
+        }
+        if new is not None:
+            waited = new & (self.move_since >= 0)
+            record |= dict(zip(_SHIFT[3:], _ended(self.move_since, new, round), strict=True))
+            self.move_since[waited] = NOTICED
+        return record
 
     def _places(
         self,
@@ -155,7 +170,9 @@ def sits_right(
     kinds, kind = np.unique(truth[has], return_inverse=True)
     cluster, clusters = assignment[has], int(assignment.max(initial=0)) + 1
     sitting = np.bincount(kind * clusters + cluster, minlength=len(kinds) * clusters)
-    home = sitting.reshape(len(kinds), clusters).argmax(axis=1)
+    home = np.full(len(kinds), COLD)
+    housed, homes = linear_sum_assignment(sitting.reshape(len(kinds), clusters), maximize=True)
+    home[housed] = homes
     right = has.copy()
     right[has] = cluster == home[kind]
     return right
@@ -190,7 +207,7 @@ def _stability(before: Int[np.ndarray, "c"], after: Int[np.ndarray, "c"]) -> flo
 
 def _ended(since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int) -> tuple[int, int]:
     """End the waits of those that are done (in place): how many ended, and the rounds they took together."""
-    ended = done & (since != NEVER)
+    ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())
     since[ended] = NEVER
     return int(ended.sum()), rounds

@@ -28,4 +28,6 @@ def shift_threshold(sizes: Real[np.ndarray, "n"], classes: int, fraction: float 
 
     ``sizes`` are the numbers of samples at the start. To take away more than this fraction of them is a shift.
     """
-    return fraction * sizes / classes  # in this order a distance of exactly the fraction is no shift
+    return (
+        np.round(fraction * sizes, 9) / classes
+    )  # a distance of exactly the fraction is no shift, whatever rounding says

@@ -23,7 +23,7 @@ Its mean calls itself weighted, but all weights are equal. Differs from FlexCFL'
 where there only the first selected one does, a slip that is kept as ``weighting="first_client"``.
 
 Choosing has nothing to do with what a client's data are now, so FeSEM-MIG, which chooses anew for clients that find
-their data shifted, trains the same models (FlexCFL, section 5.3).
+their data shifted, trains the same models (FlexCFL, section 5.3; with the default policies).
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ from fedkin.world import ModelSpec, World
 
 @dataclass(frozen=True)
 class FeSEMState(State):
-    start: Float[np.ndarray, "P"]  # the initial model that all clients share
     local: Float[np.ndarray, "N p"]  # w_i, the part of it that is measured
 
 
@@ -57,7 +56,7 @@ class FeSEM:
     clusters: int = 3  # K
     part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
     weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
-    newcomers: Literal["own", "loss", "direction", "random"] = "own"  # "own": by distance, as everybody
+    newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as everybody
     migration: Literal["none", "label_blind", "label_aware"] = "none"
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     eta_g: float = 0.0
@@ -66,19 +65,21 @@ class FeSEM:
         at_least_one("clusters", self.clusters)
         one_of("part", self.part, ("all", "head"))
         one_of("weighting", self.weighting, WEIGHTING)
-        policies.check(self, ("own", "loss", "direction", "random"))
+        policies.check(self, ("own", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> FeSEMState:
         """K different random models; every client holds one that is the same for all."""
         models = random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
         local = np.tile(start[self._measured(world.spec)], (world.total_clients, 1))
-        return FeSEMState(models, np.full(world.total_clients, COLD, np.int64), start, local)
+        return FeSEMState(models, np.full(world.total_clients, COLD, np.int64), local)
 
     def round(self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FeSEMState:
         state = policies.migrated(world, state, self, self.place, stream)
+        if self.newcomers != "own":  # one that could not be placed waits for its next turn
+            cohort = cohort[state.assignment[cohort] != COLD]
         which = self._nearest(world.spec, state, cohort)  # E-step
-        state = policies.seated(world, state, cohort, which)
+        state = policies.chosen(world, state, cohort, which)
         reply = world.train(state.models, cohort, which, stream=stream.child("train"))
         weight = weights(self.weighting, reply, cohort)
         step, _ = mean_by_model(reply.update, weight, which, self.clusters)  # M-step
@@ -91,7 +92,7 @@ class FeSEM:
         """The nearest cluster; or one by another policy, whose model the newcomer then holds as its own."""
         if self.newcomers == "own":
             return policies.seated(world, state, newcomers, self._nearest(world.spec, state, newcomers))
-        state = policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+        state = policies.placed(world, state, self.newcomers, newcomers, stream)
         given = newcomers[state.assignment[newcomers] != COLD]
         local = state.local.copy()
         local[given] = state.models[state.assignment[given]][:, self._measured(world.spec)]

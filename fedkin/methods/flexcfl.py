@@ -99,7 +99,7 @@ class FlexCFL:
     def place(self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FlexCFLState:
         """Client cold start: the group whose direction is nearest to the newcomer's own (eq. 8)."""
         if self.newcomers != "direction":
-            return policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+            return policies.placed(world, state, self.newcomers, newcomers, stream, state.start)
         world.send(state.directions, newcomers[~state.informed[newcomers]])
         informed = state.informed.copy()
         informed[newcomers] = True
@@ -120,7 +120,7 @@ class FlexCFL:
         return clients[there], reply.update[there]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
-        if self.centers == "random":  # RCC: every drawn client is a group of its own
+        if self.centers == "random" or len(updates) == self.clusters:  # RCC: every drawn client is a group of its own
             return np.arange(len(updates))
         if self.measure == "madc":  # Alg. 3, l. 7-10
             return agglomerative(madc(cosine(updates, updates)), clusters=self.clusters, linkage="complete")

@@ -87,7 +87,7 @@ class FLHC:
 
     def place(self, world: World, state: FLHCState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FLHCState:
         """A client that was not there to be clustered gets one of the clusters that were found."""
-        return policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+        return policies.placed(world, state, self.newcomers, newcomers, stream, state.start)
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
         """Everybody trains from the joint model; clusters of updates, and their first models."""

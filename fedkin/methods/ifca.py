@@ -13,8 +13,8 @@ All k models go to every client of the cohort, and one comes back: n (k + 1) mes
 
 Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1 says, where the
 code takes the one measured when the last round ended. Differs from FlexCFL's IFCA: its "simple mean" counts the first
-selected client of a cluster and no other, a slip that is kept as ``weighting="first_client"``. Its published figures
-are out of reach with the slip, and near with ``weighting="examples"``.
+selected client of a cluster and no other, a slip that is kept as ``weighting="first_client"``. Clusters
+have no common start, so newcomers cannot be placed by direction.
 
 A cluster that nobody chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose anew, selected or
 not, when they find their data shifted; that is k more messages for each of them.
@@ -40,11 +40,6 @@ _WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all
 
 
 @dataclass(frozen=True)
-class IFCAState(State):
-    start: Float[np.ndarray, "P"]  # what the directions of clusters are measured from
-
-
-@dataclass(frozen=True)
 class IFCA:
     """Clusters by lowest training loss, chosen by the clients."""
 
@@ -52,7 +47,7 @@ class IFCA:
     averaging: Literal["models", "gradients"] = "models"
     weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
     shared_base: bool = False  # all layers but the last are one for all clusters, and learn from everybody
-    newcomers: Literal["round", "loss", "direction", "random"] = "round"  # "round": they choose when first selected
+    newcomers: Literal["round", "loss", "random"] = "round"  # "round": they choose when first selected
     migration: Literal["none", "label_blind", "label_aware"] = "none"
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     eta_g: float = 0.0
@@ -62,31 +57,31 @@ class IFCA:
         one_of("averaging", self.averaging, ("models", "gradients"))
         one_of("weighting", self.weighting, WEIGHTING)
         one_of("shared_base", self.shared_base, (True, False))
-        policies.check(self, ("round", "loss", "direction", "random"))
+        policies.check(self, ("round", "loss", "random"))
 
-    def init(self, world: World, stream: Stream) -> IFCAState:
+    def init(self, world: World, stream: Stream) -> State:
         """k different random models; nobody has a cluster."""
         models = random_models(world, self.clusters, stream)
         if self.shared_base:
             base = base_of(world.spec)
             models[:, base] = models[0, base]
         assignment = np.full(world.total_clients, COLD, np.int64)
-        return IFCAState(models, assignment, world.initial(stream.child("model")))
+        return State(models, assignment)
 
-    def round(self, world: World, state: IFCAState, cohort: Int[np.ndarray, "n"], stream: Stream) -> IFCAState:
+    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         state = policies.migrated(world, state, self, self._choose, stream)
         reply = world.train(state.models, cohort, work=self._work(world), stream=stream.child("train"))
         state = replace(state, models=self._averaged(world, state.models, reply, cohort))
-        state = policies.seated(world, state, cohort[reply.arrived], reply.chosen[reply.arrived])
+        state = policies.chosen(world, state, cohort[reply.arrived], reply.chosen[reply.arrived])
         return policies.shared(world, state, self.eta_g)
 
-    def place(self, world: World, state: IFCAState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> IFCAState:
+    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         """Nothing to do where newcomers choose in their first round; else a cluster until then."""
         return state if self.newcomers == "round" else self._choose(world, state, newcomers, stream)
 
-    def _choose(self, world: World, state: IFCAState, clients: Int[np.ndarray, "n"], stream: Stream) -> IFCAState:
+    def _choose(self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream) -> State:
         how = "loss" if self.newcomers == "round" else self.newcomers
-        return policies.placed(world, state, how, state.start, clients, stream)
+        return policies.placed(world, state, how, clients, stream)
 
     def _averaged(
         self, world: World, models: Float[np.ndarray, "K P"], reply: Trained, cohort: Int[np.ndarray, "n"]

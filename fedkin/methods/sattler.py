@@ -8,11 +8,12 @@ A cluster has come to rest for all of its clients together, and not for each of 
 
     |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2        (norms over all parameters; the mean is a simple one)
 
-and then it is cut where the largest similarity across the cut is smallest. ``eps1`` and ``eps2`` are lengths of
-updates, so they depend on model, learning rate and local epochs: look at the norms of a run before you choose them.
+and then it is cut in two: in the paper where the largest similarity across the cut is smallest, in the code (and here)
+where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so they depend on model, learning rate and
+local epochs: look at the norms of a run before you choose them.
 
-As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); the cut is
-that of complete linkage; simple means; it comes first, and then every cluster, a new one too, moves by the mean of its
+As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); simple
+means; the cut comes first, and then every cluster, a new one too, moves by the mean of its
 own clients. The paper makes a cut only where the similarity across it is below sqrt((1 - gamma_max) / 2), gamma_max in
 [0, 1] bounding how far a client's gradient is from that of its kind; the code does not ask (``gamma_max=None``).
 
@@ -93,7 +94,7 @@ class SattlerCFL:
 
     def place(self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> SattlerState:
         """A client that was absent when its cluster was cut gets one of today's clusters."""
-        return policies.placed(world, state, self.newcomers, state.start, newcomers, stream)
+        return policies.placed(world, state, self.newcomers, newcomers, stream, state.start)
 
     def _split(
         self, world: World, state: SattlerState, clients: Int[np.ndarray, "n"], updates: Float[np.ndarray, "n P"]

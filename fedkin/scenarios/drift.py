@@ -8,7 +8,8 @@ many clients with each, at random) and may move to another one, by a pattern:
 * ``recurring``: in round ``at``, and every ``length`` rounds back or forth.
 
 So a client's variant follows from the seed and the round alone. The true cluster is the variant; where the data have
-true clusters already, it is their pair, as truth x kinds + variant.
+true clusters already, it is their pair, as truth x kinds + variant. (So do not turn images of clusters that were
+planted by turning: 90 and 180 degrees are 180 and 90.)
 """
 
 from __future__ import annotations

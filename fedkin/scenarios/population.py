@@ -32,8 +32,10 @@ class Population:
             fraction(name, getattr(self, name))
         for name in ("arrivals", "departures"):
             for round, count in getattr(self, name).items():
-                if round < 1 or count < 1:
-                    raise ConfigError(f"{name} must name rounds and counts from 1 up, got {round}: {count}")
+                if not all(
+                    isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in (round, count)
+                ):
+                    raise ConfigError(f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}")
 
     def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
         """Ids of the clients, of ``total`` in all, that have arrived by a round and not left by it.

@@ -62,12 +62,16 @@ class SimulatedWorld:
         self._devices = find_devices(devices)
         self._lanes = clients_per_batch or (1 if self._devices[0].platform == "cpu" else 32)
         self._scorer = Scorer(data, model, self._devices)
-        self._moving = Moving(data, shift, self.clients)
+        self._moving = None if shift is None else Moving(data, shift, self.clients)
         self._labels = LabelMemory(data.label_counts())
-        self.moved = np.zeros(data.clients, bool)  # whose data moved in this round
+        self.moved: Bool[np.ndarray, "N"] | None = None  # whose data moved in this round, where there is a shift
+        self._now = Stream(0)  # of the round
         self._check()
 
     def begin(self, stream: Stream) -> None:
+        self._now = stream
+        if self._moving is None:
+            return
         data, self.moved = self._moving.at(stream)
         if data is not self.data:
             self.data, self._scorer = data, Scorer(data, self.model, self._devices)
@@ -129,12 +133,14 @@ class SimulatedWorld:
         which = np.zeros(len(clients), np.int64)
         for rows, update, loss, _ in self._answers(start[None], clients, which, work or self.work, stream):
             sound = np.isfinite(update).all(axis=1) & update.any(axis=1) & np.isfinite(loss)
-            out[rows[sound]] = cosine(update[sound], directions)
+            for row in np.flatnonzero(sound):  # each on its own, as a client computes it: the same bits in any company
+                out[rows[row]] = cosine(update[row : row + 1], directions)[0]
         return out
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         self._count("losses", models.shape[1], len(models) * len(clients), 0)
-        return self._scorer.losses(models, clients)
+        silent = self.population.silent(clients, self._now) if self.population.dropout else np.zeros(len(clients), bool)
+        return np.where(silent[:, None], np.nan, self._scorer.losses(models, clients))
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
@@ -163,12 +169,12 @@ class SimulatedWorld:
         return Scores(correct.astype(np.int64), sizes, loss / np.maximum(sizes, 1))
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
-        self._labels.note(clients, self.data.label_counts())
+        self._labels.note(clients, self.data.label_counts(clients=clients))
 
     def shifted(
         self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
     ) -> Bool[np.ndarray, "n"]:
-        return self._labels.shifted(clients, self.data.label_counts(), test, threshold)
+        return self._labels.shifted(clients, self.data.label_counts(clients=clients), test, threshold)
 
     def memory(self) -> dict[str, np.ndarray]:
         return self._labels.arrays()

@@ -81,6 +81,14 @@ def test_label_counts_by_hand() -> None:
         data.label_counts("valid")
 
 
+def test_label_counts_of_some_clients() -> None:
+    """In the order of the question; a client may be asked for twice."""
+    data = FederatedData(**GOOD)
+    assert data.label_counts(clients=np.array([1, 0, 1])).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0]]
+    assert data.label_counts("test", np.array([0])).tolist() == [[0, 0, 1, 0]]
+    assert data.label_counts(clients=np.zeros(0, np.int64)).shape == (0, 4)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -108,6 +108,14 @@ def test_other_shapes_are_refused(tmp_path: Path, clients: int, parameters: int)
         checkpoint.load(tmp_path, "run", clients, parameters)
 
 
+def test_another_layout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(checkpoint, "LAYOUT", "1")  # of records and states that are no more
+        checkpoint.save(tmp_path, kept(1), "run")
+    with pytest.raises(CheckpointError, match="no checkpoint in .* can be read"):
+        checkpoint.load(tmp_path, "run", 4, 3)
+
+
 @given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_one_flipped_bit_anywhere_is_noticed(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int) -> None:
     folder = tmp_path_factory.mktemp("flip")

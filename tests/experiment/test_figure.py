@@ -81,6 +81,13 @@ def test_rounds_in_which_many_data_moved_are_marked(both: Run) -> None:
     assert texts(draw(shaken)).count("data moved") == 1
 
 
+def test_where_data_move_all_the_time_nothing_is_marked(both: Run) -> None:
+    """Three of thirteen rounds are the exception, four are more than a quarter."""
+    for many, marked in (((2, 5, 9), [2, 5, 9]), ((2, 5, 9, 11), [])):
+        shaken = replace(both, records=[{**r, "moved": 8 * (r["round"] in many)} for r in both.records])
+        assert upright(shaken) == marked
+
+
 def upright(run: Run) -> list[float]:
     lines = [np.asarray(line.get_xdata(), float) for line in panel(draw(run), "Test accuracy").lines]
     return [float(x[0]) for x in lines if len(x) == 2 and x[0] == x[1]]

@@ -52,10 +52,8 @@ def test_missing_and_broken_replies_are_counted_until_the_next_round() -> None:
     lens.train(np.zeros((1, 3), np.float32), np.arange(8), np.zeros(8, np.int64), stream=STREAM)
     lens.train(np.zeros((1, 3), np.float32), np.arange(3), np.zeros(3, np.int64), stream=STREAM)
     assert (lens.missing, lens.broken) == (4, 1)
-    lens.noticed[:] = True
     lens.begin(STREAM.at(2))
     assert (lens.missing, lens.broken, lens.seen) == (0, 0, None)
-    assert not lens.noticed.any()
 
 
 def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: pytest.LogCaptureFixture) -> None:
@@ -91,15 +89,38 @@ def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
     world = fake_world(counts=counts)
     lens = Lens(world)
     lens.begin(STREAM)
+    assert lens.noticed is None, "nobody has asked"
     world.counts = counts - 9 * np.isin(np.arange(8), [2, 5, 7])[:, None]
     np.testing.assert_array_equal(lens.shifted(np.array([5, 0])), [True, False])
     np.testing.assert_array_equal(lens.shifted(np.array([2, 3])), [True, False])
-    assert np.flatnonzero(lens.noticed).tolist() == [2, 5]
+    assert noticed(lens) == [2, 5]
     lens.note(np.array([2]))
     np.testing.assert_array_equal(lens.shifted(np.array([2]), threshold=0.0), [False])
-    assert np.flatnonzero(lens.noticed).tolist() == [2, 5], "what was noticed in a round stays noticed"
+    assert noticed(lens) == [2, 5], "what was noticed in a round stays noticed"
     lens.begin(STREAM.at(2))
-    assert not lens.noticed.any()
+    assert lens.noticed is None
+
+
+def noticed(lens: Lens) -> list[int]:
+    assert lens.noticed is not None
+    return np.flatnonzero(lens.noticed).tolist()
+
+
+def test_who_asks_and_hears_no_has_asked() -> None:
+    lens = Lens(fake_world(counts=np.full((8, 2), 10)))
+    lens.shifted(np.arange(8))
+    assert noticed(lens) == []
+
+
+def test_those_who_note_are_remembered_until_the_next_round() -> None:
+    lens = Lens(fake_world(counts=np.full((8, 2), 10)))
+    lens.begin(STREAM)
+    assert not lens.noted.any()
+    lens.note(np.array([5, 2]))
+    lens.note(np.array([7]))
+    assert np.flatnonzero(lens.noted).tolist() == [2, 5, 7]
+    lens.begin(STREAM.at(2))
+    assert not lens.noted.any()
 
 
 def test_memory_passes_through() -> None:

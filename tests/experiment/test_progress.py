@@ -92,6 +92,14 @@ def test_a_run_that_was_never_scored() -> None:
     assert row[:5] == ["FedGroup", "-", "-", "-", "-"]
 
 
+def test_a_dash_for_the_best_is_explained() -> None:
+    told = " ".join(printed([{**SUMMARY, "best_accuracy": None, "best_round": None}]).split())
+    assert "best -: in no round every client had a cluster; run.selection=round_robin gives everybody a turn" in told
+    never = {**SUMMARY, "best_accuracy": None, "best_round": None, "final_accuracy": None}
+    for other in (SUMMARY, never):
+        assert "best -" not in printed([other])
+
+
 def test_columns_that_are_not_always_there() -> None:
     told = printed([{**SUMMARY, "ari": 0.5, "target": 0.9, "rounds_to_target": 3}, {**SUMMARY, "target": 0.9}])
     rows = [line.split() for line in told.splitlines() if line.lstrip().startswith("Fed")]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fedkin.experiment.reproduce import recipe
+from fedkin.experiment.reproduce import flexcfl, recipe
+from fedkin.experiment.reproduce.__main__ import main, named, names_of, wanted
 from fedkin.experiment.reproduce.fedgroup import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
 from fedkin.experiment.reproduce.page import page
+from fedkin.experiment.reproduce.planted import FOUND
 from fedkin.experiment.reproduce.recipe import Cell, Setting, collect, measure
-from fedkin.experiment.reproduce.tables import number, percent, share
+from fedkin.experiment.reproduce.tables import accuracies, number, percent, seeds, share
 from fedkin.methods import FedAvg
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
@@ -52,7 +55,7 @@ def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path, monkeyp
 
 def test_the_page_shows_mean_range_and_the_papers_number() -> None:
     runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
-    text = page({"fedgroup": runs}, {"flexcfl": "What a person says."})
+    text = page({"fedgroup": runs}, {"planted": "What a person says."})
     assert "**90.0** (89.0 - 91.0)<br>*89.3*" in text
     assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
     assert "not run" in text and text.endswith("What a person says.\n")
@@ -69,3 +72,35 @@ def test_numbers_say_how_many_seeds_never_got_there() -> None:
     assert number([14, None, 16]) == "**15** (14 - 16, 1 never)"
     assert number([None]) == "**never**"
     assert number([]) == percent([]) == "not run"
+
+
+def test_the_seeds_of_a_row_are_those_of_its_own_cells() -> None:
+    """The second row has no FedProx, so that nobody misses its seeds."""
+    other = replace(TINY, row="other")
+    cells = [Cell("III", TINY, column, lambda m: FedAvg(), None) for column in ("FedAvg", "FedProx")]
+    beside = Cell("III", other, "FedAvg", lambda m: FedAvg(), None)
+    measured = [run_of("FedAvg", 0, 0.9, "tiny"), run_of("FedAvg", 1, 0.9, "tiny"), run_of("FedProx", 0, 0.8, "tiny")]
+    measured += [run_of("FedAvg", seed, 0.9, "other") for seed in range(3)]
+    assert (seeds(measured, cells), seeds(measured, [beside])) == ("1 or 2", "3")
+    lines = accuracies(measured, [*cells, beside], "best").splitlines()
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["1 or 2", "3"]
+
+
+@pytest.mark.parametrize("rows", [["MNIST-MCRL"], ["MNIST", "flexcfl/V/"], ["planted/lost"]], ids=str)
+def test_a_row_that_is_not_there_ends_in_words(
+    rows: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=f"no row begins with {rows[-1]}; nothing was run"):
+        main(rows)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
+    cell = next(c for c in flexcfl.TABLE_IV if c.setting.row.startswith("MNIST-MCLR"))
+    names = names_of("flexcfl", cell)
+    for row in ("MNIST", "flexcfl/", "flexcfl/MNIST-MCLR: swap", "flexcfl/IV/"):
+        assert wanted(names, [row]), row
+    for row in ("fedgroup/", "flexcfl/III/", "MCLR", "planted/"):
+        assert not wanted(names, [row]), row
+    assert wanted(names, []) and wanted(named(FOUND[0]), ["nothing", "planted/found"])

@@ -13,11 +13,11 @@ import pytest
 from fedkin.errors import CheckpointError, ConfigError
 from fedkin.experiment.folder import Folder
 from fedkin.experiment.metrics import Record
-from fedkin.experiment.runner import Plan, Track, run, select
+from fedkin.experiment.runner import Plan, Track, check, run, select
 from fedkin.experiment.watch import Scene
 from fedkin.fake_world import FakeWorld
 from fedkin.method import COLD
-from fedkin.methods import FedAvg, FlexCFL
+from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
 from fedkin.randomness import Stream
 from tests.experiment.toy import Toy, ToyState, fake_world
 
@@ -138,6 +138,29 @@ def test_the_scene_is_that_of_the_round() -> None:
     assert [record["moved"] for record in track.records] == [0, 0, 2, 2]
 
 
+def test_the_record_tells_who_noticed_and_who_was_placed_anew() -> None:
+    """Client 5's labels change in round 2, before anything else; from round 4 on it could be placed, and is."""
+    counts = np.full((8, 2), 10)
+
+    class Moving(FakeWorld):
+        def begin(self, stream: Stream) -> None:
+            self.round = stream.round
+            self.counts = counts - 9 * (np.arange(8) == 5)[:, None] * (stream.round >= 2)
+            self.silent = frozenset({5}) if 1 < stream.round < 4 else frozenset()
+
+    like = fake_world()
+    world = Moving(like.target, like.examples, like.work, counts=counts)
+
+    def scene() -> Scene:
+        return Scene(moved=(np.arange(8) == 5) & (world.round == 2))
+
+    track = run(world, FlexCFL(clusters=2), Plan(rounds=5, cohort=3), scene=scene)
+    seen = [[r[name] for name in ("noticed", "moved_warm", "noticed_moved")] for r in track.records]
+    assert seen == [[None, 0, None], [0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
+    plain = run(fake_world(), FedAvg(), Plan(rounds=1, cohort=3))
+    assert [r["noticed"] for r in plain.records] == [None, None]
+
+
 def test_unscored_rounds_hold_null_and_the_last_is_always_scored() -> None:
     track = run(fake_world(), Toy(), Plan(rounds=7, cohort=3, evaluate_every=3))
     assert [r["round"] for r in track.records if r["accuracy"] is not None] == [0, 3, 6, 7]
@@ -156,6 +179,22 @@ def test_unscored_rounds_hold_null_and_the_last_is_always_scored() -> None:
 def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run(fake_world(), method, plan)
+
+
+@pytest.mark.parametrize(
+    ("method", "first"),
+    [(FLHC(cluster_round=8), 8), (SattlerCFL(first_split=7), 8), (FLHC(cluster_round=7), 0)]
+    + [(SattlerCFL(first_split=6), 0), (FedAvg(), 0)],
+)
+def test_clusters_that_would_come_after_the_last_round_are_told(
+    caplog: pytest.LogCaptureFixture, method: Any, first: int
+) -> None:
+    """FL+HC clusters in ``cluster_round``, Sattler's CFL cuts only after ``first_split``; the run has seven rounds."""
+    check(PLAN, method, 8)
+    told = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
+    name = type(method).__name__
+    words = f"{name} makes clusters from round {first} on, and the run has 7"
+    assert told == ([("fedkin", "WARNING", words)] if first else [])
 
 
 @pytest.mark.parametrize("field", ["rounds", "cohort", "evaluate_every", "checkpoint_every"])

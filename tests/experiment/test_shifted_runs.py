@@ -59,8 +59,9 @@ def test_data_move_clients_notice_and_migrate(whole: tuple[Run, Path]) -> None:
     run, _ = whole
     moved = column(run, "moved")
     assert moved[0] == 0 and all(count % 2 == 0 for count in moved) and sum(moved) > 8
-    assert sum(column(run, "noticed")) > 0 and sum(column(run, "migrations")) > 0
-    assert sum(column(run.against["fedavg"], "noticed")) == 0
+    assert run.records[0]["noticed"] is None, "nobody is asked before the first round"
+    assert sum(column(run, "noticed")[1:]) > 0 and sum(column(run, "migrations")) > 0
+    assert column(run.against["fedavg"], "noticed") == [None] * 8, "it does not ask"
 
 
 def test_methods_beside_each_other_see_the_same_moves(whole: tuple[Run, Path]) -> None:
@@ -134,7 +135,8 @@ def test_a_shift_is_described_and_another_is_another_run(tiny: FederatedData, tm
 def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: Path) -> None:
     run = go(tiny, tmp_path / "run", shift=None, rounds=2, against=[])
     assert "shift" not in run.config and "shift" not in (tmp_path / "run/config.toml").read_text()
-    assert column(run, "moved") == column(run, "noticed") == [0, 0, 0]
+    assert column(run, "moved") == column(run, "moved_warm") == [None] * 3
+    assert column(run, "noticed") == [None, 0, 0]
 
 
 def test_ones_own_shift_is_called_by_its_class(tiny: FederatedData) -> None:
@@ -147,13 +149,32 @@ def test_ones_own_shift_is_called_by_its_class(tiny: FederatedData) -> None:
     assert run.config["shift"] == {"name": "never"}
 
 
+def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: Path) -> None:
+    class Once:
+        """The first two clients exchange all they have, in round 2."""
+
+        def step(self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any) -> Moved:
+            order = np.r_[1, 0, 2 : current.clients] if round == 2 else np.arange(current.clients)
+            taken = current.train.taken(order), current.test.taken(order)
+            return current.rearranged(*taken), order != np.arange(current.clients)
+
+        def __repr__(self) -> str:
+            return "Once()"
+
+    run = go(tiny, tmp_path / "run", shift=Once(), rounds=3, against=[])
+    assert run.config["shift"] == {"name": "once", "is": "Once()"}
+    assert column(run, "moved") == [0, 0, 2, 0]
+    again = go(tiny, tmp_path / "run", shift=Once(), rounds=3, against=[], resume=True)
+    assert again.records == run.records
+
+
 def test_a_renaming_of_classes_in_the_middle_of_a_run(tiny: FederatedData) -> None:
     """Everybody's two labels change names in round 3, after all were placed: the aware notice it, the blind cannot."""
     shift = Relabel(kinds=2, fraction=1.0, at=3)
     run = go(tiny, shift=shift, rounds=3, against=[])
     blind = fk.simulate(FlexCFL(clusters=2, alpha=3), tiny, mclr(tiny), rounds=3, cohort=4, shift=shift)
     assert column(run, "moved") == column(blind, "moved") == [0, 0, 0, 12]
-    assert run.records[3]["noticed"] > 0 == sum(column(blind, "noticed"))
+    assert run.records[3]["noticed"] > 0 == sum(column(blind, "noticed")[1:])
 
 
 def test_a_configuration_and_python_come_to_the_same() -> None:

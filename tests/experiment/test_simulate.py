@@ -177,7 +177,7 @@ import sys, numpy as np, fedkin as fk
 data = fk.data.digits(clients=4)
 model = fk.models.mclr(data)
 for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"target": "all"}, {"devices": 1.5},
-                {"clients_per_batch": 2.5}, {"evaluate_every": None}):
+                {"clients_per_batch": 2.5}, {"evaluate_every": None}, {"shift": fk.SwapAll}, {"shift": "swap_all"}):
     try:
         fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2, **options})
     except fk.ConfigError as error:
@@ -198,6 +198,8 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
         "devices must be an integer of at least 1, got 1.5",
         "clients_per_batch must be an integer of at least 1, got 2.5",
         "run.evaluate_every must be an integer of at least 1, got None",
+        "shift must be a way in which data move, such as SwapAll(), got <class 'fedkin.scenarios.swaps.SwapAll'>",
+        "shift must be a way in which data move, such as SwapAll(), got 'swap_all'",
         "1",  # numbers of NumPy's are numbers, and go into a run's folder
     ]
 
@@ -257,6 +259,13 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
         ({"rounds": 0}, ConfigError, r"run\.rounds"),
         ({"devices": 10_000}, ConfigError, "devices must be between"),
         ({"scenario": fk.Population(dropout=1.0)}, MethodError, "cold start of 2 clusters: 0 of"),
+        ({"scenario": fk.Population(departures={3: 12})}, ConfigError, "^scenario: departures .* at round 3: 12 have"),
+        (
+            {"scenario": fk.Population(arrivals={4: 6}, departures={2: 6})},
+            ConfigError,
+            "^scenario: departures .* at round 2: 6 h",
+        ),
+        ({"scenario": fk.Population(arrivals={1: 12})}, ConfigError, "^scenario: arrivals .* at round 0: 12 of 12"),
     ],
 )
 def test_what_cannot_be_leaves_nothing_behind(
@@ -265,6 +274,10 @@ def test_what_cannot_be_leaves_nothing_behind(
     with pytest.raises(error, match=message):
         go(tiny, **{"out": tmp_path / "new" / "run", **options})
     assert not list(tmp_path.iterdir())
+
+
+def test_who_leaves_after_the_last_round_does_not_matter(tiny: FederatedData) -> None:
+    assert len(go(tiny, scenario=fk.Population(departures={6: 12})).records) == 6
 
 
 def test_ones_own_method_is_called_by_its_class(tiny: FederatedData, tmp_path: Path) -> None:

@@ -28,15 +28,20 @@ class History:
         assignment: Sequence[int],
         truth: Sequence[int] = (),
         moved: Sequence[int] = (),
-        noticed: Sequence[int] = (),
+        noticed: Sequence[int] | None = (),
+        noted: Sequence[int] | None = None,
         gone: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """What is measured in the next round; whose data moved, who noticed and who is gone are ids."""
+        """What is measured in the next round; whose data moved, who noticed and who is gone are ids. Those who noticed
+        are placed anew, and note what their data are, unless others are said to."""
         self.round += 1
+        noted = noticed if noted is None else noted
         ids = np.arange(self.clients)
         scene = Scene(np.array(truth) if len(truth) else None, np.isin(ids, moved))
         there = np.setdiff1d(ids, gone)
-        self.records.append(self.watch.look(self.round, np.array(assignment), there, scene, np.isin(ids, noticed)))
+        found = None if noticed is None else np.isin(ids, noticed)
+        look = (np.array(assignment), there, scene, found, np.isin(ids, noted or ()))
+        self.records.append(self.watch.look(self.round, *look))
         return self.records[-1]
 
 
@@ -102,6 +107,44 @@ def test_several_moves_before_a_notice_are_one() -> None:
     assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [2 / 3, 2 / 3, 3 / 2]
 
 
+def test_moved_warm_are_those_that_moved_and_had_a_cluster() -> None:
+    """Client 1 is only placed in the round in which it moves, client 2 is cold, client 3 is gone."""
+    history = History(4)
+    history.then([0, COLD, COLD, 0])
+    record = history.then([0, 0, COLD, 0], moved=[0, 1, 2, 3], gone=[3])
+    assert of(record, "moved", "moved_warm", "moved_fresh") == [3, 1, 1]
+    assert of(history.then([0, 0, COLD, 0], moved=[0, 1]), "moved", "moved_warm", "moved_fresh") == [2, 2, 1]
+
+
+def test_a_method_that_does_not_ask_notices_nothing_and_is_charged_nothing() -> None:
+    history = History(2)
+    history.then([0, 0], noticed=None)
+    record = history.then([0, 0], moved=[0, 1], noticed=None)
+    assert of(record, *MOVES, "moved_warm") == [2, 2, None, None, None, 2]
+    assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [None, None, None]
+    # In the round in which it asks, the wait of client 1 that began before is found to have lasted one round.
+    assert of(history.then([0, 0], noticed=[1]), *MOVES) == [0, 0, 1, 1, 1]
+
+
+def test_one_that_notices_and_gets_no_answer_is_counted_once() -> None:
+    history = History(1)
+    history.then([0])
+    assert of(history.then([0], moved=[0], noticed=[0], noted=[]), *MOVES) == [1, 1, 1, 1, 0]
+    assert of(history.then([0], noticed=[0], noted=[]), *MOVES) == [0, 0, 0, 0, 0]
+    assert of(history.then([0], moved=[0], noticed=[0], noted=[]), *MOVES) == [1, 0, 0, 0, 0]
+    assert of(history.then([0], noticed=[0], noted=[0]), *MOVES) == [0, 0, 0, 0, 0]
+    # From here on it is a client like any other.
+    assert of(history.then([0], moved=[0], noticed=[0]), *MOVES) == [1, 1, 1, 1, 0]
+
+
+def test_a_wait_ends_without_a_notice_when_the_client_is_placed_anew() -> None:
+    history = History(2)
+    history.then([0, 0])
+    assert of(history.then([0, 0], moved=[0, 1]), *MOVES) == [2, 2, 0, 0, 0]
+    assert of(history.then([0, 0], noted=[0]), *MOVES) == [0, 0, 0, 0, 0]
+    assert of(history.then([0, 0], noticed=[0, 1]), *MOVES) == [0, 0, 2, 1, 2]
+
+
 def test_a_migration_into_the_wrong_cluster_answers_nothing() -> None:
     history, truth = History(7), [0, 0, 0, 1, 1, 2, 2]
     history.then(truth, truth)
@@ -127,19 +170,34 @@ def test_a_kind_that_changes_twice_is_two_events_and_one_answer() -> None:
 def test_a_change_that_asks_for_nothing_is_answered_at_once() -> None:
     history = History(4)
     history.then([0, 0, 0, 0], [0, 0, 1, 1])
-    assert of(history.then([0, 0, 0, 0], [0, 1, 1, 1]), *ANSWERS, "right") == [1, 1, 0, 1.0]
+    assert of(history.then([0, 0, 0, 0], [0, 1, 1, 1]), *ANSWERS, "right") == [1, 1, 0, 3 / 4]
 
 
 def test_a_split_counts_the_clients_that_get_the_new_id() -> None:
-    history, truth = History(4), [0, 0, 1, 1]
-    assert of(history.then([0, 0, 0, 0], truth), "right", "astray") == [1.0, 0]
-    assert of(history.then([0, 0, 1, 1], truth), *MIGRATIONS, "stability") == [2, 2, 0.0]
-    assert of(history.then([0, 2, 1, 1], truth), *MIGRATIONS, "astray") == [1, 0, 1]
+    history, truth = History(5), [0, 0, 0, 1, 1]
+    assert of(history.then([0, 0, 0, 0, 0], truth), "right", "astray") == [3 / 5, 2]
+    assert of(history.then([0, 0, 0, 1, 1], truth), *MIGRATIONS, "stability") == [2, 2, 0.0]
+    assert of(history.then([0, 0, 2, 1, 1], truth), *MIGRATIONS, "astray") == [1, 0, 1]
 
 
-def test_a_home_is_where_most_of_a_kind_sit_and_the_lowest_of_equals() -> None:
-    record = History(6).then([3, 3, 2, 1, 0, COLD], [7, 7, 7, 5, 5, 5])
-    assert of(record, "right", "astray") == [3 / 5, 2]  # kind 7 is at home in 3, kind 5 in 0
+@pytest.mark.parametrize(
+    ("assignment", "truth", "right"),
+    [
+        ([0] * 10, [0, 1, 1, 2, 2, 2, 3, 3, 3, 3], 4),  # one cluster is right for one kind only
+        ([0] * 4, [6] * 4, 4),
+        ([3, 3, 2, 1, 0, COLD], [7, 7, 7, 5, 5, 5], 3),  # kind 7 is at home in 3, kind 5 in 0 or in 1
+        ([0, 0, 0, 0, 0, 1], [5, 5, 5, 7, 7, 7], 4),  # most of both sit in 0: kind 7 has to make do with 1
+        ([0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 1], 5),  # kind 0 gives way, though most of it sit in 0
+        ([0, 0, 1, 1, 2], [4, 4, 4, 4, 4], 2),  # one home only, where clusters are more than kinds
+        ([0, 0, 0, 1, 1, 1], [0, 0, 1, 2, 2, 3], 4),  # kinds 1 and 3 have no home
+    ],
+)
+def test_every_kind_has_at_most_one_home_and_every_cluster_is_home_to_at_most_one(
+    assignment: list[int], truth: list[int], right: int
+) -> None:
+    sitting = len(assignment) - assignment.count(COLD)
+    record = History(len(assignment)).then(assignment, truth)
+    assert of(record, "right", "astray") == [right / sitting, sitting - right]
 
 
 def test_a_newcomer_that_settles_late() -> None:
@@ -180,7 +238,7 @@ def test_clients_that_are_gone_count_for_nothing() -> None:
 
 
 def test_what_nobody_knows_is_null() -> None:
-    unknown = Watch(2).look(0, np.array([0, COLD]), np.arange(2), Scene(), np.array([True, False]))
+    unknown = Watch(2).look(0, np.array([0, COLD]), np.arange(2), Scene(), np.array([True, False]), np.zeros(2, bool))
     assert {name: value for name, value in unknown.items() if value is not None} == {"migrations": 0, "noticed": 1}
     known = History(2).then([0, COLD], [0, 0])
     assert list(unknown) == list(known)
@@ -209,6 +267,7 @@ def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, 
             assignment,
             np.flatnonzero(rng.random(clients) < 0.9),
             Scene(truth, moved),
+            rng.random(clients) < 0.3 if round % 4 else None,
             rng.random(clients) < 0.3,
         )
 

@@ -29,7 +29,7 @@ def after(centers: Any, local: Any) -> FeSEMState:
     """A round of clients that come to the given solutions, which they had before."""
     centers, local = np.array(centers, np.float32), np.array(local, np.float32)
     w = FakeWorld(local, np.arange(1, len(local) + 1), LocalWork(lr=1.0))
-    state = FeSEMState(centers, np.full(len(local), COLD), np.zeros(centers.shape[1], np.float32), local)
+    state = FeSEMState(centers, np.full(len(local), COLD), local)
     return FeSEM(clusters=len(centers)).round(w, state, np.arange(len(local)), Stream(0, 1))
 
 

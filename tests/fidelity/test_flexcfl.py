@@ -188,7 +188,7 @@ def test_bytes_between_servers_are_on_their_own_account() -> None:
 def test_migrations_cost_nothing() -> None:
     method = FlexCFL(clusters=M, alpha=ALPHA, migration="label_aware")
     total, _, records = counted(method, shift=SwapAll(probability=0.8))
-    assert sum(record["noticed"] for record in records) > 5
+    assert sum(record["noticed"] for record in records[1:]) > 5
     assert sum(record["migrations"] for record in records) > 0
     assert total == messages(N, K, M, T, ALPHA)["flexcfl"]
 

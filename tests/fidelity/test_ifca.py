@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD
-from fedkin.methods.ifca import IFCA, IFCAState
+from fedkin.method import COLD, State
+from fedkin.methods.ifca import IFCA
 from fedkin.models import mclr
 from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
@@ -36,9 +36,9 @@ def told(solutions: Any, losses: Any, examples: Any = None) -> Told:
     return w
 
 
-def after(w: Told, models: Any, **options: Any) -> IFCAState:
+def after(w: Told, models: Any, **options: Any) -> State:
     models = np.array(models, np.float32)
-    state = IFCAState(models, np.full(w.total_clients, COLD), np.zeros(models.shape[1], np.float32))
+    state = State(models, np.full(w.total_clients, COLD))
     method = IFCA(clusters=len(models), **options)
     return method.round(w, state, np.arange(w.total_clients), Stream(0, 1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -31,6 +32,15 @@ def test_a_zero_vector_is_like_nothing() -> None:
 def test_small_updates_keep_their_direction() -> None:
     """Late in training updates are tiny."""
     np.testing.assert_allclose(cosine(A * np.float32(1e-12), B), cosine(A, B), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e25, 1e-30])
+def test_rows_whose_squares_leave_float32_keep_their_direction(scale: float) -> None:
+    """The squares, 1e50 and 1e-60, are more and less than a float32 can be."""
+    far = A * np.float32(scale)
+    np.testing.assert_allclose(cosine(far, B), [[1, 0, -1], [0.6, 0.8, -0.6]], atol=1e-6)
+    np.testing.assert_allclose(cosine(B, far), [[1, 0.6], [0, 0.8], [-1, -0.6]], atol=1e-6)
+    np.testing.assert_allclose(cosine(far, far), [[1, 0.6], [0.6, 1]], atol=1e-6)
 
 
 vectors = hnp.arrays(np.float32, (3, 4), elements=st.floats(-10, 10, width=32).map(lambda v: round(v, 2)))

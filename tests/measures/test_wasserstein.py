@@ -67,5 +67,21 @@ def test_a_loss_of_exactly_a_fifth_is_no_shift(classes: int) -> None:
         np.testing.assert_array_equal(label_blind(new, old) > shift_threshold(sizes, classes), shifted)
 
 
+@pytest.mark.parametrize("classes", [10, 19, 62])
+@pytest.mark.parametrize("percent", [29, 35, 58, 70])
+def test_a_loss_of_exactly_another_fraction_is_no_shift(percent: int, classes: int) -> None:
+    """These fractions are no binary numbers: 0.29 x 100 comes out below 29, and 0.7 x 90 below 63."""
+    sizes = np.arange(1, 2001)
+    sizes = sizes[percent * sizes % 100 == 0]
+    lost = percent * sizes // 100
+    nothing = np.zeros((len(sizes), classes - 1), np.int64)
+    old = np.column_stack([sizes, nothing])
+    tau = shift_threshold(sizes, classes, fraction=percent / 100)
+    for more, shifted in ((0, False), (1, True)):
+        new = np.column_stack([sizes - lost - more, nothing])
+        np.testing.assert_array_equal(label_blind(new, old) > tau, shifted)
+        np.testing.assert_array_equal(label_aware(new, old) > tau, shifted)
+
+
 def test_threshold_of_another_fraction() -> None:
     np.testing.assert_allclose(shift_threshold(np.array([100, 60]), 10, fraction=0.5), [5, 3])

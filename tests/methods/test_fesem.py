@@ -37,7 +37,7 @@ def world(target: Any = TARGET, **options: Any) -> FakeWorld:
 
 
 def given(assignment: Any = (COLD,) * 5, models: np.ndarray = MODELS, local: np.ndarray = LOCAL) -> FeSEMState:
-    return FeSEMState(models, np.array(assignment), np.zeros(models.shape[1], np.float32), local)
+    return FeSEMState(models, np.array(assignment), local)
 
 
 def after(cohort: Any = EVERYBODY, w: FakeWorld | None = None, state: FeSEMState | None = None, **options: Any) -> Any:
@@ -49,8 +49,8 @@ def after(cohort: Any = EVERYBODY, w: FakeWorld | None = None, state: FeSEMState
 
 def test_clusters_start_apart_and_clients_together() -> None:
     state = FeSEM(clusters=3).init(world(), Stream(3))
-    assert len({model.tobytes() for model in [*state.models, state.start]}) == 4
-    np.testing.assert_array_equal(state.local, np.tile(state.start, (5, 1)))
+    assert len({model.tobytes() for model in [*state.models, state.local[0]]}) == 4
+    np.testing.assert_array_equal(state.local, np.tile(state.local[0], (5, 1)))
     np.testing.assert_array_equal(state.assignment, [COLD] * 5)
 
 
@@ -59,7 +59,7 @@ def test_all_newcomers_are_nearest_to_one_cluster() -> None:
     for seed in range(6):
         w = world()
         state = FeSEM(clusters=3).init(w, Stream(seed))
-        nearest = np.argmin(np.linalg.norm(state.models - state.start, axis=1))
+        nearest = np.argmin(np.linalg.norm(state.models - state.local[0], axis=1))
         placed = FeSEM(clusters=3).place(w, state, EVERYBODY, STREAM)
         np.testing.assert_array_equal(placed.assignment, [nearest] * 5)
 
@@ -143,7 +143,8 @@ def test_the_head_is_the_weights_of_the_last_layer(bias: slice | None, width: in
     state = FeSEM(clusters=2, part="head").init(w, Stream(3))
     kept = [i for i in (1, 2, 3) if bias is None or i not in range(4)[bias]]
     assert state.local.shape == (2, width)
-    np.testing.assert_array_equal(state.local, np.tile(state.start[kept], (2, 1)))
+    whole = FeSEM(clusters=2).init(w, Stream(3)).local
+    np.testing.assert_array_equal(state.local, whole[:, kept])
 
 
 def test_by_the_head_the_rest_does_not_count() -> None:
@@ -193,9 +194,10 @@ def test_broken_data_stay_with_their_client(migration: Any) -> None:
     w = simulated()
     w.data.x[w.data.train[2]] = np.nan
     method = FeSEM(clusters=2, newcomers="loss", migration=migration)
-    state = method.place(w, method.init(w, Stream(3)), np.array([1, 2, 3]), STREAM)
+    before = method.init(w, Stream(3))
+    state = method.place(w, before, np.array([1, 2, 3]), STREAM)
     assert state.assignment[2] == COLD and np.all(state.assignment[[1, 3]] != COLD)
-    np.testing.assert_array_equal(state.local[2], state.start)
+    np.testing.assert_array_equal(state.local[2], before.local[2])
     found = method.round(w, state, np.array([1, 2, 3]), STREAM)
     assert np.isfinite(found.models).all() and np.isfinite(found.local).all()
 
@@ -222,13 +224,18 @@ def test_a_newcomer_holds_the_model_of_the_cluster_it_was_given() -> None:
     np.testing.assert_array_equal(after([0, 1, 2], state=placed).assignment[:3], [2, 0, 1])
 
 
-def test_newcomers_by_direction() -> None:
-    """From (0, 0): clusters lie in the directions (1, 0) and (0, 1)."""
-    models = np.array([[40, 0], [0, 0.1]], np.float32)
-    method = FeSEM(clusters=2, newcomers="direction")
-    placed = method.place(world(), given(models=models), np.array([1, 4]), STREAM)
-    np.testing.assert_array_equal(placed.assignment, [COLD, 1, COLD, COLD, 0])
-    np.testing.assert_array_equal(placed.local[[1, 4]], models[[1, 0]])
+@pytest.mark.parametrize("newcomers", ["loss", "random"])
+def test_a_newcomer_that_could_not_be_placed_waits(newcomers: Any) -> None:
+    """Client 0 alone trains in cluster 0, half the way from (0, 0) to (40, 0); client 2 is still cold."""
+    found = after([0, 2], state=given([0, 0, COLD, 1, 1]), newcomers=newcomers)
+    np.testing.assert_array_equal(found.assignment, [0, 0, COLD, 1, 1])
+    np.testing.assert_allclose(found.models, [[20, 0], *MODELS[1:]], rtol=1e-6)
+    np.testing.assert_array_equal(found.local[2], LOCAL[2])
+
+
+def test_by_its_own_solution_every_newcomer_finds_a_cluster_in_the_round() -> None:
+    found = after([0, 2], state=given([0, 0, COLD, 1, 1]))
+    np.testing.assert_array_equal(found.assignment, [0, 0, 0, 1, 1])
 
 
 def test_newcomers_at_random() -> None:
@@ -258,6 +265,14 @@ def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves
     found = after(NOBODY, w, given([2] * 5), migration=migration)
     np.testing.assert_array_equal(found.assignment, [2, 0, 2, 2, 1] if moves else [2] * 5)
     assert bool(w.shifted(EVERYBODY).any()) != moves
+
+
+def test_only_a_first_cluster_notes_what_the_data_are() -> None:
+    """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on comparing."""
+    w = shifting()
+    found = after([1, 4], w, given([2, COLD, 2, 2, 2]))
+    np.testing.assert_array_equal(found.assignment, [2, 0, 2, 2, 1])
+    np.testing.assert_array_equal(w.shifted(EVERYBODY), [False, False, False, False, True])
 
 
 def test_with_migration_the_models_are_the_same() -> None:
@@ -318,12 +333,16 @@ def test_refuses_what_cannot_be(method: type[FeSEM], options: dict[str, Any]) ->
         method(**options)
 
 
-@pytest.mark.parametrize("name", ["part", "weighting", "newcomers", "migration"])
-def test_refuses_an_unknown_choice(name: str) -> None:
-    """The tests' own type checks would refuse it first, so the field is changed behind their back."""
+CHOICES = [(name, "anything") for name in ("part", "weighting", "newcomers", "migration")]
+
+
+@pytest.mark.parametrize(("name", "value"), [*CHOICES, ("newcomers", "direction")])
+def test_refuses_an_unknown_choice(name: str, value: str) -> None:
+    """The tests' own type checks would refuse it first, so the field is changed behind their back. Directions need a
+    start that clusters have in common."""
     method = FeSEM()
-    object.__setattr__(method, name, "anything")
-    with pytest.raises(FedkinError, match=f"{name} .*anything"):
+    object.__setattr__(method, name, value)
+    with pytest.raises(FedkinError, match=f"{name} must be one of .*'{value}'"):
         method.__post_init__()
 
 

@@ -50,6 +50,16 @@ def test_madc_is_clustered_by_complete_linkage() -> None:
     assert adjusted_rand_score(complete, average) < 1 and adjusted_rand_score(complete, single) < 1
 
 
+@pytest.mark.parametrize("measure", ["edc", "madc"])
+@pytest.mark.parametrize("updates", [[[1, 0, 0], [2, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 2, 0]]], ids=["two", "three"])
+def test_with_as_many_updates_as_clusters_every_client_is_a_cluster(measure: Any, updates: Any) -> None:
+    """Two that point the same way too; and MADC needs three to say anything."""
+    updates = np.array(updates, np.float32)
+    state = FlexCFL(clusters=len(updates), measure=measure).init(world(updates), STREAM)
+    assert sorted(state.assignment) == list(range(len(updates)))
+    np.testing.assert_allclose(state.models[state.assignment], ONE + updates, rtol=1e-6)
+
+
 def test_pretraining_is_fifty_mini_batches() -> None:
     w = world()
     FlexCFL().init(w, STREAM)
@@ -66,9 +76,12 @@ def test_alpha_m_clients_are_clustered_and_the_others_wait() -> None:
 
 
 def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
-    for migration, sent in (("label_blind", 4 * 6 * 3 * 3), ("none", 0)):
+    """Nobody keeps directions that it will never compare itself with."""
+    cases = [("direction", "label_blind", 4 * 6 * 3 * 3), ("direction", "none", 0)]
+    cases += [("loss", "label_blind", 0), ("random", "label_blind", 0)]
+    for newcomers, migration, sent in cases:
         w = world()
-        state = FlexCFL(migration=migration).init(w, STREAM)  # pyright: ignore[reportArgumentType]
+        state = FlexCFL(newcomers=newcomers, migration=migration).init(w, STREAM)  # pyright: ignore[reportArgumentType]
         assert w.ledger.down.get("send", 0) == sent
         assert state.informed.all() == state.informed.any() == bool(sent)
 

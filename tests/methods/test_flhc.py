@@ -146,7 +146,9 @@ def test_a_client_without_an_update_is_cold_and_placed_later(how: str) -> None:
     state = clustered(w, clusters=2)
     np.testing.assert_array_equal(state.assignment, [0, 1, COLD, 1])
     np.testing.assert_allclose(state.models, [[4, 0], [0, 14 / 3]], rtol=1e-6)
-    placed = FLHC(clusters=2).place(w, state, np.array([2]), Stream(1, 2, "place"))
+    place = Stream(1, 2, "place")
+    np.testing.assert_array_equal(FLHC(clusters=2).place(w, state, np.array([2]), place).assignment, state.assignment)
+    placed = FLHC(clusters=2).place(world(), state, np.array([2]), place)
     np.testing.assert_array_equal(placed.assignment, [0, 1, 0, 1])
     np.testing.assert_array_equal(placed.models, state.models)
 

@@ -168,6 +168,7 @@ def test_whoever_was_absent_or_silent_is_cold_and_placed_later() -> None:
     before = begun(w, [0, 0, 0, 0, 0, 0, 1], [[0, 0], [10, 10]])
     state = one_round(method, w, before, cohort=[0, 1, 2, 3, 4])
     np.testing.assert_array_equal(state.assignment, [0, 2, COLD, 2, 0, COLD, 1])
+    w.silent = frozenset()
     placed = method.place(w, state, np.array([2, 5]), Stream(1, 31, "place"))
     np.testing.assert_array_equal(placed.assignment, [0, 2, 0, 2, 0, 2, 1])
     np.testing.assert_array_equal(placed.models, state.models)

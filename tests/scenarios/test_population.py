@@ -103,6 +103,25 @@ def test_somebody_must_be_there() -> None:
     np.testing.assert_array_equal(population.reachable(4, 1), np.arange(4))
 
 
+@pytest.mark.parametrize("entry", [(2, 2.5), (2, True), (2, "3"), (2.5, 3), (True, 3), ("2", 3)], ids=str)
+@pytest.mark.parametrize("name", ["arrivals", "departures"])
+def test_rounds_and_counts_are_whole_numbers(name: str, entry: tuple[Any, Any]) -> None:
+    """The tests' own type checks would refuse most of them first, so they are put in behind their back."""
+    population = Population()
+    getattr(population, name)[entry[0]] = entry[1]
+    with pytest.raises(
+        ConfigError, match=f"^{name} must name rounds and counts from 1 up, got {entry[0]!r}: {entry[1]!r}$"
+    ):
+        population.__post_init__()
+
+
+def test_numpys_whole_numbers_will_do() -> None:
+    population = Population()
+    population.arrivals[np.int64(2)] = np.int32(3)  # pyright: ignore[reportArgumentType]
+    population.__post_init__()
+    assert population.reachable(5, 1).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     "options",
     [

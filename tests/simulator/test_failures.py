@@ -115,6 +115,23 @@ def test_who_drops_out_depends_on_client_and_round_only() -> None:
     assert (other_seed.arrived != usual).any()
 
 
+def test_who_drops_out_of_a_round_tells_no_losses_in_it() -> None:
+    w, whole = world(Population(dropout=0.5)), world().losses(START, EVERYONE)
+    for round in (3, 4):
+        w.begin(Stream(7, round, "scenario"))
+        silent = ~trained(w, round).arrived
+        assert 0 < silent.sum() < 30
+        losses = w.losses(START, EVERYONE[::-1])[::-1]
+        np.testing.assert_array_equal(np.isnan(losses), np.repeat(silent[:, None], 2, axis=1))
+        np.testing.assert_allclose(losses[~silent], whole[~silent], rtol=1e-6)
+
+
+def test_stragglers_tell_their_losses() -> None:
+    w = world(Population(stragglers=1.0))
+    w.begin(Stream(7, 3, "scenario"))
+    assert np.isfinite(w.losses(START, EVERYONE)).all()
+
+
 def test_stragglers_are_lost_where_nothing_partial_is_sent() -> None:
     whole, got = trained(world()), trained(world(Population(stragglers=0.5)))
     assert 0 < got.arrived.sum() < 30

@@ -77,7 +77,7 @@ def test_every_verb_answers_from_the_data_of_the_round() -> None:
 
 def test_who_has_moved_is_told_of_this_round_only() -> None:
     w = moving(0, 1)
-    assert not w.moved.any()
+    assert w.moved is not None and not w.moved.any()
     for round, expected in ((2, [1, 6]), (3, []), (4, [1, 6])):
         w.begin(SCENARIO.at(round))
         assert np.flatnonzero(w.moved).tolist() == expected
@@ -93,7 +93,7 @@ def test_a_round_has_the_same_data_however_one_comes_to_it(rounds: tuple[int, ..
 def test_without_a_shift_rounds_change_nothing() -> None:
     w = world()
     w.begin(SCENARIO.at(7))
-    assert w.data is DATA and not w.moved.any()
+    assert w.data is DATA and w.moved is None
 
 
 # --- what clients keep and compare
@@ -115,12 +115,20 @@ def test_similarities_are_cosines_of_the_updates_and_cost_nothing() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("company", [[4], [4, 0, 2], [2, 4], [4, 4], [6, 5, 4, 3, 2, 1, 0]], ids=str)
+def test_a_client_finds_the_same_similarities_in_any_company(company: list[int]) -> None:
+    """Bit for bit: in a federation it is alone."""
+    everybody = world().similarities(START[0], START, EVERYONE, stream=TRAIN)
+    found = world().similarities(START[0], START, np.array(company), stream=TRAIN)
+    assert found.tobytes() == everybody[company].tobytes()
+
+
 def test_similarities_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     some = np.array([4, 0, 2])
     whole = world().similarities(START[0], START, some, stream=TRAIN)
     monkeypatch.setattr(engine, "_PORTION", 1)
     parts = world().similarities(START[0], START, some, stream=TRAIN)
-    np.testing.assert_allclose(parts, whole, atol=1e-6)
+    assert parts.tobytes() == whole.tobytes()
 
 
 def test_similarities_of_those_who_do_not_answer() -> None:

@@ -1,7 +1,8 @@
 """``python -m fedkin.experiment.reproduce [ROW ...]``: run the cells not yet measured, then write docs/results.md.
 
-ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/`` or ``flexcfl/`` where
-only that paper's rows are meant (``flexcfl/`` alone: all of them). Without any, all are run. ``--seed 0`` runs the
+ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or
+``flexcfl/IV/`` where only that paper's or table's rows are meant; ``planted/found`` asks one of planted.py's questions.
+Without any, all are run. ``--seed 0`` runs the
 first seed only, ``--page`` only writes the page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure
 again.
 """
@@ -11,11 +12,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fedkin.experiment.reproduce import fedgroup, flexcfl, flexcfl_page
+from fedkin.experiment.reproduce import fedgroup, flexcfl, flexcfl_page, planted, planted_page
 from fedkin.experiment.reproduce.page import page
 from fedkin.experiment.reproduce.recipe import Cell, collect, read
 
 DOCS = Path("docs")
+Names = tuple[str, ...]
 PAPERS = {"fedgroup": fedgroup.CELLS, "flexcfl": flexcfl.CELLS}
 
 
@@ -23,12 +25,19 @@ def main(arguments: list[str]) -> None:
     """Measure what is asked for, and write."""
     only = [int(arguments[i + 1]) for i, a in enumerate(arguments) if a == "--seed"]
     rows = [a for i, a in enumerate(arguments) if not a.startswith("--") and (i == 0 or arguments[i - 1] != "--seed")]
+    unknown = [row for row in rows if not any(matches(row, name) for name in everything())]
+    if unknown:
+        raise SystemExit(f"no row begins with {', '.join(unknown)}; nothing was run")
     if "--page" not in arguments:
         for paper, cells in PAPERS.items():
-            collect(cells, store(paper), lambda cell, paper=paper: wanted(paper, cell, rows), only)
-    measured = {paper: read(store(paper)) for paper in PAPERS}
-    notes = {paper: (DOCS / "results" / f"{paper}.md").read_text() for paper in PAPERS}
+            collect(cells, store(paper), lambda cell, paper=paper: wanted(names_of(paper, cell), rows), only)
+        asked = [(q, seeds) for q, seeds in planted.questions() if wanted(named(q), rows)]
+        planted.collect(asked, store("planted"), only)
+    names = [*PAPERS, "planted"]
+    measured = {name: read(store(name)) for name in names}
+    notes = {name: (DOCS / "results" / f"{name}.md").read_text() for name in names}
     flexcfl_page.draw(measured["flexcfl"], DOCS)
+    planted_page.draw(measured["planted"], DOCS)
     (DOCS / "results.md").write_text(page(measured, notes))
 
 
@@ -37,10 +46,29 @@ def store(paper: str) -> Path:
     return DOCS / "results" / f"{paper}.jsonl"
 
 
-def wanted(paper: str, cell: Cell, rows: list[str]) -> bool:
-    """Whether a cell's row begins with one of those asked for; all do where none is named."""
-    names = (cell.setting.row, f"{paper}/{cell.setting.row}", f"{paper}/{cell.table}/{cell.setting.row}")
-    return not rows or any(name.startswith(row) for row in rows for name in names)
+def wanted(names: Names, rows: list[str]) -> bool:
+    """Whether one of the names of a cell begins with one of the rows asked for; all do where none is."""
+    return not rows or any(matches(row, names) for row in rows)
+
+
+def matches(row: str, names: Names) -> bool:
+    return any(name.startswith(row) for name in names)
+
+
+def names_of(paper: str, cell: Cell) -> Names:
+    """What a cell can be asked for by."""
+    return cell.setting.row, f"{paper}/{cell.setting.row}", f"{paper}/{cell.table}/{cell.setting.row}"
+
+
+def named(question: planted.Question) -> Names:
+    """What a question about planted clusters can be asked for by."""
+    return (f"planted/{question.panel}/{question.kind}/{question.method}",)
+
+
+def everything() -> list[Names]:
+    """All names there are."""
+    cells = [names_of(paper, cell) for paper, all_of_it in PAPERS.items() for cell in all_of_it]
+    return [*cells, *(named(question) for question, _ in planted.questions())]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedkin.data import DATASETS
 from fedkin.data.federated import FederatedData
@@ -84,7 +85,7 @@ def figures(run: Run) -> dict[str, Any]:
     history, summary = run.history.loc[1:], run.summary()
     accuracy = history["accuracy"][~history["partial"].astype(bool)]
     apart, reached = history["discrepancy_sum"], accuracy.index[accuracy >= 0.85]
-    clustering = {name: _short(summary[name]) for name in CLUSTERING}
+    clustering = {name: _short(summary[name]) for name in CLUSTERING} | {"moves_noticed": _noticed(history)}
     every = max(1, len(history) // 100)
     return {
         "best": _short(accuracy.max()) if len(accuracy) else None,
@@ -108,6 +109,15 @@ def figures(run: Run) -> dict[str, Any]:
 
 
 CLUSTERING = ("ari", "migrations", "shift_precision", "shift_recall", "migration_precision", "migration_recall")
+
+
+def _noticed(history: pd.DataFrame) -> float | None:
+    """Notices of clients whose data had moved, by moves of clients that had a cluster."""
+    asked, moved, noticed = (
+        np.nan_to_num(history[name].to_numpy(float), nan=-1.0) for name in ("noticed", "moved_warm", "noticed_moved")
+    )
+    warm = moved[asked >= 0].clip(0).sum()
+    return _short(noticed[asked >= 0].clip(0).sum() / warm) if warm else None
 
 
 def _short(value: Any, digits: int = 5) -> float | None:

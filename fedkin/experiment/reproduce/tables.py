@@ -14,7 +14,7 @@ Measured = Sequence[dict[str, Any]]
 def of(measured: Measured, table: str, row: str, column: str, figure: str) -> list:
     """One figure of all seeds of a cell, in the order of the seeds."""
     runs = [m for m in measured if (m["table"], m["row"], m["column"]) == (table, row, column)]
-    return [m[figure] for m in sorted(runs, key=lambda m: m["seed"])]
+    return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
 
 
 def share(measured: Measured, cells: Sequence[Cell], margin: float = 1.5) -> str:
@@ -29,9 +29,9 @@ def share(measured: Measured, cells: Sequence[Cell], margin: float = 1.5) -> str
     )
 
 
-def seeds(measured: Measured, table: str, setting: Setting, columns: Sequence[str]) -> str:
-    """How many seeds each method of a row has."""
-    counts = {len(of(measured, table, setting.row, column, "best")) for column in columns}
+def seeds(measured: Measured, cells: Sequence[Cell]) -> str:
+    """How many seeds each of the cells of a row has."""
+    counts = {len(of(measured, c.table, c.setting.row, c.column, "best")) for c in cells}
     return " or ".join(str(n) for n in sorted(counts))
 
 
@@ -49,7 +49,9 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
         )
         return ours + (f"<br>*{number if number is not None else 'none'}*" if with_paper else "")
 
-    lines = [[s.row, *(entry(s, c) for c in columns), seeds(measured, cells[0].table, s, columns)] for s in rows]
+    lines = [
+        [s.row, *(entry(s, c) for c in columns), seeds(measured, [c for c in cells if c.setting == s])] for s in rows
+    ]
     return markdown(["", *columns, "seeds"], lines)
 
 

@@ -1,0 +1,116 @@
+"""The part of docs/results.md on planted clusters, and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkin.experiment.reproduce.planted import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, Question
+from fedkin.experiment.reproduce.tables import Measured, markdown, percent
+
+PICTURE = "images/where-clustering-breaks.svg"
+AXES = {
+    "images": ("Fewer images", "training images per client"),
+    "clusters": ("More clusters", "true clusters among 100 clients"),
+    "participation": ("Fewer clients a round", "clients in a round, of 100"),
+}
+NAMES = {"rotation": "turned images", "label_permutation": "renamed labels"}
+
+
+def section(measured: Measured) -> str:
+    """Who finds the truth, how soon, where each method breaks, and who notices a swap."""
+    return "\n\n".join(
+        [
+            "## Planted clusters: who finds the truth",
+            "MNIST, four clusters that see their images turned (by 90 degrees a cluster) or call the digits by other "
+            "names; 100 clients of 60 images, all in every round, a network 784-200-10, 10 steps on all images with lr "
+            f"0.1. ARI is the agreement with the truth: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}.",
+            found(measured),
+            f"![agreement with the truth as the task gets harder]({PICTURE})",
+            "### Swapping what clients have: who notices, and who ends where it belongs",
+            swapped(measured),
+        ]
+    )
+
+
+def answers(measured: Measured, question: Question) -> list[dict[str, Any]]:
+    """The runs that answer a question, in the order of their seeds."""
+    wanted = [question.panel, question.kind, question.method, question.model]
+    value = getattr(question, question.panel, None)
+    runs = [m for m in measured if [m["panel"], m["kind"], m["method"], m["model"]] == wanted]
+    return sorted((m for m in runs if m.get(question.panel) == value), key=lambda m: m["seed"])
+
+
+def found(measured: Measured) -> str:
+    """Seeds that end with the true clusters and nothing else, and the round from which they have them."""
+    lines = []
+    for question in (*FOUND, *GLOROT):
+        runs = answers(measured, question)
+        perfect = [r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters]
+        since = sorted(_since(r["ari"]) for r in perfect)
+        when = f"{since[0]}" if len(set(since)) == 1 else f"{since[0]} - {since[-1]}" if since else ""
+        name = f"{question.method}, 784-128-10, Glorot weights" if question in GLOROT else question.method
+        lowest = f"{min(r['ari'][-1] for r in runs):.2f}" if runs else ""
+        lines.append([name, NAMES[question.kind], f"**{len(perfect)}** of {len(runs)}", when, lowest])
+    return markdown(["method", "kind", "seeds with ARI 1 at the end", "from round", "lowest ARI at the end"], lines)
+
+
+def _since(ari: Sequence[float | None]) -> int:
+    """The round from which agreement is perfect to the end."""
+    wrong = [r for r, a in enumerate(ari) if a != 1]
+    return wrong[-1] + 1 if wrong else 0
+
+
+def swapped(measured: Measured) -> str:
+    """Recall and precision of the shift test, and changes of a true cluster that were made good."""
+    lines = []
+    for question in SWAPPED:
+        runs = answers(measured, question)
+        shares = [
+            percent([r[name] for r in runs if r[name] is not None])
+            for name in ("shift_recall", "shift_precision", "migration_recall")
+        ]
+        agreement = f"{np.mean([r['ari'][-1] for r in runs]):.2f}" if runs else "not run"
+        lines.append([question.method, NAMES[question.kind], *shares, agreement])
+    head = ["method", "kind", "shifts noticed (%)", "notices with a cause (%)", "made good (%)", "ARI, last round"]
+    return markdown(head, lines)
+
+
+def draw(measured: Measured, docs: Path) -> None:
+    """Agreement at the end, by what makes the task harder: one panel each, a line a method, all seeds as dots."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from fedkin.experiment.figure import STYLE, write
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+        for panel, axes in zip(AXES, figure.subplots(1, 3, sharey=True), strict=True):
+            _panel(measured, panel, axes)
+        write(figure, docs / PICTURE)
+
+
+def _panel(measured: Measured, panel: str, axes: Any) -> None:
+    from fedkin.experiment.figure import COLOURS, DASHES, prepare
+
+    heading, label = AXES[panel]
+    prepare(axes, heading, "agreement with the truth (ARI); dots: seeds")
+    asked = [q for q in BROKEN if q.panel == panel]
+    methods = list(dict.fromkeys(q.method for q in BROKEN))
+    for method, colour, dash in zip(methods, COLOURS, DASHES, strict=False):
+        points = [
+            (getattr(q, panel), [r["ari"][-1] for r in answers(measured, q)]) for q in asked if q.method == method
+        ]
+        points = [(at, [a for a in ari if a is not None]) for at, ari in points]
+        points = [(at, ari) for at, ari in points if ari]
+        if points:
+            axes.plot([at for at, _ in points], [np.mean(a) for _, a in points], color=colour, ls=dash, label=method)
+            for at, ari in points:
+                axes.plot([at] * len(ari), ari, ".", color=colour, ms=4, alpha=0.6)
+    axes.set_xlabel(label)
+    axes.set_ylim(-0.05, 1.05)
+    if panel == "images":
+        axes.legend(loc="lower right", frameon=False, fontsize=8.5)
