@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.aggregation import inter_cluster
+from fedkin.errors import MethodError
 from fedkin.method import COLD, State, not_negative, one_of
 from fedkin.randomness import Stream
 from fedkin.world import BYTES_PER_NUMBER, World
@@ -104,8 +105,12 @@ def placed(
     direction being the way its model has come from the ``start`` that all clusters have in common."""
     if how == "loss":
         return seated(world, state, clients, by_loss(world, state, clients))
-    if how == "random" or start is None:
+    if how == "random":
         return seated(world, state, clients, at_random(len(state.models), clients, stream))
+    if start is None:
+        raise MethodError(
+            "clusters without a common start have no directions to place clients by; use newcomers='loss'"
+        )
     directions = state.models - start
     world.send(directions, clients)
     return seated(world, state, clients, by_direction(world, start, directions, clients, stream))

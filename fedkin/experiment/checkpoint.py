@@ -133,7 +133,9 @@ def _read(path: Path) -> tuple[Checkpoint, str]:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {})["fedkin"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}
-        whole = header.pop("digest") == _digest(header, arrays) and header["layout"] == LAYOUT
+        if header["layout"] != LAYOUT:
+            raise _DamageError(f"another version of fedkin wrote it (layout {header['layout']}, here {LAYOUT})")
+        whole = header.pop("digest") == _digest(header, arrays)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
     if not whole:

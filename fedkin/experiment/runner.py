@@ -91,6 +91,9 @@ def run(
         CheckpointError, StorageError: from the folder.
     """
     check(plan, method, world.total_clients)
+    first = max(getattr(method, "cluster_round", 0), getattr(method, "first_split", -1) + 1)
+    if first > plan.rounds:
+        _log.warning("%s makes clusters from round %d on, and the run has %d", name, first, plan.rounds)
     lens = Lens(world)
     found = folder.restore(world) if folder else None
     clock = _Clock(found[0].seconds if found else 0.0)
@@ -155,11 +158,6 @@ def check(plan: Plan, method: Method, clients: int, where: str = "method") -> No
     clusters = getattr(method, "clusters", None)
     if isinstance(clusters, int) and clusters > clients:
         raise ConfigError(f"{where}.clusters must be at most the number of clients ({clients}), got {clusters}")
-    first = max(getattr(method, "cluster_round", 0), getattr(method, "first_split", -1) + 1)
-    if first > plan.rounds:
-        _log.warning(
-            "%s makes clusters from round %d on, and the run has %d", type(method).__name__, first, plan.rounds
-        )
 
 
 @dataclass

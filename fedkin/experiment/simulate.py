@@ -266,6 +266,6 @@ def name_of_shift(shift: Shift) -> str:
 def plain_values(instance: Any) -> Values:
     """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its ``repr``."""
     if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
-        return {"is": repr(instance)}
+        return {"is": f"{type(instance).__module__}.{type(instance).__qualname__}"}
     values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
     return {name: value for name, value in json.loads(json.dumps(values, default=repr)).items() if value is not None}

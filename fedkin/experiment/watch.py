@@ -79,8 +79,8 @@ class Watch:
             stability: adjusted Rand index between the former and the present clusters, over the clients that have one
                 in both; None where there are none, as in round 0. A lone cluster that splits scores 0.
         Where clients were asked (else None):
-            noticed: clients that found in this round that their data have shifted. One that noticed before, and has
-                not been placed anew since, counts once.
+            noticed: clients that found in this round that their data have shifted. One whose move was noticed
+                before, and that has not been placed anew since, counts once.
         Where it is known whose data moved (else None):
             moved: clients whose data moved in this round; moved_warm: of these, the ones that had a cluster.
             moved_fresh: clients with a cluster whose data moved for the first time since they were placed or noticed.

@@ -13,11 +13,12 @@ All k models go to every client of the cohort, and one comes back: n (k + 1) mes
 
 Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1 says, where the
 code takes the one measured when the last round ended. Differs from FlexCFL's IFCA: its "simple mean" counts the first
-selected client of a cluster and no other, a slip that is kept as ``weighting="first_client"``. Clusters
-have no common start, so newcomers cannot be placed by direction.
+selected client of a cluster and no other, a slip that is kept as ``weighting="first_client"``. Clusters have no common
+start, so newcomers cannot be placed by direction.
 
-A cluster that nobody chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose anew, selected or
-not, when they find their data shifted; that is k more messages for each of them.
+The random models decide what is found: one of them may take two true clusters and keep them (docs/results.md counts
+how often). A cluster that nobody chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose anew,
+selected or not, when they find their data shifted; that is k more messages for each of them.
 """
 
 from __future__ import annotations

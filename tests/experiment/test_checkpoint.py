@@ -112,7 +112,7 @@ def test_another_layout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as before:
         before.setattr(checkpoint, "LAYOUT", "1")  # of records and states that are no more
         checkpoint.save(tmp_path, kept(1), "run")
-    with pytest.raises(CheckpointError, match="no checkpoint in .* can be read"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read"):
         checkpoint.load(tmp_path, "run", 4, 3)
 
 

@@ -133,7 +133,6 @@ def test_one_that_notices_and_gets_no_answer_is_counted_once() -> None:
     assert of(history.then([0], noticed=[0], noted=[]), *MOVES) == [0, 0, 0, 0, 0]
     assert of(history.then([0], moved=[0], noticed=[0], noted=[]), *MOVES) == [1, 0, 0, 0, 0]
     assert of(history.then([0], noticed=[0], noted=[0]), *MOVES) == [0, 0, 0, 0, 0]
-    # From here on it is a client like any other.
     assert of(history.then([0], moved=[0], noticed=[0]), *MOVES) == [1, 1, 1, 1, 0]
 
 

@@ -1,0 +1,60 @@
+"""Five quadratic clients that choose among three models on a line, for tests of IFCA.
+
+One epoch of lr 0.5 goes half the way from the model to the client's target; the loss is half the squared distance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkin.fake_world import FakeWorld
+from fedkin.method import COLD, State
+from fedkin.methods.ifca import IFCA
+from fedkin.models import mlp
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+from tests.simulator.small import federation
+
+STREAM = Stream(3, 2, "method")
+# models at 0, 8 and 40 on a line; clients 0 1 2 are nearest to the first, 3 and 4 to the second, nobody to the third
+MODELS = np.array([[0, 0], [8, 0], [40, 0]], np.float32)
+TARGET = np.array([[2, 0], [0, 2], [1, 1], [8, 4], [10, 0]], np.float32)
+EXAMPLES = np.array([10, 20, 30, 40, 60])
+NEAREST = np.array([0, 0, 0, 1, 1])
+EVERYBODY = np.arange(5)
+
+
+class Watched(FakeWorld):
+    """A fake world that remembers what it was asked."""
+
+    def train(self, models: Any, clients: Any, which: Any = None, *, work: Any = None, **options: Any) -> Any:
+        self.trained = [*getattr(self, "trained", []), (clients.tolist(), which, work or self.work)]
+        return super().train(models, clients, which, work=work, **options)
+
+    def losses(self, models: Any, clients: Any) -> Any:
+        self.asked = [*getattr(self, "asked", []), clients.tolist()]
+        return super().losses(models, clients)
+
+
+def world(target: Any = TARGET, **options: Any) -> Watched:
+    return Watched(target, np.resize(EXAMPLES, len(target)), LocalWork(lr=0.5), **options)
+
+
+def given(assignment: Any = (COLD,) * 5, models: np.ndarray = MODELS) -> State:
+    return State(models, np.array(assignment))
+
+
+def after(cohort: Any = EVERYBODY, w: FakeWorld | None = None, state: State | None = None, **options: Any) -> Any:
+    return IFCA(**options).round(w or world(), state or given(), np.asarray(cohort), STREAM)
+
+
+CLIENTS = 12
+
+
+def simulated(work: LocalWork | None = None) -> SimulatedWorld:
+    """Twelve clients of six samples."""
+    data = federation((6,) * CLIENTS)
+    return SimulatedWorld(data, mlp(data, hidden=3), work or LocalWork(epochs=1, batch_size=3, lr=0.1))
