@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fedkin.experiment.reproduce.fedgroup import TABLE_I_PUBLISHED, TABLE_III
-from fedkin.experiment.reproduce.tables import Measured, accuracies, markdown, number, of, percent, share
+from fedkin.experiment.reproduce.tables import Measured, accuracies, by_classes, share
 
 
 def section(measured: Measured) -> str:
@@ -20,18 +18,6 @@ def section(measured: Measured) -> str:
             "### The same runs: accuracy in the last round (%)",
             accuracies(measured, TABLE_III, "final", with_paper=False),
             "### Table I: FedAvg on MNIST-MCLR by classes per client",
-            table_i(measured),
+            by_classes(measured, {str(k): v for k, v in TABLE_I_PUBLISHED.items()}, "discrepancy"),
         ]
     )
-
-
-def table_i(measured: Measured) -> str:
-    """Classes per client down; what the paper measures across."""
-    names = ("discrepancy_mean", "discrepancy_variance", "best", "median", "rounds_to_85")
-    head = ["classes", "discrepancy, mean", "variance", "best accuracy (%)", "median (%)", "rounds to 85%"]
-    forms: list[Callable[[list], str]] = [number, number, percent, percent, number]
-    rows = []
-    for classes, published in TABLE_I_PUBLISHED.items():
-        ours = [form(of(measured, "I", str(classes), "FedAvg", name)) for name, form in zip(names, forms, strict=True)]
-        rows.append([str(classes), *(f"{o}<br>*{p}*" for o, p in zip(ours, published, strict=True))])
-    return markdown(head, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -18,7 +17,7 @@ from fedkin.experiment.reproduce.flexcfl import (
     TABLE_III,
     TABLE_IV,
 )
-from fedkin.experiment.reproduce.tables import Measured, accuracies, markdown, number, of, percent, share
+from fedkin.experiment.reproduce.tables import Measured, accuracies, by_classes, markdown, number, of, percent, share
 
 CURVES = "images/flexcfl-shift.svg"
 PRINTED_6 = {  # times FedAvg's; the text's ratios
@@ -50,7 +49,7 @@ def section(measured: Measured) -> str:
             "### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's",
             figure_6(measured),
             "### Table I: FedAvg on MNIST-MCLR by classes per client",
-            table_i(measured),
+            by_classes(measured, TABLE_I_PUBLISHED, "distance"),
         ]
     )
 
@@ -84,18 +83,6 @@ def _bytes(measured: Measured, row: str, column: str) -> tuple[float, float]:
     down, up, servers = (of(measured, "Fig. 6", row, column, f"bytes_{way}") for way in ("down", "up", "servers"))
     clients = mean(down) + mean(up) if down else 0.0
     return clients, clients + (mean(servers) if servers else 0.0)
-
-
-def table_i(measured: Measured) -> str:
-    """Classes per client down; what the paper measures across."""
-    names = ("distance_mean", "distance_variance", "best", "median", "rounds_to_85")
-    head = ["classes", "discrepancy, mean", "variance", "best accuracy (%)", "median (%)", "rounds to 85%"]
-    forms: list[Callable[[list], str]] = [number, number, percent, percent, number]
-    rows = []
-    for classes, published in TABLE_I_PUBLISHED.items():
-        ours = [form(of(measured, "I", classes, "FedAvg", name)) for name, form in zip(names, forms, strict=True)]
-        rows.append([classes, *(f"{o}<br>*{p}*" for o, p in zip(ours, published, strict=True))])
-    return markdown(head, rows)
 
 
 def draw(measured: Measured, docs: Path) -> None:

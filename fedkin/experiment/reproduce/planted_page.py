@@ -112,5 +112,5 @@ def _panel(measured: Measured, panel: str, axes: Any) -> None:
                 axes.plot([at] * len(ari), ari, ".", color=colour, ms=4, alpha=0.6)
     axes.set_xlabel(label)
     axes.set_ylim(-0.05, 1.05)
-    if panel == "images":
+    if panel == "images" and axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower right", frameon=False, fontsize=8.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -39,6 +39,7 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
     """A table of percentages: settings down, methods across."""
     rows, columns = list(dict.fromkeys(c.setting for c in cells)), list(dict.fromkeys(c.column for c in cells))
     published = {(c.setting.row, c.column): c.published for c in cells}
+    printed = {c.column for c in cells if c.published is not None}
 
     def entry(setting: Setting, column: str) -> str:
         if (setting.row, column) not in published:
@@ -47,12 +48,24 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
             percent(of(measured, cells[0].table, setting.row, column, figure)),
             published[setting.row, column],
         )
-        return ours + (f"<br>*{number if number is not None else 'none'}*" if with_paper else "")
+        return ours + (f"<br>*{number if number is not None else 'none'}*" if with_paper and column in printed else "")
 
     lines = [
         [s.row, *(entry(s, c) for c in columns), seeds(measured, [c for c in cells if c.setting == s])] for s in rows
     ]
     return markdown(["", *columns, "seeds"], lines)
+
+
+def by_classes(measured: Measured, published: Mapping[str, Sequence[float]], distance: str) -> str:
+    """Table I of both papers: FedAvg's clients with more and more classes, and the ``distance`` of their solutions."""
+    names = (f"{distance}_mean", f"{distance}_variance", "best", "median", "rounds_to_85")
+    head = ["classes", "discrepancy, mean", "variance", "best accuracy (%)", "median (%)", "rounds to 85%"]
+    forms: list[Callable[[list], str]] = [number, number, percent, percent, number]
+    rows = []
+    for classes, printed in published.items():
+        ours = [form(of(measured, "I", classes, "FedAvg", name)) for name, form in zip(names, forms, strict=True)]
+        rows.append([classes, *(f"{o}<br>*{p}*" for o, p in zip(ours, printed, strict=True))])
+    return markdown(head, rows)
 
 
 def percent(values: list) -> str:
