@@ -104,3 +104,9 @@ def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
     for row in ("fedgroup/", "flexcfl/III/", "MCLR", "planted/"):
         assert not wanted(names, [row]), row
     assert wanted(names, []) and wanted(named(FOUND[0]), ["nothing", "planted/found"])
+
+
+def test_large_numbers_are_written_out_and_one_seed_has_no_range() -> None:
+    assert number([6666.0]) == "**6,666**"
+    assert number([1200, 1400]) == "**1,300** (1,200 - 1,400)"
+    assert number([0.01234]) == "**0.0123**"

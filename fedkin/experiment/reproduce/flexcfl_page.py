@@ -114,4 +114,4 @@ def _curves(measured: Measured, panels: Any) -> None:
                 axes.fill_between(rounds, found.min(axis=0), found.max(axis=0), color=colour, alpha=0.15, lw=0)
         axes.set_xlabel("communication round")
         axes.set_ylim(0.5, 1)
-    panels[0].legend(loc="lower right", frameon=False, fontsize=8.5)
+    panels[-1].legend(loc="lower right", frameon=False, fontsize=8.5)

@@ -81,8 +81,15 @@ def number(values: list) -> str:
     there = [v for v in values if v is not None]
     if not there:
         return "not run" if not values else "**never**"
+    if len(values) == 1:
+        return f"**{_digits(there[0])}**"
     never = f", {len(values) - len(there)} never" if len(there) < len(values) else ""
-    return f"**{mean(there):.3g}** ({min(there):.3g} - {max(there):.3g}{never})"
+    return f"**{_digits(mean(there))}** ({_digits(min(there))} - {_digits(max(there))}{never})"
+
+
+def _digits(value: float | int) -> str:
+    """Three of them, or all of a large number's."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
