@@ -113,4 +113,4 @@ def _panel(measured: Measured, panel: str, axes: Any) -> None:
     axes.set_xlabel(label)
     axes.set_ylim(-0.05, 1.05)
     if panel == "images" and axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower right", frameon=False, fontsize=8.5)
+        axes.legend(loc="center right", frameon=False, fontsize=8.5)

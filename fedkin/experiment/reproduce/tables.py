@@ -56,7 +56,7 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
     return markdown(["", *columns, "seeds"], lines)
 
 
-def by_classes(measured: Measured, published: Mapping[str, Sequence[float]], distance: str) -> str:
+def by_classes(measured: Measured, published: Mapping[str, Sequence[float | int]], distance: str) -> str:
     """Table I of both papers: FedAvg's clients with more and more classes, and the ``distance`` of their solutions."""
     names = (f"{distance}_mean", f"{distance}_variance", "best", "median", "rounds_to_85")
     head = ["classes", "discrepancy, mean", "variance", "best accuracy (%)", "median (%)", "rounds to 85%"]
