@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin import scenarios
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.errors import ConfigError
 from fedkin.randomness import Stream
@@ -177,6 +176,3 @@ def test_shifts_by_name() -> None:
         "relabel": Relabel,
         "rotate": Rotate,
     }
-    assert scenarios.SHIFTS is SHIFTS
-    with pytest.raises(AttributeError, match="no attribute 'SHIFT'"):
-        _ = scenarios.SHIFT
