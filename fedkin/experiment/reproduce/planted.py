@@ -70,6 +70,11 @@ def _broken() -> Iterator[Question]:
 
 BROKEN = list(_broken())  # from three seeds
 GLOROT = [replace(q, panel="glorot", model="784-128-10, Glorot") for q in FOUND if q.method == "IFCA"]  # ten seeds
+LIMITS: dict[str, Callable[[int], Method]] = {
+    f"Sattler CFL, eps2 {limit}": lambda k, limit=limit: SattlerCFL(eps1=0.3, eps2=limit, first_split=3)
+    for limit in (0.70, 0.78)
+}
+THRESHOLDS = [Question("thresholds", "rotation", method, rounds=ROUNDS["Sattler CFL"]) for method in LIMITS]
 MIGRATING: dict[str, Callable[[int], Method]] = {
     f"FlexCFL, {test.replace('_', '-')}": lambda k, test=test: FlexCFL(clusters=k, migration=test)
     for test in ("label_blind", "label_aware")
@@ -88,7 +93,7 @@ def network() -> Model:
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
     """Everything that is asked, and from which seeds."""
     asked = [(q, tuple(range(10))) for q in (*FOUND, *GLOROT)]
-    return asked + [(q, (0, 1, 2)) for q in (*BROKEN, *SWAPPED)]
+    return asked + [(q, (0, 1, 2)) for q in (*BROKEN, *SWAPPED, *THRESHOLDS)]
 
 
 def answer(question: Question, seed: int) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def answer(question: Question, seed: int) -> dict[str, Any]:
     q = question
     data = planted("mnist", q.kind, clusters=q.clusters, clients=100, samples=q.images, seed=seed)
     run = simulate(
-        {**METHODS, **MIGRATING}[q.method](q.clusters),
+        {**METHODS, **MIGRATING, **LIMITS}[q.method](q.clusters),
         data,
         network() if q.model == "784-200-10" else mlp(data),
         rounds=q.rounds,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.experiment.reproduce.planted import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, Question
+from fedkin.experiment.reproduce.planted import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, THRESHOLDS, Question
 from fedkin.experiment.reproduce.tables import Measured, markdown, percent
 
 PICTURE = "images/where-clustering-breaks.svg"
@@ -47,7 +47,7 @@ def answers(measured: Measured, question: Question) -> list[dict[str, Any]]:
 def found(measured: Measured) -> str:
     """Seeds that end with the true clusters and nothing else, and the round from which they have them."""
     lines = []
-    for question in (*FOUND, *GLOROT):
+    for question in (*FOUND, *GLOROT, *THRESHOLDS):
         runs = answers(measured, question)
         perfect = [r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters]
         since = sorted(_since(r["ari"]) for r in perfect)
