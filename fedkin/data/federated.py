@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Float32, Int, Shaped
 
 from fedkin.errors import DataError
 
@@ -65,6 +65,8 @@ class FederatedData:
     test: Ragged
     truth: Int[np.ndarray, "N"] | None = None  # true cluster of each client, where it is known
     client_names: tuple[str, ...] | None = None
+    vocabulary: tuple[str, ...] | None = None  # of text: x holds numbers of these words, [M L]
+    vectors: Float32[np.ndarray, "V D"] | None = None  # one for each word of the vocabulary, not trained
 
     def __post_init__(self) -> None:
         self._check()
@@ -109,6 +111,7 @@ class FederatedData:
     def _check(self) -> None:
         """Types too: outside our tests nobody checks annotations, and NumPy would cut 1.5 to the label 1."""
         self._check_samples()
+        self._check_words()
         self._check_owners()
 
     def _check_owners(self) -> None:
@@ -130,6 +133,17 @@ class FederatedData:
         if np.issubdtype(self.x.dtype, np.floating) and not np.isfinite(self.x).all():
             bad = int(np.flatnonzero(~np.isfinite(self.x.reshape(len(self.x), -1)).all(axis=1))[0])
             raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
+
+    def _check_words(self) -> None:
+        if self.vocabulary is None:
+            if self.vectors is not None:
+                raise DataError(f"{self.name}: vectors belong to the words of a vocabulary, and there is none")
+            return
+        V = len(self.vocabulary)
+        if not _is_array(self.x, "iu", 2) or (self.x.size and not 0 <= int(self.x.min()) <= int(self.x.max()) < V):
+            raise DataError(f"{self.name}: x of text must be word numbers 0..{V - 1} in an array [M, L]")
+        if self.vectors is not None and not (_is_array(self.vectors, "f", 2) and len(self.vectors) == V):
+            raise DataError(f"{self.name}: vectors must be an array [{V}, D] of floats, got {_what(self.vectors)}")
 
     def _check_part(self, split: str) -> None:
         part = self.part(split)

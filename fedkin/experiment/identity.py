@@ -18,10 +18,10 @@ from fedkin.models import Model
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax", "pandas", "safetensors")
 _MACHINE = ("platform", "machine")
-# How long, how often kept, beside what and on how many devices a run is done changes nothing in any of its rounds.
-# (Which rounds are scored may change: the last one always is. A run that is extended has scored its former last round
-# too, which with evaluate_every above 1 one that was as long from the start may not have.)
-_OUTSIDE = {"rounds", "against", "checkpoint_every", "target", "devices"}
+# How long a run is, how often kept, beside what and beside how many seeds, and on how many devices it is done changes
+# nothing in any of its rounds. (Which rounds are scored may change: the last one always is. A run that is extended has
+# scored its former last round too, which with evaluate_every above 1 one that was as long from the start may not have.)
+_OUTSIDE = {"rounds", "seeds", "against", "checkpoint_every", "target", "devices"}
 
 
 def essence(description: dict[str, Any]) -> dict[str, Any]:
@@ -37,10 +37,11 @@ def fingerprint(description: dict[str, Any], *digests: str) -> str:
 
 
 def data_digest(data: FederatedData) -> str:
-    """A digest of all that federated data hold: features, labels, owners, names and true clusters."""
+    """A digest of all that federated data hold: features, labels, owners, names, true clusters, words."""
     digest = hashlib.sha256(repr((data.name, data.classes, data.client_names)).encode())
     owners = (data.train.rows, data.train.offsets, data.test.rows, data.test.offsets)
-    for part in (data.x, data.y, *owners, data.truth):
+    words = () if data.vocabulary is None else (np.array(data.vocabulary), data.vectors)
+    for part in (data.x, data.y, *owners, data.truth, *words):
         _add(digest, part)
     return digest.hexdigest()
 

@@ -9,5 +9,7 @@ from fedkin.models.model import Model as Model
 from fedkin.models.model import as_model as as_model
 from fedkin.models.perceptron import mclr as mclr
 from fedkin.models.perceptron import mlp as mlp
+from fedkin.models.recurrent import lstm as lstm
+from fedkin.models.recurrent import rnn as rnn
 
-MODELS: dict[str, Callable[..., Model]] = {"mclr": mclr, "mlp": mlp, "cnn": cnn}
+MODELS: dict[str, Callable[..., Model]] = {"mclr": mclr, "mlp": mlp, "cnn": cnn, "rnn": rnn, "lstm": lstm}

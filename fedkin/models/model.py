@@ -37,6 +37,16 @@ class Samples(Protocol):
     def classes(self) -> int: ...
 
 
+@runtime_checkable
+class Text(Samples, Protocol):
+    """What a model of text needs to know besides: x are word numbers [M L]."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...] | None: ...  # V words
+    @property
+    def vectors(self) -> np.ndarray | None: ...  # [V D], not trained
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """Parameters and the two functions on them. Compared by identity, so that one model compiles once."""

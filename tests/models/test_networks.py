@@ -17,6 +17,7 @@ from fedkin.models.model import Model
 from fedkin.world import ModelSpec
 
 IMAGE = (28, 28, 1)
+NUMERIC = ("mclr", "mlp", "cnn")  # the models of text are tested in test_recurrent.py
 
 
 def data(shape: tuple[int, ...] = IMAGE, classes: int = 10, dtype: Any = np.float32) -> FederatedData:
@@ -47,6 +48,48 @@ def test_parameter_counts(name: str, oracle: Callable[[str], dict[str, Any]]) ->
     assert COUNTED[name]().spec.parameters == oracle("misc")["parameter_counts"][name]
 
 
+def test_registered_models() -> None:
+    assert set(MODELS) == {*NUMERIC, "rnn", "lstm"}
+
+
+def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -> int:
+    """Parameters of conv, pool, conv, pool, dense, head on 28 x 28 x 1 images: 7 x 7 pixels reach the dense layer."""
+    convolutions = (window**2 + 1) * first + (window**2 * first + 1) * second
+    return convolutions + (7 * 7 * second + 1) * hidden + (hidden + 1) * classes
+
+
+@pytest.mark.parametrize("classes", [10, 26])
+@pytest.mark.parametrize(("variant", "sizes"), [("fedsim", (3, 64, 64, 2048)), ("fedsim_as_coded", (5, 32, 64, 2048))])
+def test_fedsims_cnns(variant: Any, sizes: tuple[int, int, int, int], classes: int) -> None:
+    """Table 5, and what the code has in its place; nothing is added to the loss, nothing dropped."""
+    model, expected = cnn(data(classes=classes), variant), dense_cnn(*sizes, classes)
+    assert model.spec.parameters == expected
+    if classes == 10:
+        assert expected == {"fedsim": 6_482_634, "fedsim_as_coded": 6_497_162}[variant]
+    assert model.penalty is None and not model.random
+    assert model.spec.head == slice(expected - 2049 * classes, expected)
+
+
+def test_fedsims_perceptron() -> None:
+    """Table 5: three hidden layers for MEx."""
+    model = mlp(data((1280,), 7), hidden=(1280, 640, 120))
+    assert model.spec.parameters == 1281 * 1280 + 1281 * 640 + 641 * 120 + 121 * 7
+    assert model.spec.head == slice(model.spec.parameters - 121 * 7, model.spec.parameters)
+    assert_covers(model.spec)
+
+
+def test_a_perceptron_of_two_hidden_layers() -> None:
+    """Against NumPy."""
+    d = data((20,), 4)
+    model = mlp(d, hidden=(9, 5))
+    w = model.initial(np.array([1, 2], np.uint32)) + np.float32(0.01)
+    y, parts = d.x.astype(np.float64), [w[part] for part in model.spec.slices.values()]
+    for kernel, bias in zip(parts[::2], parts[1::2], strict=True):
+        y = y @ kernel.reshape(len(bias), -1).T + bias
+        y = y if len(bias) == 4 else np.maximum(y, 0)
+    np.testing.assert_allclose(scores(model, w, d.x), y, rtol=1e-4, atol=1e-4)
+
+
 def assert_covers(spec: ModelSpec) -> None:
     at = 0
     for part in spec.slices.values():
@@ -74,7 +117,7 @@ def test_slices_and_head(make: Callable[[], Model], hidden: int, classes: int) -
     assert spec.head_bias == slice(parameters - classes, parameters)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NUMERIC)
 def test_a_head_bias_moves_every_score(name: str) -> None:
     """Which shows that the slices name what they say."""
     model, d = MODELS[name](data()), data()
@@ -136,6 +179,7 @@ def test_equal_options_give_the_same_model() -> None:
     assert mlp(data()) is mlp(data((784,)), hidden=128)
     assert mlp(data()) is not mlp(data(), hidden=512)
     assert cnn(data()) is cnn(data((784,)))
+    assert mlp(data(), hidden=(128,)) is mlp(data())
 
 
 @pytest.mark.parametrize("shape", [(784,), (28, 28), (28, 28, 1)])
@@ -151,7 +195,7 @@ def test_colour_images() -> None:
     assert jax.eval_shape(lambda w, x: model.apply(model.unflatten(w), x, None), w, x).shape == (3, 10)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NUMERIC)
 def test_integer_features_are_refused(name: str) -> None:
     with pytest.raises(ModelError, match=r"numeric features.*int64"):
         MODELS[name](data((784,), dtype=np.int64))
@@ -161,9 +205,12 @@ def test_integer_features_are_refused(name: str) -> None:
     ("make", "said"),
     [
         (lambda: mlp(data(), hidden=0), "hidden"),
+        (lambda: mlp(data(), hidden=()), "hidden"),
+        (lambda: mlp(data(), hidden=(64, 0)), "hidden"),
         (lambda: mclr(data(), l2=-1.0), "l2"),
         (lambda: mlp(data(), l2=float("nan")), "l2"),
         (lambda: cnn(data(), l2=0.001), "femnist"),
+        (lambda: cnn(data(), "fedsim", l2=0.001), "femnist"),
         (lambda: cnn(data((60,))), "60"),
         (lambda: cnn(data((8, 8))), "16 x 16"),
     ],

@@ -1,0 +1,196 @@
+"""Recurrent networks on text: samples are word numbers [B L], and every one of their L places counts as a word.
+
+A word becomes a vector: that of the data, where the data bring vectors (a constant of the compiled program, not among
+the P parameters: each program holds a copy, so a vocabulary is best kept to the words that occur), else a row of an
+embedding that is trained. Equal shapes and options, and the very same array of vectors, give the same ``Model`` object,
+so that a second run compiles nothing; the array is kept for it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Integer
+
+from fedkin.errors import ModelError
+from fedkin.models.layers import Dense, glorot
+from fedkin.models.model import Model, Text, as_model
+
+_EMBEDDING = 8  # McMahan et al. 2017
+
+
+def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
+    """A recurrent layer of tanh units, its last state to the scores: FedSim's network for Goodreads (Table 5).
+
+    Args:
+        hidden: units of the layer.
+        embedding: width of the trained embedding (8); only for data without vectors.
+
+    Raises:
+        ModelError: data that are not text, ``embedding`` beside the data's own vectors, or a width below 1.
+    """
+    return _of("rnn", data, (hidden,), 0, embedding)
+
+
+def lstm(data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedding: int | None = None) -> Model:
+    """Stacked LSTM layers, their last output through a linear layer to the scores.
+
+    As it stands it is FedGroup's network for Sent140 (300-wide vectors, 2 classes: 243,861 parameters). With
+    ``hidden=256, dense=0, embedding=8`` it is the next-character network for Shakespeare of McMahan et al. (AISTATS
+    2017) and LEAF (80 characters: 817,872).
+
+    Args:
+        hidden: units of each layer.
+        layers: LSTM layers.
+        dense: width of the linear layer before the head; 0 for none.
+        embedding: width of the trained embedding (8); only for data without vectors.
+
+    Raises:
+        ModelError: data that are not text, ``embedding`` beside the data's own vectors, or a width below 1.
+    """
+    if layers < 1 or dense < 0:
+        raise ModelError(f"lstm: layers must be at least 1 and dense at least 0, got {layers} and {dense}")
+    return _of("lstm", data, (hidden,) * layers, dense, embedding)
+
+
+class Vectors:
+    """Vectors of words that are not trained. Equal only where the array is the very same one.
+
+    Not an array to JAX, so that as_model leaves it out of the parameters.
+    """
+
+    def __init__(self, array: Float[np.ndarray, "V D"]) -> None:
+        self.array = array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vectors) and other.array is self.array
+
+    def __hash__(self) -> int:
+        return id(self.array)
+
+    def __getitem__(self, words: Integer[Array, "L B"]) -> Float[Array, "L B D"]:
+        return jnp.asarray(self.array, jnp.float32)[words]
+
+
+class RNNLayer(eqx.Module):
+    """h' = tanh(W x + U h + b) from h = 0; the weight is W and U side by side (TensorFlow's BasicRNNCell)."""
+
+    weight: Float[Array, "h i_plus_h"]
+    bias: Float[Array, "h"]
+
+    def __init__(self, inputs: int, hidden: int, key: Array) -> None:
+        self.weight = glorot(key, (hidden, inputs + hidden))
+        self.bias = jnp.zeros(hidden, jnp.float32)
+
+    def __call__(self, x: Float[Array, "L B i"]) -> Float[Array, "L B h"]:
+        gates, recurrent = _gates(self.weight, self.bias, x)
+
+        def step(h: Array, gate: Array) -> tuple[Array, Array]:
+            h = jnp.tanh(gate + h @ recurrent)
+            return h, h
+
+        return jax.lax.scan(step, jnp.zeros((x.shape[1], len(recurrent))), gates)[1]
+
+
+class LSTMLayer(eqx.Module):
+    """Long short-term memory without peepholes (TensorFlow's BasicLSTMCell).
+
+    The weight is [4h, i + h]: of input gate, candidate, forget gate and output gate, in this order. 1 is added to the
+    forget gate, which leaves it open at first (Gers et al. 2000).
+    """
+
+    weight: Float[Array, "four_h i_plus_h"]
+    bias: Float[Array, "four_h"]
+
+    def __init__(self, inputs: int, hidden: int, key: Array) -> None:
+        self.weight = glorot(key, (4 * hidden, inputs + hidden))
+        self.bias = jnp.zeros(4 * hidden, jnp.float32)
+
+    def __call__(self, x: Float[Array, "L B i"]) -> Float[Array, "L B h"]:
+        gates, recurrent = _gates(self.weight, self.bias, x)
+
+        def step(state: tuple[Array, Array], gate: Array) -> tuple[tuple[Array, Array], Array]:
+            c, h = state
+            enter, candidate, forget, leave = jnp.split(gate + h @ recurrent, 4, axis=-1)
+            c = c * jax.nn.sigmoid(forget + 1) + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
+            h = jnp.tanh(c) * jax.nn.sigmoid(leave)
+            return (c, h), h
+
+        zero = jnp.zeros((x.shape[1], len(recurrent)))
+        return jax.lax.scan(step, (zero, zero), gates)[1]
+
+
+def _gates(
+    weight: Float[Array, "g i_plus_h"], bias: Float[Array, "g"], x: Float[Array, "L B i"]
+) -> tuple[Float[Array, "L B g"], Float[Array, "h g"]]:
+    """W x + b at all times in one product, which is many times faster than one by one; and what the state is
+    multiplied with."""
+    inputs = x.shape[2]
+    return x @ weight[:, :inputs].T + bias, weight[:, inputs:].T
+
+
+class RecurrentNetwork(eqx.Module):
+    """Words to vectors, recurrent layers, the last output, a linear layer or none, the head."""
+
+    words: Float[Array, "V D"] | Vectors
+    layers: list[RNNLayer] | list[LSTMLayer]
+    dense: Dense | None
+    head: Dense
+
+    def __init__(
+        self,
+        kind: type[RNNLayer] | type[LSTMLayer],
+        words: tuple[int, int] | Vectors,
+        widths: tuple[int, ...],
+        dense: int,
+        classes: int,
+        key: Array,
+    ) -> None:
+        keys = iter(jax.random.split(key, len(widths) + 3))
+        self.words = words if isinstance(words, Vectors) else glorot(next(keys), words)
+        inputs = words.array.shape[1] if isinstance(words, Vectors) else words[1]
+        self.layers = [kind(i, o, next(keys)) for i, o in zip((inputs, *widths), widths, strict=False)]  # type: ignore[assignment]
+        self.dense = Dense(widths[-1], dense, next(keys)) if dense else None
+        self.head = Dense(dense or widths[-1], 1 if classes == 2 else classes, next(keys))
+
+    def __call__(self, x: Integer[Array, "B L"]) -> Float[Array, "B C"]:
+        y = self.words[x.T.astype(jnp.int32)]
+        for layer in self.layers:
+            y = layer(y)
+        last = y[-1] if self.dense is None else self.dense(y[-1])
+        scores = self.head(last)
+        # one output z: the softmax cross entropy of (0, z) is the sigmoid cross entropy of z
+        return jnp.pad(scores, ((0, 0), (1, 0))) if scores.shape[1] == 1 else scores
+
+
+_LAYERS = {"rnn": RNNLayer, "lstm": LSTMLayer}
+
+
+def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: int | None) -> Model:
+    if min(widths) < 1 or (embedding is not None and embedding < 1):
+        raise ModelError(f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}")
+    return _recurrent(name, _words(name, data, embedding), widths, dense, data.classes)
+
+
+def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Vectors:
+    """The vectors of the data, or the shape of an embedding."""
+    x, vocabulary = data.x, data.vocabulary
+    if vocabulary is None or not np.issubdtype(x.dtype, np.integer) or x.ndim != 2 or not x.shape[1]:
+        got = f"{x.dtype} of shape {x.shape}" + (", and no vocabulary" if vocabulary is None else "")
+        raise ModelError(f"{data.name}: {name} needs text, word numbers [M, L] with a vocabulary; got {got}")
+    if data.vectors is None:
+        return len(vocabulary), embedding or _EMBEDDING
+    if embedding is not None:
+        raise ModelError(f"{name}: {data.name} has vectors of its words; leave embedding out, got {embedding}")
+    return Vectors(data.vectors)
+
+
+@lru_cache(maxsize=64)
+def _recurrent(name: str, words: tuple[int, int] | Vectors, widths: tuple[int, ...], dense: int, classes: int) -> Model:
+    make = partial(RecurrentNetwork, _LAYERS[name], words, widths, dense, classes)
+    title = "-".join(map(str, (name, *widths, *([dense] if dense else []), classes)))
+    return as_model(make, name=title, batched=True)
