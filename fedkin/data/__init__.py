@@ -10,8 +10,12 @@ from collections.abc import Callable
 from fedkin.data.describe import available, picture, table
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.femnist import femnist
+from fedkin.data.goodreads import goodreads
 from fedkin.data.image_sets import cifar10, digits, fashion_mnist, mnist
+from fedkin.data.mex import mex
 from fedkin.data.own import load
+from fedkin.data.sent140 import sent140
+from fedkin.data.shakespeare import shakespeare
 from fedkin.data.synthetic import synthetic
 
 DATASETS: dict[str, Callable[..., FederatedData]] = {
@@ -21,6 +25,10 @@ DATASETS: dict[str, Callable[..., FederatedData]] = {
     "cifar10": cifar10,
     "femnist": femnist,
     "synthetic": synthetic,
+    "mex": mex,
+    "goodreads": goodreads,
+    "sent140": sent140,
+    "shakespeare": shakespeare,
 }
 
 __all__ = [
@@ -32,9 +40,13 @@ __all__ = [
     "digits",
     "fashion_mnist",
     "femnist",
+    "goodreads",
     "load",
+    "mex",
     "mnist",
     "picture",
+    "sent140",
+    "shakespeare",
     "synthetic",
     "table",
 ]

@@ -1,0 +1,278 @@
+"""Fed-Goodreads: which sentences of a book review give the story away (FedSim, Palihawadana et al. 2022, section 4.1;
+reviews by Wan et al., ACL 2019)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random as python_random
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int
+
+from fedkin.data.download import Source, find, where
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.files import check_labels
+from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
+from fedkin.data.options import checked, legacy, positive
+from fedkin.data.text import worded
+from fedkin.errors import ConfigError, DataError
+
+CLASSES = 2
+LEAST, MOST = 3, 4  # sentences of each class that a user must have; the largest number that is kept of a class
+
+_FOLDERS = ("FedGoodreads", "fedgoodreads", "goodreads")
+_HELP = (
+    "Set FEDKIN_DATA to the folder that has FedGoodreads/ in it, or make the federation from "
+    "goodreads_reviews_spoiler.json.gz with path=..."
+)
+_TEXTS = tuple(f"fed_goodreads_text_{split}.json" for split in ("train", "test"))
+COUNTS = Source("goodreads", {"fed_goodreads_counts.npz": None}, folders=_FOLDERS, help=_HELP)
+TEXT = Source("goodreads as text", dict.fromkeys(_TEXTS), folders=_FOLDERS, help=_HELP)
+
+
+@checked
+def goodreads(
+    *,
+    text: bool = False,
+    path: str | Path | None = None,
+    glove: str | Path | None = None,
+    length: int | None = None,
+    pad: str | None = None,
+    reviews: int | None = None,
+    clients: int | None = None,
+    min_df: int | None = None,
+    seed: int = 0,
+) -> FederatedData:
+    """Fed-Goodreads: sentences of 100 reviewers, 2 to 8 each; class 1 is a spoiler.
+
+    By default x is float32 [M, 2517]: how often each word stands in the sentence, as it is (not scaled). With ``text``
+    it is word numbers [M, ``length``] (40) with a vocabulary: of the training sentences, or, with word vectors, of
+    the words in the file ``glove``. ``pad`` is where short sentences are filled up, "end" (default) or "front".
+
+    Files, in the folder FedGoodreads, with the published split (355 training and 130 test samples, which ``seed``
+    does not move): ``fed_goodreads_counts.npz`` with x, y, client_id, split, users;
+    ``fed_goodreads_text_train.json`` and ``_test.json``; or, of either kind, a folder in LEAF's layout.
+
+    ``path`` is a file ``goodreads_reviews_spoiler.json.gz`` (or unpacked) to make such a federation from, by the
+    authors' recipe as far as it is known: of the first ``reviews`` (200,001) all sentences are shuffled; features are
+    the words in at least ``min_df`` (1,000) of them; clients are the first ``clients`` (100) users in that order who
+    have three sentences of each class; each gives 1 to 4 of each, all four numbers alike (3 where there is no
+    fourth), 80 % of them for training and at least one for testing. Published are the recipe's sizes but not its
+    draws, so that the published files cannot be had again. The file is read twice, so that only what is kept is in
+    memory.
+
+    Raises ConfigError for options that mean nothing together, DataError, naming file and line, for files that are
+    missing or damaged.
+    """
+    _check_options(
+        {"glove": glove, "length": length, "pad": pad},
+        {"reviews": reviews, "clients": clients, "min_df": min_df},
+        text,
+        path is not None,
+    )
+    words = _Words(glove, 40 if length is None else length, "front" if pad == "front" else "end") if text else None
+    if path is None:
+        return _published(words)
+    recipe = _Recipe(
+        200_001 if reviews is None else reviews,
+        100 if clients is None else clients,
+        1000 if min_df is None else min_df,
+        seed,
+    )
+    return _made(Path(path), recipe, words)
+
+
+def _check_options(for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool) -> None:
+    """Refuse what would be silently ignored."""
+    useless = [(name, "without text") for name, value in for_text.items() if value is not None and not text]
+    useless += [(name, "without path") for name, value in for_path.items() if value is not None and not path]
+    if text and for_path["min_df"] is not None:
+        useless.append(("min_df", "with text, which takes all words"))
+    if useless:
+        name, why = useless[0]
+        raise ConfigError(f"{name} means nothing to goodreads {why}; leave it out")
+    for name in ("length", "reviews", "clients", "min_df"):
+        value = (for_text | for_path).get(name)
+        if value is not None:
+            positive(name, value)
+    if for_text["pad"] not in (None, "end", "front"):
+        raise ConfigError(f"pad must be 'end' or 'front', got {for_text['pad']!r}")
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How sentences become word numbers."""
+
+    glove: str | Path | None
+    length: int
+    pad: Literal["end", "front"]
+
+    def federation(
+        self, texts: Sequence[str], y: Int[np.ndarray, "M"], train: Ragged, test: Ragged, users: tuple[str, ...]
+    ) -> FederatedData:
+        words = worded(texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad)
+        return FederatedData(
+            "goodreads",
+            words.x,
+            y,
+            CLASSES,
+            train,
+            test,
+            client_names=users,
+            vocabulary=words.vocabulary,
+            vectors=words.vectors,
+        )
+
+
+def _published(words: _Words | None) -> FederatedData:
+    files, place = _files(COUNTS if words is None else TEXT)
+    check_labels(files.y, CLASSES, place)
+    if words is not None:
+        if not isinstance(files.x, tuple):
+            raise DataError(f"{place}: expected x of sentences, got numbers; leave out text")
+        return words.federation(files.x, files.y, files.train, files.test, files.users)
+    if isinstance(files.x, tuple) or files.x.ndim != 2:
+        found = "sentences; ask for text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
+        raise DataError(f"{place}: expected x of word counts [M, words], got {found}")
+    return FederatedData("goodreads", files.x, files.y, CLASSES, files.train, files.test, client_names=files.users)
+
+
+def _files(source: Source) -> tuple[LeafFiles, Path]:
+    """The files of the published names first; else a folder in LEAF's layout."""
+    folder = where(source)
+    if folder is None:
+        folder = find_layout(source) or find(source)  # which says where it has looked
+        return read_leaf(folder), folder
+    if source is COUNTS:
+        path = folder / "fed_goodreads_counts.npz"
+        return read_arrays(path, CLASSES), path
+    train, test = (folder / name for name in _TEXTS)
+    return read_files([train], [test]), folder
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """What is made of a file of reviews."""
+
+    reviews: int
+    clients: int
+    min_df: int
+    seed: int
+
+
+def _made(path: Path, recipe: _Recipe, words: _Words | None) -> FederatedData:
+    survey = _survey(path, recipe, count_words=words is None)
+    kept = _draw(survey, recipe, path)
+    needed = set(kept.rows.tolist())
+    sentences = islice(enumerate(_sentences(path, recipe.reviews)), max(needed) + 1)
+    found = {row: (text, spoiler) for row, (_, spoiler, text) in sentences if row in needed}
+    texts = [found[row][0] for row in kept.rows.tolist()]
+    y = np.array([found[row][1] for row in kept.rows.tolist()], np.int64)
+    owned = Ragged(np.arange(len(y)), kept.offsets)
+    cuts = [min(len(rows) - 1, int(0.8 * len(rows))) for rows in (owned[u] for u in range(len(owned)))]
+    train = Ragged.of([owned[u][:cut] for u, cut in enumerate(cuts)])
+    test = Ragged.of([owned[u][cut:] for u, cut in enumerate(cuts)])
+    users = tuple(survey.users[u] for u in survey.owner[kept.rows[kept.offsets[:-1]]])
+    if words is not None:
+        return words.federation(texts, y, train, test, users)
+    x = _counted(texts, survey.frequency, recipe.min_df, path)
+    return FederatedData("goodreads", x, y, CLASSES, train, test, client_names=users)
+
+
+def _counted(texts: list[str], frequency: Counter[str], min_df: int, path: Path) -> Float32[np.ndarray, "M V"]:
+    from sklearn.feature_extraction.text import CountVectorizer  # a second to import, so only when asked for
+
+    vocabulary = sorted(word for word, count in frequency.items() if count >= min_df)
+    if not vocabulary:
+        top = max(frequency.values(), default=0)
+        raise DataError(f"{path}: no word stands in {min_df} sentences, the commonest in {top}; take a smaller min_df")
+    return CountVectorizer(vocabulary=vocabulary).transform(texts).toarray().astype(np.float32)
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """What is kept of a first reading: a few bytes per sentence."""
+
+    users: tuple[str, ...]
+    owner: Int[np.ndarray, "s"]  # the user of each sentence
+    spoiler: Bool[np.ndarray, "s"]
+    frequency: Counter[str]  # in how many sentences each word stands
+
+
+def _survey(path: Path, recipe: _Recipe, count_words: bool) -> _Survey:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    words_of = CountVectorizer().build_analyzer()
+    numbers: dict[str, int] = {}
+    owner, spoiler = np.zeros(1024, np.int32), np.zeros(1024, bool)
+    frequency: Counter[str] = Counter()
+    total = 0
+    for user, flag, text in _sentences(path, recipe.reviews):
+        if total == len(owner):
+            owner, spoiler = np.resize(owner, 2 * total), np.resize(spoiler, 2 * total)
+        owner[total], spoiler[total] = numbers.setdefault(user, len(numbers)), flag
+        total += 1
+        if count_words:
+            frequency.update(set(words_of(text)))
+    return _Survey(tuple(numbers), owner[:total].astype(np.int64), spoiler[:total], frequency)
+
+
+def _draw(survey: _Survey, recipe: _Recipe, path: Path) -> Ragged:
+    """The sentences of each client, as rows of the survey, in the order in which they are split."""
+    order = legacy(recipe.seed).permutation(len(survey.owner))
+    owner, spoiler = survey.owner[order], survey.spoiler[order]
+    N = len(survey.users)
+    both = np.minimum(np.bincount(owner[spoiler], minlength=N), np.bincount(owner[~spoiler], minlength=N))
+    users, first = np.unique(owner, return_index=True)
+    fit = [int(user) for user in users[np.argsort(first)] if both[user] >= LEAST]
+    if len(fit) < recipe.clients:
+        raise DataError(
+            f"{path}: {len(fit)} of {N} users have {LEAST} spoilers and {LEAST} other sentences in the first "
+            f"{recipe.reviews:,} reviews, {recipe.clients} clients are asked for; take more reviews or fewer clients"
+        )
+    random, kept = python_random.Random(recipe.seed), []
+    for user in fit[: recipe.clients]:
+        mine = np.flatnonzero(owner == user)
+        parts = [mine[spoiler[mine] == flag][: random.choice(range(1, MOST + 1))] for flag in (True, False)]
+        chosen = np.concatenate(parts).tolist()
+        random.shuffle(chosen)
+        kept.append(order[chosen])
+    return Ragged.of(kept)
+
+
+def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
+    """User, whether it is a spoiler, and text of every sentence of the first reviews, one line at a time."""
+    line = 0
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            for line, text in enumerate(islice(file, reviews), start=1):
+                yield from _of_review(text, f"{path}: line {line}")
+    except FileNotFoundError:
+        raise DataError(f"{path}: expected a file of reviews, found no such file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: expected a file of reviews, but it is damaged after line {line} ({error})") from error
+    if line == 0:
+        raise DataError(f"{path}: expected one review in each line, found none")
+
+
+def _of_review(text: bytes, place: str) -> Iterator[tuple[str, bool, str]]:
+    try:
+        review = json.loads(text)
+        user, sentences = review["user_id"], review["review_sentences"]
+        pairs = [(flag, sentence) for flag, sentence in sentences]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{place}: expected a review with user_id and review_sentences ({error!r})") from error
+    for flag, sentence in pairs:
+        if flag not in (0, 1) or not isinstance(sentence, str):
+            raise DataError(f"{place}: expected review_sentences of [0 or 1, text], got [{flag!r}, {sentence!r}]")
+        yield str(user), bool(flag), sentence

@@ -1,0 +1,213 @@
+"""Fed-MEx: exercises on a pressure mat (FedSim, Palihawadana et al. 2022, section 4.1; MEx, Wijekoon et al. 2020)."""
+
+from __future__ import annotations
+
+import random as python_random
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Float32, Int, Shaped
+
+from fedkin.data import partition as recipes
+from fedkin.data.download import Source, find, where
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.files import check_labels
+from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
+from fedkin.data.options import checked, legacy
+from fedkin.errors import ConfigError, DataError
+from fedkin.randomness import Stream
+
+CLASSES, CELLS, FEATURES = 7, 256, 1280  # exercises; 16 x 16 cells of the mat; 5 frames
+WINDOW, STEP = np.timedelta64(5, "s"), np.timedelta64(2, "s")
+FRAMES, EVERY, FEWEST = 75, 15, 5  # of a window: the mat records 15 frames a second, one of them is kept
+
+_FOLDERS = ("FedMEx", "fedmex", "mex")
+_HELP = (
+    "Put train.json and test.json of Fed-MEx there (FEDKIN_DATA names the folder that has FedMEx/ in it), or make the "
+    "federation from the recordings of MEx with path=..."
+)
+PUBLISHED = Source("mex", {"train.json": None, "test.json": None}, folders=_FOLDERS, help=_HELP)
+TEST_PART = Source("mex (test part)", {"fed_mex_TESTONLY.npz": None}, folders=_FOLDERS, help=_HELP)
+
+_RECORDING = re.compile(r"(\d+)_pm(_\d+)?\.csv")
+_TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
+
+
+@checked
+def mex(
+    *,
+    path: str | Path | None = None,
+    train_fraction: float | int | None = None,
+    repeats: bool = False,
+    seed: int = 0,
+) -> FederatedData:
+    """Fed-MEx: 7 exercises, 30 clients of one or two of them, x float32 [M, 1280] = 5 frames of 16 x 16 in 0 .. 1.
+
+    Three federations, told apart by their names:
+
+    ===================  ==========================================================================================
+    ``mex``              the published one, 934 training and 250 test samples, in its own split: ``train.json`` and
+                         ``test.json`` (or any folder in LEAF's layout) in FedMEx
+    ``mex (test part)``  where only ``fed_mex_TESTONLY.npz`` is there: the 250 published *test* samples, split again
+                         within clients. No result on it can be set beside a published one
+    ``mex (recorded)``   made from the recordings in ``path``, a folder of subjects with files such as
+                         ``04_pm_1.csv``: exercise 01 .. 07, a time stamp and 256 numbers in each row, 15 a second
+    ===================  ==========================================================================================
+
+    ``train_fraction`` is each client's share of training samples, 0.8; the published split has none.
+
+    The recipe of ``path`` is the authors' (section 4.1 and their code): each recording is divided by its maximum;
+    windows of 5 s every 2 s; 75 frames, every 15th kept; per client two classes drawn with replacement and a random
+    part of their samples. ``seed`` 0 is the authors' pair of seeds. They took subjects and exercises in the order of
+    the file system, which nobody can know, so the published files cannot be had bit for bit; here the order is by
+    name. ``repeats`` gives the samples of a class that was drawn twice twice, as the published ones seem to be; then
+    a sample may be both trained and tested on.
+
+    Raises DataError, naming file and row, where recordings are damaged or not of this form.
+    """
+    if path is not None:
+        return _recorded(Path(path), 0.8 if train_fraction is None else train_fraction, repeats, seed)
+    if repeats:
+        raise ConfigError("repeats means nothing to mex without path; leave it out")
+    found = _published()
+    if found is None:
+        return _test_part(0.8 if train_fraction is None else train_fraction, seed)
+    if train_fraction is not None:
+        raise ConfigError("train_fraction means nothing to the published mex, which has its own split; leave it out")
+    files, folder = found
+    check_labels(files.y, CLASSES, folder)
+    return _federation("mex", files, files.train, files.test, folder)
+
+
+def _published() -> tuple[LeafFiles, Path] | None:
+    """The whole federation, None where no more than its test part is there. Raises DataError where not even that is."""
+    if folder := where(PUBLISHED):
+        return read_files([folder / "train.json"], [folder / "test.json"]), folder
+    if folder := find_layout(PUBLISHED):
+        return read_leaf(folder), folder
+    if where(TEST_PART) is None:
+        find(PUBLISHED)  # which says where it has looked
+    return None
+
+
+def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
+    path = find(TEST_PART) / "fed_mex_TESTONLY.npz"
+    files = read_arrays(path, CLASSES)
+    if len(files.train.rows):
+        raise DataError(
+            f"{path}: expected test samples only (split 1), {len(files.train.rows)} are marked for training"
+        )
+    parts = recipes.split(files.test, Stream(seed, purpose="data/split"), train_fraction)
+    return _federation("mex (test part)", files, *parts, path)
+
+
+def _federation(name: str, files: LeafFiles, train: Ragged, test: Ragged, path: Path) -> FederatedData:
+    if isinstance(files.x, tuple) or files.x.shape[1:] != (FEATURES,):
+        found = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
+        raise DataError(f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {found}")
+    return FederatedData(name, files.x, files.y, CLASSES, train, test, client_names=files.users)
+
+
+def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: int) -> FederatedData:
+    """The recipe, subject by subject, so that no more than one subject's recordings are in memory."""
+    subjects = sorted(below for below in folder.glob("[!.]*") if below.is_dir())
+    if not subjects:
+        raise DataError(f"{folder}: expected a folder for each subject, found none")
+    draw, shuffle = python_random.Random(seed), legacy(seed + 1)
+    x, y = [], []
+    for subject in subjects:
+        mine = _subject(subject)
+        drawn = shuffle.choice(sorted(mine), 2).tolist()
+        chosen = drawn if repeats else sorted(set(drawn))
+        samples = np.concatenate([mine[label] for label in chosen])
+        labels = np.repeat(chosen, [len(mine[label]) for label in chosen])
+        keep = draw.randint(max(1, len(labels) // 10), len(labels))
+        order = shuffle.permutation(len(labels))[:keep]
+        x.append(samples[order])
+        y.append(labels[order])
+    owned = Ragged.of(np.split(np.arange(sum(map(len, y))), np.cumsum([len(mine) for mine in y])[:-1]))
+    train, test = recipes.split(owned, Stream(seed, purpose="data/split"), train_fraction)
+    names = tuple(f"f_{subject.name}" for subject in subjects)
+    return FederatedData(
+        "mex (recorded)", np.concatenate(x), np.concatenate(y), CLASSES, train, test, client_names=names
+    )
+
+
+def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
+    """The windows of a subject by label; exercises of which no window came are left out."""
+    windows: dict[int, list[np.ndarray]] = {}
+    for path in sorted(folder.glob("[!.]*.csv")):
+        name = _RECORDING.fullmatch(path.name)
+        if name is None or not 1 <= int(name[1]) <= CLASSES:
+            raise DataError(
+                f"{path}: expected a name such as 04_pm_1.csv: an exercise from 01 to 07, _pm, number of the recording"
+            )
+        windows.setdefault(int(name[1]) - 1, []).append(_windows(*_recording(path)))
+    joined = {label: np.concatenate(parts) for label, parts in windows.items()}
+    if not any(map(len, joined.values())):
+        raise DataError(
+            f"{folder}: expected recordings *_pm*.csv of more than 5 s, found none in {len(windows)} exercises"
+        )
+    return {label: part for label, part in joined.items() if len(part)}
+
+
+def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "f 256"]]:
+    """Time stamps and frames, divided by their maximum and rounded to 5 decimals."""
+    try:
+        with path.open("rb") as file:
+            columns = file.readline().count(b",") + 1
+        if columns != CELLS + 1:  # pandas would take the first row for the right one
+            raise DataError(f"{path}: row 1: expected a time stamp and {CELLS} numbers, got {columns} columns")
+        table = pd.read_csv(path, header=None, dtype={0: str}, low_memory=False)
+    except DataError:
+        raise
+    except (ValueError, OSError) as error:  # pandas' own message names the line
+        raise DataError(f"{path}: expected a time stamp and {CELLS} numbers in every row ({error})") from error
+    stamps = table[0].where(table[0].str.fullmatch(_TIME, na=False))
+    times = pd.to_datetime(stamps, format="ISO8601", errors="coerce").to_numpy("datetime64[us]")
+    frames = _numbers(table.iloc[:, 1:])
+    _check_rows(table[0].to_numpy(object), times, frames, path)
+    top = frames.max()
+    if not top > 0:
+        raise DataError(f"{path}: expected pressure somewhere, the largest of {len(frames)} frames is {top}")
+    return times, np.round(frames / top, 5)
+
+
+def _numbers(table: pd.DataFrame) -> Float[np.ndarray, "f 256"]:
+    """What is no number becomes NaN."""
+    plain = all(kind.kind in "iuf" for kind in table.dtypes)
+    return (table if plain else table.apply(pd.to_numeric, errors="coerce")).to_numpy(np.float64)
+
+
+def _check_rows(
+    stamps: Shaped[np.ndarray, "f"], times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"], path: Path
+) -> None:
+    broken, short = np.isnat(times), ~np.isfinite(frames).all(axis=1)
+    back = np.concatenate([[False], np.diff(times) < np.timedelta64(0)])
+    for rows, what in (
+        (broken, "expected a time stamp such as 2019-01-31 12:00:00.066, got {!r}"),
+        (short, f"expected {CELLS} finite numbers after {{!r}}, some are missing or no numbers"),
+        (back, "time stamp {!r} is earlier than that of the row before"),
+    ):
+        if rows.any():
+            row = int(np.argmax(rows))
+            raise DataError(f"{path}: row {row + 1}: {what.format(stamps[row])}")
+
+
+def _windows(times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"]) -> Float32[np.ndarray, "n 1280"]:
+    """The samples of a recording: frames from start up to start + 5 s, while that is before the last time stamp."""
+    starts = np.arange(times[0], times[-1] - WINDOW, STEP)
+    first, last = np.searchsorted(times, starts), np.searchsorted(times, starts + WINDOW)
+    kept = [frames[_every(a, b)].ravel() for a, b in zip(first, last, strict=True) if b - a >= FEWEST]
+    return np.array(kept, np.float32).reshape(-1, FEATURES)
+
+
+def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
+    """Every 15th of 75 frames in the middle of first .. last - 1; where there are fewer, the ends are repeated. Of an
+    odd number to add or to cut, the front has one more."""
+    spare = int(last - first) - FRAMES
+    front = (abs(spare) + 1) // 2
+    start = int(first) + (front if spare > 0 else -front)
+    return np.clip(np.arange(start, start + FRAMES, EVERY), first, last - 1)
