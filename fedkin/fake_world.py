@@ -47,7 +47,7 @@ class FakeWorld:
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return np.arange(self.total_clients)
 
-    def train(self, models, clients, which=None, *, work=None, reduce=False, stream):  # type: ignore[no-untyped-def]
+    def train(self, models, clients, which=None, *, work=None, reduce=False, gradient=False, stream):  # type: ignore[no-untyped-def]
         work = work or self.work
         chosen = np.argmin(self.losses(models, clients), axis=1) if which is None else np.asarray(which)
         start, goal = models[chosen].astype(np.float64), self.target[clients].astype(np.float64)
@@ -66,7 +66,8 @@ class FakeWorld:
             total = np.zeros(models.shape)
             np.add.at(total, chosen, n[:, None] * update)
             update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)
-        return Trained(update, chosen, self.examples[clients], loss, first, arrived, broken, weight)
+        slope = np.where(arrived[:, None], start - goal, 0).astype(np.float32) if gradient else None
+        return Trained(update, chosen, self.examples[clients], loss, first, arrived, broken, weight, slope)
 
     def losses(self, models, clients):  # type: ignore[no-untyped-def]
         loss = 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
@@ -74,6 +75,9 @@ class FakeWorld:
 
     def gradients(self, models, clients, which):  # type: ignore[no-untyped-def]
         return (models[which] - self.target[clients]).astype(np.float32)
+
+    def label_errors(self, models, clients):  # type: ignore[no-untyped-def]
+        return np.sqrt(2 * self.losses(models, clients))
 
     def evaluate(self, models, clients, which, *, split="test"):  # type: ignore[no-untyped-def]
         distance = np.sum((models[which] - self.target[clients]) ** 2, axis=1)

@@ -98,6 +98,7 @@ class Trained:
     arrived: Bool[np.ndarray, "n"]  # a finite update came back
     broken: Bool[np.ndarray, "n"]  # something came back, not finite: set aside
     weight: Float[np.ndarray, "K"] | None = None  # only with reduce
+    gradient: Float[np.ndarray, "n P"] | None = None  # where asked for: of the full loss, at the start
 
 
 @dataclass(frozen=True)
@@ -172,10 +173,12 @@ class World(Protocol):
         *,
         work: LocalWork | None = None,
         reduce: bool = False,
+        gradient: bool = False,
         stream: Stream,
     ) -> Trained:
         """Local training from ``models[which]``; ``which=None`` sends all K and each client takes the one with its
-        lowest training loss."""
+        lowest training loss. With ``gradient`` each sends, in the same message, that of its full training loss too, at
+        the model it was given."""
         ...
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
@@ -187,6 +190,11 @@ class World(Protocol):
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
         """Gradient of each client's full training loss at its model."""
+        ...
+
+    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Root mean square error of the class *numbers* that each model predicts, on each client's training samples;
+        NaN from a client that gave no answer. One number a model leaves a client, and nothing else."""
         ...
 
     def evaluate(

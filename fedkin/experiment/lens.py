@@ -69,10 +69,11 @@ class Lens:
         *,
         work: LocalWork | None = None,
         reduce: bool = False,
+        gradient: bool = False,
         stream: Stream,
     ) -> Trained:
         single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.room
-        reply = self.world.train(models, clients, which, work=work, reduce=not single, stream=stream)
+        reply = self.world.train(models, clients, which, work=work, reduce=not single, gradient=gradient, stream=stream)
         self.seen = Seen(models, clients, reply)
         self.missing += int((~reply.arrived & ~reply.broken).sum())
         self._set_aside(clients[reply.broken])
@@ -85,6 +86,9 @@ class Lens:
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
         return self.world.gradients(models, clients, which)
+
+    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        return self.world.label_errors(models, clients)
 
     def evaluate(
         self,

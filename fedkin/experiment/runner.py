@@ -158,6 +158,8 @@ def check(plan: Plan, method: Method, clients: int, where: str = "method") -> No
     clusters = getattr(method, "clusters", None)
     if isinstance(clusters, int) and clusters > clients:
         raise ConfigError(f"{where}.clusters must be at most the number of clients ({clients}), got {clusters}")
+    if getattr(method, "splits_cohort", False) and isinstance(clusters, int) and clusters > plan.cohort:
+        raise ConfigError(f"{where}.clusters divide a cohort: at most run.cohort ({plan.cohort}), got {clusters}")
 
 
 @dataclass

@@ -6,6 +6,7 @@ from fedkin.methods.fedavg import FedAvg as FedAvg
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
 from fedkin.methods.fedprox import FedProx as FedProx
+from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.flexcfl import FlexCFL as FlexCFL
@@ -26,4 +27,5 @@ METHODS: dict[str, type] = {
     "ifca_mig": IFCAMig,
     "fesem": FeSEM,
     "fesem_mig": FeSEMMig,
+    "fedsim": FedSim,
 }

@@ -18,13 +18,9 @@ from fedkin.models.model import Model
 from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Moving, Shift
-from fedkin.simulator import local_training
-from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
 from fedkin.simulator.devices import devices as find_devices
-from fedkin.simulator.devices import mesh_of, replicated, shares, split
-from fedkin.simulator.local_training import Recipe
-from fedkin.simulator.plan import Plan, plan, side_by_side
 from fedkin.simulator.scoring import Scorer
+from fedkin.simulator.trainer import Trainer
 from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
 
 _PORTION = 256 * 2**20  # bytes of samples, and of updates, that one compiled call may hold
@@ -61,7 +57,7 @@ class SimulatedWorld:
         self.total_clients = data.clients
         self._devices = find_devices(devices)
         self._lanes = clients_per_batch or (1 if self._devices[0].platform == "cpu" else 32)
-        self._scorer = Scorer(data, model, self._devices)
+        self._scorer, self._trainer = self._workers()
         self._moving = None if shift is None else Moving(data, shift, self.clients)
         self._labels = LabelMemory(data.label_counts())
         self.moved: Bool[np.ndarray, "N"] | None = None  # whose data moved in this round, where there is a shift
@@ -74,7 +70,11 @@ class SimulatedWorld:
             return
         data, self.moved = self._moving.at(stream)
         if data is not self.data:
-            self.data, self._scorer = data, Scorer(data, self.model, self._devices)
+            self.data = data
+            self._scorer, self._trainer = self._workers()
+
+    def _workers(self) -> tuple[Scorer, Trainer]:
+        return Scorer(self.data, self.model, self._devices), Trainer(self.data, self.model, self._devices, self._lanes)
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.model.initial(stream.words())
@@ -90,6 +90,7 @@ class SimulatedWorld:
         *,
         work: LocalWork | None = None,
         reduce: bool = False,
+        gradient: bool = False,
         stream: Stream,
     ) -> Trained:
         work = work or self.work
@@ -99,10 +100,14 @@ class SimulatedWorld:
         losses, first_losses = np.zeros(n), np.zeros(n)
         arrived, broken = np.zeros(n, bool), np.zeros(n, bool)
         update = np.zeros((0 if reduce else n, parameters), np.float32)
+        slope = np.zeros((n, parameters), np.float32) if gradient else None
         total = WeightedSum(len(models), parameters)
 
-        for rows, got, last, first in self._answers(models, clients, chosen, work, stream):
+        for rows, got, last, first, steepest in self._answers(models, clients, chosen, work, stream, gradient):
             finite = np.isfinite(got).all(axis=1) & np.isfinite(last)
+            if slope is not None:
+                finite &= np.isfinite(steepest).all(axis=1)
+                slope[rows] = np.where(finite[:, None], steepest, 0)
             arrived[rows], broken[rows] = finite, ~finite
             losses[rows], first_losses[rows] = np.where(finite, last, 0), np.where(finite, first, 0)
             got[~finite] = 0
@@ -114,8 +119,8 @@ class SimulatedWorld:
         if reduce:
             update, weight = total.mean()
         sent = n if which is not None else n * len(models)
-        self._count("train", parameters, sent, int(arrived.sum() + broken.sum()))
-        return Trained(update, chosen, examples, losses, first_losses, arrived, broken, weight)
+        self._count("train", parameters, sent, int(arrived.sum() + broken.sum()) * (2 if gradient else 1))
+        return Trained(update, chosen, examples, losses, first_losses, arrived, broken, weight, slope)
 
     def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
         self._count("send", arrays.shape[1], len(arrays) * len(clients), 0)
@@ -131,7 +136,7 @@ class SimulatedWorld:
     ) -> Float[np.ndarray, "n K"]:
         out = np.full((len(clients), len(directions)), np.nan, np.float32)
         which = np.zeros(len(clients), np.int64)
-        for rows, update, loss, _ in self._answers(start[None], clients, which, work or self.work, stream):
+        for rows, update, loss, *_ in self._answers(start[None], clients, which, work or self.work, stream):
             sound = np.isfinite(update).all(axis=1) & update.any(axis=1) & np.isfinite(loss)
             for row in np.flatnonzero(sound):  # each on its own, as a client computes it: the same bits in any company
                 out[rows[row]] = cosine(update[row : row + 1], directions)[0]
@@ -139,22 +144,20 @@ class SimulatedWorld:
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         self._count("losses", models.shape[1], len(models) * len(clients), 0)
-        silent = self.population.silent(clients, self._now) if self.population.dropout else np.zeros(len(clients), bool)
-        return np.where(silent[:, None], np.nan, self._scorer.losses(models, clients))
+        return np.where(self._silent(clients)[:, None], np.nan, self._scorer.losses(models, clients))
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
         out = np.zeros((len(clients), models.shape[1]), np.float32)
-        sizes = self.data.train.sizes
         for rows in self._portions(np.arange(len(clients)), clients, models.shape[1]):
-            ordered = [in_order(int(sizes[c]), min(256, bucket(int(sizes.max())))) for c in clients[rows]]
-            todo = side_by_side([self._plan(clients[rows], which[rows], ordered, None)])
-            mesh = mesh_of(self._devices[:1])
-            found = local_training.gradients(self.model, mesh, replicated(mesh, models), split(mesh, todo))
-            out[rows] = np.asarray(found)[0, : len(rows)]
+            out[rows] = self._trainer.gradients(models, clients[rows], which[rows])
         self._count("gradients", models.shape[1], len(clients), len(clients))
         return out
+
+    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        self._count("label_errors", models.shape[1], len(models) * len(clients), 0)
+        return np.where(self._silent(clients)[:, None], np.nan, self._scorer.label_errors(models, clients))
 
     def evaluate(
         self,
@@ -191,59 +194,14 @@ class SimulatedWorld:
         chosen: Int[np.ndarray, "n"],
         work: LocalWork,
         stream: Stream,
+        gradient: bool = False,
     ) -> Iterator[tuple[np.ndarray, ...]]:
-        """Rows, updates, last and first losses of the clients that answer, in portions of bounded memory, by id."""
+        """Rows, updates, last and first losses, and gradients of the clients that answer, by id and in portions of
+        bounded memory."""
         amount, lost = self._managed(clients, work, stream)
         going = np.flatnonzero(~lost)
         for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, models.shape[1]):
-            yield rows, *self._train_rows(models, clients[rows], chosen[rows], work, amount[rows], stream)
-
-    def _train_rows(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r"],
-        work: LocalWork,
-        amount: Int[np.ndarray, "r"],
-        stream: Stream,
-    ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"]]:
-        """Train some rows, spread over the devices by their number of steps."""
-        batches = self._batches(clients, work, amount, stream)
-        recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes)
-        devices = self._devices[: len(clients)]
-        own = shares(batches, len(devices))
-        todo = side_by_side([self._plan(clients[r], which[r], [batches[i] for i in r], stream) for r in own])
-        mesh = mesh_of(devices)
-        arguments = (replicated(mesh, (models, np.float32(work.lr), np.float32(work.mu))), split(mesh, todo))
-        results = [np.asarray(part) for part in local_training.train(self.model, recipe, mesh, *arguments)]
-        update = np.empty((len(clients), models.shape[1]), np.float32)
-        last, first = np.empty(len(clients)), np.empty(len(clients))
-        for device, rows in enumerate(own):
-            update[rows], last[rows], first[rows] = (part[device, : len(rows)] for part in results)
-        return update, last, first
-
-    def _batches(
-        self, clients: Int[np.ndarray, "r"], work: LocalWork, amount: Int[np.ndarray, "r"], stream: Stream
-    ) -> list[Batches]:
-        sizes, drawn = self.data.train.sizes, stream.child("batches")
-        cut = by_epochs if work.steps is None else by_steps
-        width = work.batch_size
-        if work.steps is None:  # "all at once" asks for no more room than the largest of all clients needs
-            width = min(width, bucket(int(sizes.max())))
-        pairs = zip(clients, amount, strict=True)
-        return [cut(int(sizes[c]), width, int(much), drawn.client(int(c))) for c, much in pairs]
-
-    def _plan(
-        self,
-        clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r"],
-        batches: list[Batches],
-        stream: Stream | None,
-    ) -> Plan:
-        words = np.zeros((len(clients), 2), np.uint32)
-        if stream is not None and self.model.random:
-            words = np.stack([stream.child("device").words(int(c)) for c in clients])
-        return plan(self.data.x, self.data.y, self.data.train, clients, which, batches, words)
+            yield rows, *self._trainer.train(models, clients[rows], chosen[rows], work, amount[rows], stream, gradient)
 
     def _managed(
         self, clients: Int[np.ndarray, "n"], work: LocalWork, stream: Stream
@@ -260,6 +218,10 @@ class SimulatedWorld:
             else:
                 lost |= slow
         return amount, lost
+
+    def _silent(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Which clients do not answer a question in this round."""
+        return self.population.silent(clients, self._now) if self.population.dropout else np.zeros(len(clients), bool)
 
     def _favourite(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         losses = self._scorer.losses(models, clients)

@@ -31,6 +31,7 @@ class Recipe(NamedTuple):
     momentum: float
     proximal: bool
     lanes: int
+    gradient: bool = False  # also that of the full loss at the start, from the batches of the first epoch
 
 
 def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
@@ -63,8 +64,8 @@ def direction(recipe: Recipe) -> optax.GradientTransformation:
 @partial(jax.jit, static_argnames=("model", "recipe", "mesh"), compiler_options=_ONE_CORE)
 def train(
     model: Model, recipe: Recipe, mesh: Mesh, shared: tuple[Array, Array, Array], work: Plan
-) -> tuple[Float[Array, "D n P"], Float[Array, "D n"], Float[Array, "D n"]]:
-    """Local training of every row: updates, and mean losses over the last and the first epoch.
+) -> tuple[Float[Array, "D n P"], Float[Array, "D n"], Float[Array, "D n"], Float[Array, "D n P"] | None]:
+    """Local training of every row: updates, mean losses over the last and the first epoch, and gradients if asked for.
 
     ``shared`` is models [K P], lr, mu; the plan and the results have a leading axis of D devices, each of which works
     through its own rows.
@@ -84,11 +85,11 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 
 def _train(
     model: Model, recipe: Recipe, shared: tuple[Array, Array, Array], work: Plan
-) -> tuple[Float[Array, "n P"], Float[Array, "n"], Float[Array, "n"]]:
+) -> tuple[Float[Array, "n P"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n P"] | None]:
     models, lr, mu = shared
     optimizer = direction(recipe)
 
-    def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+    def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array, Array | None]:
         which, first, steps, per_epoch, words = row
         start = model.unflatten(models[which])
         base_key = jax.random.wrap_key_data(words) if model.random else None
@@ -111,7 +112,8 @@ def _train(
         zero = jnp.zeros(2)
         w, _, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, (start, optimizer.init(start), zero, zero))
         update = flatten(w) - models[which]
-        return update, last_sum[0] / jnp.maximum(last_sum[1], 1), first_sum[0] / jnp.maximum(first_sum[1], 1)
+        slope = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
+        return update, last_sum[0] / jnp.maximum(last_sum[1], 1), first_sum[0] / jnp.maximum(first_sum[1], 1), slope
 
     rows = (work.which, work.first, work.steps, work.per_epoch, work.words)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
@@ -126,23 +128,27 @@ def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan)
 def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
     def client(row: tuple[Array, ...]) -> Array:
         which, first, steps = row
-        w = model.unflatten(models[which])
-
-        def summed(w: Tree, taken: Array, mask: Array) -> Array:
-            return jnp.sum(sample_losses(model.apply(w, work.x[taken], None), work.y[taken]) * mask)
-
-        def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
-            total, seen = carry
-            taken, count = work.batches[first + s], work.valid[first + s]
-            mask = (jnp.arange(len(taken)) < count).astype(jnp.float32)
-            return jax.tree.map(jnp.add, total, jax.grad(summed)(w, taken, mask)), seen + count
-
-        zero = jax.tree.map(jnp.zeros_like, w)
-        total, seen = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.valid.dtype)))
-        gradient = flatten(total) / jnp.maximum(seen, 1)
-        return gradient if model.penalty is None else gradient + flatten(jax.grad(model.penalty)(w))
+        return _full_gradient(model, model.unflatten(models[which]), work, first, steps)
 
     return jax.lax.map(client, (work.which, work.first, work.steps))
+
+
+def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array) -> Float[Array, "P"]:
+    """Gradient of the mean loss over the samples of some consecutive batches, which hold every sample once."""
+
+    def summed(w: Tree, taken: Array, mask: Array) -> Array:
+        return jnp.sum(sample_losses(model.apply(w, rows_of(work.x, taken), None), work.y[taken]) * mask)
+
+    def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
+        total, seen = carry
+        taken, count = work.batches[first + s], work.valid[first + s]
+        mask = (jnp.arange(len(taken)) < count).astype(jnp.float32)
+        return jax.tree.map(jnp.add, total, jax.grad(summed)(w, taken, mask)), seen + count
+
+    zero = jax.tree.map(jnp.zeros_like, w)
+    total, seen = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.valid.dtype)))
+    gradient = flatten(total) / jnp.maximum(seen, 1)
+    return gradient if model.penalty is None else gradient + flatten(jax.grad(model.penalty)(w))
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
@@ -158,5 +164,18 @@ def score(
         k, xs, ys = args
         scores = model.apply(model.unflatten(models[k]), xs, None)
         return jnp.argmax(scores, axis=-1) == ys, sample_losses(scores, ys)
+
+    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
+
+
+@partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
+def predict(
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: tuple[Array, Array, Array]
+) -> Int[Array, "D b S"]:
+    """The class that each sample of each block is given; ``blocks`` as for ``score``."""
+
+    def block(args: tuple[Array, Array, Array], models: Array) -> Array:
+        k, xs, _ = args
+        return jnp.argmax(model.apply(model.unflatten(models[k]), xs, None), axis=-1)
 
     return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)

@@ -81,6 +81,18 @@ class Scorer:
             columns.append(loss / np.maximum(sizes, 1) + self._penalty(models[k]))
         return np.stack(columns, axis=1)
 
+    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Root mean square error of the predicted class numbers, on each client's training samples."""
+        owned, nobody = self._data.train.taken(clients), np.zeros(len(clients), np.int64)
+        place, laid_out = self._lay_out(clients, nobody, "train")
+        each = [replicated(self._mesh, model[None]) for model in models]
+        found = [[local_training.predict(self._model, self._mesh, one, part) for one in each] for part in laid_out]
+        predicted = [
+            np.concatenate([np.asarray(part).ravel() for part in parts])[place] for parts in zip(*found, strict=True)
+        ]
+        actual = self._data.y[owned.rows].astype(np.float64)
+        return np.stack([np.sqrt(per_row((p - actual) ** 2, owned.sizes) / owned.sizes) for p in predicted], axis=1)
+
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
         """What the model adds to a training loss, such as an L2 term."""
         penalty = self._model.penalty

@@ -1,0 +1,53 @@
+"""Principal components of a few long rows. Letters: n rows, P parameters, q components."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+from fedkin.errors import MethodError
+from fedkin.measures.gram import float64_blocks, leading
+
+
+def principal_scores(rows: Float[np.ndarray, "n P"], variance: float | int = 0.95) -> Float64[np.ndarray, "n q"]:
+    """Scores on the fewest principal components that explain more than ``variance`` of the rows' variance.
+
+    Exact, and no n x P matrix is decomposed: with Z the centred rows and Z Z^T = U diag(s^2) U^T, the scores are U s
+    (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all that there are. Signs are those of the decomposition. Rows
+    that are all alike have one component, of zeros.
+
+    Raises:
+        MethodError: no rows, or a share that is not in (0, 1].
+    """
+    if not 0 < variance <= 1:
+        raise MethodError(f"variance must be a share above 0 and at most 1, got {variance}")
+    values, vectors = leading(_centred_gram(rows), len(rows))
+    q = 1 + int(np.searchsorted(np.cumsum(explained(values))[:-1], variance, side="right"))
+    return vectors[:, :q] * np.sqrt(values[:q])
+
+
+def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n"]:
+    """The share of the rows' variance that each principal component explains, largest first; zeros where there is
+    none."""
+    return explained(leading(_centred_gram(rows), len(rows))[0])
+
+
+def distinct(scores: Float64[np.ndarray, "n q"]) -> int:
+    """How many different rows there are; what differs by rounding noise counts as the same."""
+    scale = np.abs(scores).max(initial=0)
+    return len(np.unique(np.round(scores / scale, 9), axis=0)) if scale > 0 else min(1, len(scores))
+
+
+def explained(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+    """Eigenvalues as shares of their sum."""
+    return values / values.sum() if values.any() else np.zeros_like(values)
+
+
+def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
+    """Inner products of the rows less their mean, taken column block by column block: what rows have in common may be a
+    thousand times what sets them apart, and must not be subtracted from products."""
+    total = np.zeros((len(rows), len(rows)))
+    for block in float64_blocks(rows):
+        centred = block - block.mean(axis=0)
+        total += centred @ centred.T
+    return total

@@ -1,0 +1,125 @@
+"""FedSim: one global model, averaged so that each kind of client counts alike.
+
+C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity guided model aggregation for Federated
+Learning. Neurocomputing 483 (2022), pages 432-445.
+
+Notation: w_t the global model, g_k the gradient of client k's full training loss at w_t, n_k its training samples.
+In every round the cohort is clustered by g_k and then
+
+    cluster model  w_c = sum_{k in c} n_k w_k / sum_{k in c} n_k      (eq. 13, n taken as the cluster's own total)
+    global model   w_{t+1} = mean over the clusters of w_c            (eq. 14)
+
+so that with one cluster it is FedAvg. The clusters decide how solutions are weighed and not how they are trained, so a
+client sends g_k and its solution in one message.
+
+Differs from the paper: Alg. 2, l. 6 clusters the raw gradients; the reduced ones are meant (and coded).
+Differs from the authors' code, unless ``as_coded`` names it:
+* ``leftover_model``: scoring the clusters leaves the model of the last one loaded, and the next round's gradients are
+  taken there and not at w_t;
+* ``round_robin_start``: in the first round clients are dealt to the clusters in turn, without a gradient;
+* ``configured_count``: the sum of the cluster models is divided by the number of clusters asked for, even where
+  fewer were formed (the model then shrinks).
+Their cohort and their K-means++ share a seed; here each has its own, and K-means the ten restarts of its time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.aggregation import mean_by_model
+from fedkin.clustering.kmeans import kmeans_of_few
+from fedkin.errors import MethodError
+from fedkin.measures.pca import distinct, principal_scores
+from fedkin.method import COLD, State, at_least_one, one_of
+from fedkin.methods.fedavg import single_model
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+Quirk = Literal["leftover_model", "round_robin_start", "configured_count"]
+QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_count")
+
+
+@dataclass(frozen=True)
+class FedSimState(State):
+    groups: Int[np.ndarray, "N"]  # cluster of each client of the last cohort, COLD of the others
+    last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
+
+
+@dataclass(frozen=True)
+class FedSim:
+    """Similarity-guided aggregation into one global model."""
+
+    clusters: int = 5  # n_clusters, of a cohort
+    variance: float | int = 0.95  # of the gradients, that the principal components keep
+    clustering: Literal["similarity", "round_robin"] = "similarity"  # "round_robin": the random clustering of Fig. 7
+    as_coded: tuple[Quirk, ...] = ()
+
+    splits_cohort: ClassVar[bool] = True  # a cohort must have as many clients as there are clusters
+
+    def __post_init__(self) -> None:
+        at_least_one("clusters", self.clusters)
+        one_of("clustering", self.clustering, ("similarity", "round_robin"))
+        if isinstance(self.variance, bool) or not 0 < self.variance <= 1:
+            raise MethodError(f"variance must be a share above 0 and at most 1, got {self.variance!r}")
+        if not isinstance(self.as_coded, tuple):
+            raise MethodError(f"as_coded must be a tuple of {', '.join(map(repr, QUIRKS))}, got {self.as_coded!r}")
+        for quirk in self.as_coded:
+            one_of("as_coded", quirk, QUIRKS)
+
+    def init(self, world: World, stream: Stream) -> FedSimState:
+        start = single_model(world, stream)
+        return FedSimState(
+            start.models, start.assignment, np.full(world.total_clients, COLD, np.int64), start.models[0]
+        )
+
+    def round(self, world: World, state: FedSimState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedSimState:
+        """Alg. 1, l. 2-11."""
+        dealt = self._deals(stream)
+        elsewhere = "leftover_model" in self.as_coded and not dealt
+        which = np.zeros(len(cohort), np.int64)
+        reply = world.train(  # l. 2 and 6, and Alg. 2, l. 2
+            state.models, cohort, which, gradient=not (dealt or elsewhere), stream=stream.child("train")
+        )
+        there = np.flatnonzero(reply.arrived)
+        if not len(there):
+            return state
+        gradients = reply.gradient
+        if elsewhere:
+            gradients = world.gradients(state.last_cluster[None], cohort, which)
+        labels = self._clusters(None if gradients is None else gradients[there], len(there), stream)  # l. 4
+        formed = int(labels.max()) + 1
+        moves, _ = mean_by_model(reply.update[there], reply.examples[there], labels, formed)  # l. 9, eq. 13
+        cluster_models = state.models + moves
+        groups = np.full(world.total_clients, COLD, np.int64)
+        groups[cohort[there]] = labels
+        models = self._global(state.models, moves)
+        return replace(state, models=models, groups=groups, last_cluster=cluster_models[-1])
+
+    def place(self, world: World, state: FedSimState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedSimState:
+        return state  # one model serves everybody
+
+    def _deals(self, stream: Stream) -> bool:
+        """Whether this round's clusters are dealt and not found."""
+        return self.clustering == "round_robin" or ("round_robin_start" in self.as_coded and stream.round == 1)
+
+    def _clusters(
+        self, gradients: Float[np.ndarray, "a P"] | None, clients: int, stream: Stream
+    ) -> Int[np.ndarray, "a"]:
+        """Alg. 2, l. 3-7; at most as many clusters as there are clients, or different gradients."""
+        if gradients is None:
+            return stream.child("deal").rng().permutation(np.arange(clients) % min(self.clusters, clients))
+        scores = principal_scores(gradients, self.variance)  # l. 5
+        wanted = min(self.clusters, distinct(scores))
+        labels = kmeans_of_few(scores, wanted, stream.child("kmeans").rng())  # l. 6
+        return np.unique(labels, return_inverse=True)[1]  # no number without clients
+
+    def _global(self, models: Float[np.ndarray, "1 P"], moves: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "1 P"]:
+        """l. 11, eq. 14, from the cluster models' distances to w_t."""
+        mean = moves.mean(axis=0, dtype=np.float64).astype(np.float32)
+        if "configured_count" not in self.as_coded or len(moves) == self.clusters:
+            return models + mean
+        return (models + mean) * np.float32(len(moves) / self.clusters)

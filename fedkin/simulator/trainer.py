@@ -1,0 +1,99 @@
+"""Training and gradients of some rows, each a client with a model, spread over the devices by their number of steps."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.data.federated import FederatedData
+from fedkin.models.model import Model
+from fedkin.randomness import Stream
+from fedkin.simulator import local_training
+from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
+from fedkin.simulator.devices import mesh_of, replicated, shares, split
+from fedkin.simulator.local_training import Recipe
+from fedkin.simulator.plan import Plan, plan, side_by_side
+from fedkin.world import LocalWork
+
+_WIDTH = 64  # samples at a time of a full gradient
+
+
+class Trainer:
+    """Trains the clients of one data set; ``lanes`` of them side by side on a device."""
+
+    def __init__(self, data: FederatedData, model: Model, devices: list, lanes: int) -> None:
+        self._data, self._model, self._devices, self._lanes = data, model, devices, lanes
+        self._largest = bucket(int(data.train.sizes.max()))
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r"],
+        work: LocalWork,
+        amount: Int[np.ndarray, "r"],
+        stream: Stream,
+        gradient: bool = False,
+    ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
+        """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
+        asks); ``amount`` is epochs, or steps, of each."""
+        batches = self._batches(clients, work, amount, stream)
+        aside = gradient and work.steps is not None  # so many steps may see a sample twice, or never
+        recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes, gradient and not aside)
+        own, todo = self._dealt(clients, which, batches, stream)
+        mesh = mesh_of(self._devices[: len(own)])
+        arguments = (replicated(mesh, (models, np.float32(work.lr), np.float32(work.mu))), split(mesh, todo))
+        results = local_training.train(self._model, recipe, mesh, *arguments)
+        update, last, first, *slope = (_together(np.asarray(part), own) for part in results if part is not None)
+        if aside:
+            slope = [self.gradients(models, clients, which)]
+        return update, last, first, slope[0] if slope else update[:0]
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r P"]:
+        """Gradient of each client's full training loss at its model."""
+        sizes = self._data.train.sizes
+        ordered = [in_order(int(sizes[c]), min(_WIDTH, self._largest)) for c in clients]
+        own, todo = self._dealt(clients, which, ordered, None)
+        mesh = mesh_of(self._devices[: len(own)])
+        found = local_training.gradients(self._model, mesh, replicated(mesh, models), split(mesh, todo))
+        return _together(np.asarray(found), own)
+
+    def _dealt(
+        self, clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"], batches: list[Batches], stream: Stream | None
+    ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
+        """Which rows each device has, and what they are to do."""
+        own = shares(batches, min(len(self._devices), len(clients)))
+        return own, side_by_side([self._plan(clients[r], which[r], [batches[i] for i in r], stream) for r in own])
+
+    def _batches(
+        self, clients: Int[np.ndarray, "r"], work: LocalWork, amount: Int[np.ndarray, "r"], stream: Stream
+    ) -> list[Batches]:
+        sizes, drawn = self._data.train.sizes, stream.child("batches")
+        cut = by_epochs if work.steps is None else by_steps
+        width = work.batch_size
+        if work.steps is None:  # "all at once" asks for no more room than the largest of all clients needs
+            width = min(width, self._largest)
+        pairs = zip(clients, amount, strict=True)
+        return [cut(int(sizes[c]), width, int(much), drawn.client(int(c))) for c, much in pairs]
+
+    def _plan(
+        self,
+        clients: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r"],
+        batches: list[Batches],
+        stream: Stream | None,
+    ) -> Plan:
+        words = np.zeros((len(clients), 2), np.uint32)
+        if stream is not None and self._model.random:
+            words = np.stack([stream.child("device").words(int(c)) for c in clients])
+        return plan(self._data.x, self._data.y, self._data.train, clients, which, batches, words)
+
+
+def _together(part: Float[np.ndarray, "D n ..."], own: list[Int[np.ndarray, "_"]]) -> Float[np.ndarray, "r ..."]:
+    """What the devices found, in the order of the rows that were asked for."""
+    out = np.empty((sum(len(rows) for rows in own), *part.shape[2:]), part.dtype)
+    for device, rows in enumerate(own):
+        out[rows] = part[device, : len(rows)]
+    return out
