@@ -16,7 +16,9 @@ from fedkin import __version__
 from fedkin.errors import ConfigError, FedkinError
 
 if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
     from fedkin.experiment.config import Config
+    from fedkin.experiment.repeat import Repeated
     from fedkin.experiment.results import Run
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -85,6 +87,10 @@ def run_command(
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
         config = _configured(settings or [], resume)
         folder = resume or out or _new_folder(config)
+        if config.run.seeds:
+            with _resumable(folder):
+                repeated = _execute_seeds(config, folder, resume is not None)
+            return _close_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None)
         _close(run, folder, as_json)
@@ -109,13 +115,43 @@ def describe_command(
     """A table and a picture of who has what."""
     with _plainly():
         from fedkin.data.describe import picture, table
-        from fedkin.experiment import choices, config
 
-        values = {"name": name, **dict(_option(text) for text in options or [])}
-        data = choices.make(choices.datasets(), config.named("data set", choices.datasets(), values, str))
+        data = _dataset(name, options or [])
         _show(table(data).reset_index(), data.name)
         paths = picture(data, out or Path(f"data-{name}.png"))
         typer.echo(f"picture: {' and '.join(map(str, paths))}")
+
+
+@data_app.command("pni")
+def pni_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set: see `fedkin data list`.")],
+    options: Annotated[list[str] | None, typer.Argument(metavar="[key=value]...", help="Its options.")] = None,
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="What the random models look like.")] = "mclr",
+    models: Annotated[int, typer.Option("--models", metavar="D", help="Random models to average over.")] = 10,
+    seed: Annotated[int, typer.Option("--seed", help="Of the first random model; the next have the next.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+) -> None:
+    """How far the clients differ: FedSim's privacy-preserving non-IID index. Compare like with like only."""
+    with _plainly():
+        from fedkin.experiment import choices, config, heterogeneity
+
+        chosen = config.named("model", choices.models(), {"name": model}, lambda _: "--model")
+        data = _dataset(name, options or [])
+        made = choices.make(choices.models(), chosen, data)
+        found = heterogeneity.non_iid_index(data, made, models=models, seed=seed)
+        if as_json:
+            print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **found.summary()}))
+            return
+        _show(heterogeneity.figures(found).reset_index(), f"{data.name}, {made.name}")
+        _show(heterogeneity.extremes(found, data), "clients by their index")
+
+
+def _dataset(name: str, options: list[str]) -> FederatedData:
+    """A named data set with ``key=value`` options."""
+    from fedkin.experiment import choices, config
+
+    values = {"name": name, **dict(_option(text) for text in options)}
+    return choices.make(choices.datasets(), config.named("data set", choices.datasets(), values, str))
 
 
 def _configured(settings: list[str], resume: Path | None) -> Config:
@@ -146,6 +182,29 @@ def _execute(config: Config, folder: Path, resume: bool) -> Run:
 
     with Display(config.run.rounds) as display:
         return execute(config, out=folder, resume=resume, on_round=display)
+
+
+def _execute_seeds(config: Config, folder: Path, resume: bool) -> Repeated:
+    from fedkin.experiment.progress import Display
+    from fedkin.experiment.repeat import execute_seeds
+
+    with Display(config.run.rounds, config.run.seeds or 1) as display:
+        return execute_seeds(config, out=folder, resume=resume, on_round=display, on_seed=display.begin)
+
+
+def _close_seeds(repeated: Repeated, folder: Path, as_json: bool) -> None:
+    """What the seeds say together, and where it is kept."""
+    from rich.console import Console
+
+    from fedkin.experiment.progress import compared, seeds_table
+
+    summary, console = repeated.summary(), Console(stderr=as_json)
+    console.print(seeds_table(summary))
+    if summary["comparisons"]:
+        console.print(compared(summary))
+    console.print(f"figure: {folder / 'figure.png'}\nruns: {folder}", soft_wrap=True, highlight=False)
+    if as_json:
+        print(json.dumps({**summary, "out": str(folder)}), flush=True)
 
 
 def _close(run: Run, folder: Path, as_json: bool) -> None:

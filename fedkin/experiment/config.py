@@ -44,6 +44,7 @@ class Rounds(Section):
     rounds: Positive = 50
     cohort: Positive = 10
     seed: Annotated[int, Field(ge=0)] = 0
+    seeds: Positive | None = None  # repeat with so many seeds, from ``seed`` on, and compare statistically
     against: list[str | Values] = Field(default_factory=list)
     target: Annotated[float, Field(gt=0, le=1)] | None = None  # accuracy, for rounds to target
     evaluate_every: Positive = 1

@@ -109,7 +109,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("communication round")
-    _label_ends(axes, ends, gap=0.1)
+    label_ends(axes, ends, gap=0.1)
 
 
 def _upheavals(axes: Axes, run: Run) -> None:
@@ -161,12 +161,12 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def _label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float) -> None:
-    """Names at the ends of the lines, pushed apart where they would overlap."""
+def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, form: str = "{:.1%}") -> None:
+    """Names and values at the ends of the lines, pushed apart where they would overlap."""
     heights = _apart([value for value, _, _ in sorted(ends)], gap)
     for (value, name, colour), height in zip(sorted(ends), heights, strict=True):
         axes.annotate(
-            f"{name}\n{value:.1%}",
+            f"{name}\n{form.format(value)}",
             (1.01, height),
             xycoords=axes.get_yaxis_transform(),
             color=colour,

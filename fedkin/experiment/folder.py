@@ -63,7 +63,7 @@ class Folder:
             taken = holds_run(path)
         if taken:
             raise StorageError(f"{path} already holds a run; go on with it (--resume {path}) or choose another folder")
-        made = _make(path)
+        made = make(path)
         try:
             write_atomic(path / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
             write_atomic(path / CONFIG, tomli_w.dumps(description))  # last: what has it is a run
@@ -107,13 +107,17 @@ class Folder:
                 f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the run anew"
             )
         self._renew_environment()
-        write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))  # rounds may have been added
+        self.describe()
         for name, kept in ((METRICS, records), (TIMINGS, _up_to(self.path / TIMINGS, last))):
             write_atomic(self.path / name, "".join(f"{_line(record)}\n" for record in kept))
         if found is None:
             return None
         world.ledger.down, world.ledger.up = dict(found.down), dict(found.up)
         return found, records
+
+    def describe(self) -> None:
+        """Write what is run; what decides numbers is as it was, and rounds or seeds may have been added."""
+        write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))
 
     def append(self, record: Record, timing: Record) -> None:
         """Add a round's record and timing."""
@@ -194,7 +198,7 @@ def discard(path: Path, made: Sequence[Path]) -> None:
             folder.rmdir()
 
 
-def _make(path: Path) -> list[Path]:
+def make(path: Path) -> list[Path]:
     """Make a folder and its parents; returns those that were not there, innermost first."""
     with storing(path):
         new = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]

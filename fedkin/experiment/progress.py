@@ -26,8 +26,9 @@ class Display:
     Use as a context; call it with the record of every round.
     """
 
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
+    def __init__(self, rounds: int, seeds: int = 1) -> None:
+        self.rounds, self.seeds = rounds, seeds
+        self._seed: tuple[int, int] | None = None  # which of the seeds is run, and its number
         self.console = Console(file=sys.stderr)
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
@@ -48,21 +49,30 @@ class Display:
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
+    def begin(self, number: int, seed: int) -> None:
+        """The next of several seeds begins."""
+        self._seed = (number, seed)
+
     def __call__(self, record: Record) -> None:
-        """Show a round."""
+        """Show a round; where there are several seeds and no terminal, only the last one of each."""
         if self.console.is_terminal:
             self._move(record)
+        elif self._seed is not None:
+            if record["round"] == self.rounds:
+                where = f"seed {self._seed[1]} ({self._seed[0] + 1} of {self.seeds})  "
+                print(where + plain_line(record, self.rounds), file=sys.stderr, flush=True)
         elif record["round"] % -(-self.rounds // LINES) == 0 or record["round"] == self.rounds:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
 
     def _move(self, record: Record) -> None:
         name, shown = record["method"], _shown(record)
+        completed = record["round"] + (self._seed[0] if self._seed else 0) * self.rounds
         if name not in self._tasks:
-            pace = _Pace(record["round"], time.monotonic())
+            pace = _Pace(completed, time.monotonic())
             start: dict[str, Any] = {"method": title(name), "pace": pace, **shown}
-            self._tasks[name] = self._bars.add_task("", total=self.rounds, **start)
+            self._tasks[name] = self._bars.add_task("", total=self.rounds * self.seeds, **start)
         fresh: dict[str, Any] = shown if record["accuracy"] is not None else {}  # else what was seen last stays
-        self._bars.update(self._tasks[name], completed=record["round"], **fresh)
+        self._bars.update(self._tasks[name], completed=completed, **fresh)
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,59 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     for summary in summaries:
         out.add_row(*_row(summary), *_extra(summary, known))
     return out
+
+
+def seeds_table(summary: dict[str, Any]) -> Table:
+    """The closing table of several seeds: one row per method, means and their 95% intervals."""
+    seeds = summary["seeds"]
+    heading = f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
+    out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
+    out.add_column("method", no_wrap=True)
+    for column in ("final", "best", "mean of\nrounds", "worst\ntenth", "MB\ndown", "MB\nup"):
+        out.add_column(column, justify="right", no_wrap=True)
+    for row in summary["methods"]:
+        names = ("final_accuracy", "best_accuracy", "mean_accuracy", "worst_decile")
+        sent = (f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
+        out.add_row(title(row["method"]), *(_with_interval(row, name) for name in names), *sent)
+    if summary["methods"][0]["final_accuracy_low"] is not None:
+        out.caption, out.caption_justify = "means over the seeds, and their 95% intervals", "left"
+    return out
+
+
+def compared(summary: dict[str, Any]) -> Table:
+    """What the main method gains over each of the others, in points, and what tests say of it."""
+    made = summary["comparisons"]
+    out = Table(title=f"{title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    out.add_column("", no_wrap=True)
+    for column in ("gain in points\n(95% interval)", "t-test\np", "Wilcoxon\np", "significant\nin rounds"):
+        out.add_column(column, justify="right", no_wrap=True)
+    out.add_column("verdict")
+    for row in made:
+        share = row["share_significant"]
+        out.add_row(
+            title(row["against"]),
+            f"{row['difference']:+.1f}" + ("" if row["low"] is None else f" ({row['low']:.1f} to {row['high']:.1f})"),
+            *(_p(row[name]) for name in ("p_t", "p_wilcoxon")),
+            "-" if share is None else f"{share:.0%}",
+            row["verdict"],
+        )
+    if len(made) > 1 and made[0]["p_t"] is not None:
+        out.caption = f"p: one-tailed, paired by seed, Holm-adjusted for {len(made)} comparisons"
+        out.caption_justify = "left"
+    return out
+
+
+def _counted(seeds: list[int]) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
+
+
+def _with_interval(row: dict[str, Any], name: str) -> str:
+    high = row[f"{name}_high"]
+    return percent(row[name]) + ("" if high is None else f" ±{100 * (high - row[name]):.1f}")
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _row(summary: dict[str, Any]) -> list[str]:

@@ -134,12 +134,13 @@ class Run:
             other._save(target / AGAINST / name, begun)
         self.finish(target)
 
-    def finish(self, path: Path) -> None:
+    def finish(self, path: Path, picture: bool = True) -> None:
         """Write what is known only at the end: clients, summary and figure."""
-        from fedkin.experiment import figure
-
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
-        figure.save(self, path)
+        if picture:
+            from fedkin.experiment import figure
+
+            figure.save(self, path)
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
 
     @classmethod
@@ -150,6 +151,8 @@ class Run:
         """
         source = Path(path)
         config, records = folder.read_config(source), folder.read_records(source)
+        if "seeds" in config.get("run", {}):
+            raise CheckpointError(f"{source} holds several seeds; Repeated.load reads them, this one those in seeds/")
         if not (source / SUMMARY).exists():
             raise CheckpointError(f"{source} holds a run that is not finished; go on with it: --resume {source}")
         try:

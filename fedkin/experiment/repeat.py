@@ -1,0 +1,238 @@
+"""The same experiment from many seeds, in one process: everything is compiled once. What the seeds say together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fedkin.errors import CheckpointError, ConfigError
+from fedkin.experiment import folder as folders
+from fedkin.experiment import statistics
+from fedkin.experiment.config import Config
+from fedkin.experiment.folder import Folder, holds_run
+from fedkin.experiment.identity import fingerprint
+from fedkin.experiment.results import Run
+from fedkin.experiment.runner import OnRound, whole_number
+from fedkin.experiment.side_by_side import Experiment, Methods
+from fedkin.experiment.simulate import from_config
+from fedkin.experiment.statistics import Comparison
+from fedkin.experiment.storage import write_atomic
+from fedkin.randomness import Stream
+
+SEEDS = "seeds"  # the folder of the single runs, in that of all
+CURVES, COMPARISONS = "curves.csv", "comparisons.csv"
+OnSeed = Callable[[int, int], Any]  # number of the seed (from 0), and the seed
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """Finished runs of one experiment from S seeds, in order; each may have other methods ``against`` it.
+
+    Raises ConfigError where there is no run, or where not all have the same methods and rounds.
+    """
+
+    runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ConfigError("expected at least one run")
+        for run in self.runs[1:]:
+            if self._kind(run) != self._kind(self.runs[0]):
+                raise ConfigError(
+                    f"runs of one experiment have the same methods and rounds; seed {self.seeds[0]} has "
+                    f"{self._kind(self.runs[0])}, seed {run.config['run']['seed']} {self._kind(run)}"
+                )
+
+    @staticmethod
+    def _kind(run: Run) -> tuple[str, ...]:
+        return (run.config["method"]["name"], *sorted(run.against), f"{len(run.records) - 1} rounds")
+
+    @property
+    def seeds(self) -> list[int]:
+        """S of them."""
+        return [run.config["run"]["seed"] for run in self.runs]
+
+    @property
+    def methods(self) -> list[str]:
+        """The main method, and those it is compared with."""
+        return [self.runs[0].config["method"]["name"], *self.runs[0].against]
+
+    def of(self, method: str) -> list[Run]:
+        """The runs of one method, a seed each."""
+        return [run if method == self.methods[0] else run.against[method] for run in self.runs]
+
+    def curves(self, figure: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
+        """A column of the history by method, one row per seed, rounds 0 to T; NaN where it was not measured. Accuracies
+        of rounds in which some client had no cluster are left out (NaN)."""
+        return {method: np.stack([_curve(run, figure) for run in self.of(method)]) for method in self.methods}
+
+    def comparisons(self) -> list[Comparison]:
+        """The main method against each of the others, over the seeds (``statistics.compare``)."""
+        rng = Stream(self.seeds[0], purpose="statistics/bootstrap").rng()
+        return statistics.compare(self.curves(), self.methods[0], rng)
+
+    def table(self) -> pd.DataFrame:
+        """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
+        the best and the mean accuracy of a run, of the worst-served tenth of clients, and bytes."""
+        return pd.DataFrame([self._row(method) for method in self.methods])
+
+    def _row(self, method: str) -> dict[str, Any]:
+        summaries = [run.summary() for run in self.of(method)]
+        columns = {name: [s[name] for s in summaries] for name in ("final_accuracy", "best_accuracy", "worst_decile")}
+        with np.errstate(all="ignore"):
+            columns["mean_accuracy"] = [float(np.nanmean(curve[1:])) for curve in self.curves()[method]]
+        row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
+        for name, values in columns.items():
+            known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
+            band = statistics.interval(known)
+            told = len(known) >= statistics.LEAST_SEEDS  # an interval of two is as wide as it is meaningless
+            low, high = (band.low[0], band.high[0]) if told else (np.nan, np.nan)
+            row |= {name: _plain(band.mean[0]), f"{name}_low": _plain(low), f"{name}_high": _plain(high)}
+        return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
+
+    def summary(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        first = self.runs[0].summary()
+        shown = {name: first[name] for name in ("method", "data", "model", "rounds")}
+        compared = statistics.table(self.comparisons()).to_dict(orient="records") if len(self.methods) > 1 else []
+        return {
+            **shown,
+            "seeds": self.seeds,
+            "methods": self.table().to_dict(orient="records"),
+            "comparisons": [{name: _plain(value) for name, value in row.items()} for row in compared],
+            "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write what the seeds say together: curves.csv, comparisons.csv, figure and summary.json.
+
+        Raises StorageError where the folder cannot be written.
+        """
+        from fedkin.experiment import seeds_figure
+
+        target = Path(path)
+        folders.make(target)
+        write_atomic(target / CURVES, self._long().to_csv(index=False))
+        write_atomic(target / COMPARISONS, statistics.table(self._compared()).to_csv(index=False))
+        seeds_figure.save(self, target)
+        write_atomic(target / folders.SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
+        return target
+
+    def _compared(self) -> list[Comparison]:
+        return self.comparisons() if len(self.methods) > 1 else []
+
+    def _long(self) -> pd.DataFrame:
+        """Every accuracy, one row each: method, seed, round."""
+        parts = [
+            pd.DataFrame({"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve})
+            for method, curves in self.curves().items()
+            for seed, curve in zip(self.seeds, curves, strict=True)
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Repeated:
+        """Read the finished runs of ``fedkin run run.seeds=...`` from their folder.
+
+        Raises CheckpointError where there are none, or where one is not finished.
+        """
+        config = folders.read_config(Path(path))
+        seeds = config["run"].get("seeds")
+        if seeds is None:
+            raise CheckpointError(f"{path} holds one run, not several seeds; Run.load reads it")
+        return cls(tuple(Run.load(Path(path) / SEEDS / str(seed)) for seed in _numbers(config["run"]["seed"], seeds)))
+
+
+def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> Repeated:
+    """Run an experiment from several seeds, one after another.
+
+    Args:
+        run: seed -> finished run, such as ``lambda seed: fk.simulate(..., seed=seed)``. Whatever does not change
+            from seed to seed (the data, the model) is best made outside of it.
+        seeds: how many, from 0 on; or the seeds themselves.
+
+    Raises:
+        ConfigError: no seeds, a seed twice, or runs that are not of one experiment.
+    """
+    if isinstance(seeds, (int, np.integer)):
+        whole_number("seeds", seeds, 1)
+    wanted = list(range(seeds)) if isinstance(seeds, (int, np.integer)) else [int(seed) for seed in seeds]
+    if not wanted or len(set(wanted)) < len(wanted):
+        raise ConfigError(f"seeds must be different ones, at least one, got {wanted}")
+    return Repeated(tuple(run(seed) for seed in wanted))
+
+
+def execute_seeds(
+    config: Config,
+    *,
+    out: Path | None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+    on_seed: OnSeed | None = None,
+) -> Repeated:
+    """Run what a configuration describes from ``run.seeds`` seeds, ``run.seed`` on; each keeps a folder of its own in
+    ``seeds/``, which is what a run from that seed alone would have written, but for the figure.
+
+    Raises as ``execute`` does.
+    """
+    experiment, methods = from_config(config, resume, on_round)
+    experiment.refuse(methods)
+    digests = experiment.digests()
+    known_by = fingerprint(experiment.description, *digests)
+    kept = None
+    if out is not None:
+        if resume and (out / folders.METRICS).exists():
+            raise CheckpointError(f"{out} holds one run, not several seeds; start them in another folder")
+        opened = Folder.reopen if resume else Folder.create
+        kept = opened(out, experiment.description, known_by)
+        kept.describe()
+    assert config.run.seeds
+    runs: list[Run] = []
+    try:
+        for number, seed in enumerate(_numbers(config.run.seed, config.run.seeds)):
+            if on_seed:
+                on_seed(number, seed)
+            runs.append(_one(experiment, methods, digests, seed, out, resume))
+    except Exception:
+        if kept and not runs and not resume:
+            kept.abandon()
+        raise
+    whole = Repeated(tuple(runs))
+    if out is not None:
+        whole.save(out)
+    return whole
+
+
+def _one(
+    experiment: Experiment, methods: Methods, digests: tuple[str, str], seed: int, out: Path | None, resume: bool
+) -> Run:
+    """One seed, in its own folder; begun anew where it had not been begun."""
+    inner = out / SEEDS / str(seed) if out else None
+    begun = resume and inner is not None and holds_run(inner)
+    return experiment.of_seed(seed).side_by_side(methods, digests, inner, begun, picture=False)
+
+
+def _numbers(first: int, seeds: int) -> range:
+    return range(first, first + seeds)
+
+
+def _curve(run: Run, figure: str) -> Float[np.ndarray, "R"]:
+    history = run.history
+    if figure not in history:
+        raise ConfigError(f"a run's history has no {figure!r}; it has {', '.join(history.columns)}")
+    curve = history[figure].to_numpy(float)
+    partial = history["partial"].fillna(False).to_numpy(bool)
+    return np.where(partial, np.nan, curve) if figure == "accuracy" else curve
+
+
+def _plain(value: Any) -> Any:
+    """A number as JSON holds it: nothing for NaN."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

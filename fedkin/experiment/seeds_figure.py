@@ -1,0 +1,115 @@
+"""Pictures of several seeds: mean curves with their intervals, and the difference that a method makes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from fedkin.experiment.figure import COLOURS, DASHES, FADED, STYLE, label_ends, prepare, title, write
+from fedkin.experiment.statistics import LEAST_SEEDS, Comparison, interval
+
+if TYPE_CHECKING:
+    from fedkin.experiment.repeat import Repeated
+
+Curves = Mapping[str, Float[np.ndarray, "S R"]]  # by method
+
+
+def save(repeated: Repeated, folder: Path) -> None:
+    """Write ``figure.png`` and ``figure.svg`` into a folder.
+
+    Raises StorageError where it cannot be written.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = draw(repeated)
+        for kind in ("png", "svg"):
+            write(figure, folder / f"figure.{kind}")
+
+
+def draw(repeated: Repeated) -> Figure:
+    """Mean accuracy of every method; beside it, where there are several, what the first gains over the others."""
+    curves, compared = repeated.curves(), len(repeated.methods) > 1
+    named = {title(name): curve for name, curve in curves.items()}
+    figure = Figure(figsize=(10.5, 4.6) if compared else (7, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
+    accuracies(panels[0], named)
+    if compared:
+        differences(panels[1], named, repeated.comparisons())
+    run, seeds = repeated.runs[0], len(repeated.seeds)
+    figure.suptitle(
+        f"{' / '.join(named)} on {run.config['data']['name']}: {len(run.assignment):,} clients, "
+        f"{run.config['run']['cohort']} a round, {seeds} seed{'s' if seeds > 1 else ''}\n",
+        x=0.008,
+        ha="left",
+        fontsize=13,
+        fontweight="bold",
+    )
+    return figure
+
+
+def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy", note: str | None = None) -> None:
+    """Mean over the seeds of each method, in its 95% interval."""
+    seeds = len(next(iter(curves.values())))
+    band = (
+        "band: 95% interval of the mean"
+        if seeds >= LEAST_SEEDS
+        else (f"mean of {seeds} seeds" if seeds > 1 else "one seed")
+    )
+    prepare(axes, heading, band if note is None else note)
+    ends = []
+    for (name, curve), colour, dash in zip(curves.items(), COLOURS, DASHES, strict=False):
+        drawn, scored = interval(curve), np.arange(curve.shape[1])
+        if seeds >= LEAST_SEEDS:
+            axes.fill_between(scored, drawn.low, drawn.high, color=colour, alpha=0.18, lw=0)
+        axes.plot(scored, drawn.mean, color=colour, ls=dash, lw=1.8)
+        known = drawn.mean[np.isfinite(drawn.mean)]
+        if len(known):
+            ends.append((float(known[-1]), name, colour))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set_xlabel("communication round")
+    low, high = axes.get_ylim()
+    label_ends(axes, ends, gap=0.11 * (high - low))
+
+
+def differences(
+    axes: Axes, curves: Curves, comparisons: Sequence[Comparison], heading: str | None = None, note: str | None = None
+) -> None:
+    """What the compared method gains over each of the others, in percentage points; grey where it is not significantly
+    better than all of them (FedSim, Fig. 5)."""
+    names = list(curves)
+    ours = comparisons[0].method if comparisons[0].method in curves else title(comparisons[0].method)
+    tested = comparisons[0].seeds >= LEAST_SEEDS
+    shade = "grey: not significantly better than all" if tested else "too few seeds to test"
+    prepare(axes, heading or f"Gain of {ours}", f"points of accuracy; {shade}" if note is None else note)
+    ends = []
+    for comparison in comparisons:
+        other = comparison.against if comparison.against in curves else title(comparison.against)
+        colour, dash = COLOURS[names.index(other)], DASHES[names.index(other)]
+        gain = 100 * (_mean(curves[ours]) - _mean(curves[other]))
+        axes.plot(np.arange(len(gain)), gain, color=colour, ls=dash, lw=1.8)
+        ends.append((float(gain[comparison.scored[-1]]), f"over {other}", colour))
+    axes.axhline(0, color=FADED, lw=0.8)
+    if tested:
+        doubtful = ~np.all([comparison.significant for comparison in comparisons], axis=0)
+        for round in comparisons[0].scored[doubtful]:
+            axes.axvspan(round - 0.5, round + 0.5, color="#E4E4E4", lw=0, zorder=0)
+    axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
+    axes.set_xlabel("communication round")
+    low, high = axes.get_ylim()
+    label_ends(axes, ends, gap=0.11 * (high - low), form="{:+.1f}")
+
+
+def _mean(curve: Float[np.ndarray, "S R"]) -> Float[np.ndarray, "R"]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a round that no seed has
+        return np.nanmean(curve, axis=0)
