@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fedkin.errors import MissingExtra as MissingExtra
     from fedkin.errors import ModelError as ModelError
     from fedkin.errors import StorageError as StorageError
+    from fedkin.experiment.heterogeneity import non_iid_index as non_iid_index
+    from fedkin.experiment.repeat import Repeated as Repeated
+    from fedkin.experiment.repeat import repeat as repeat
     from fedkin.experiment.results import Run as Run
     from fedkin.experiment.simulate import simulate as simulate
     from fedkin.method import Method as Method
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from fedkin.methods import FedGroup as FedGroup
     from fedkin.methods import FedGrouProx as FedGrouProx
     from fedkin.methods import FedProx as FedProx
+    from fedkin.methods import FedSim as FedSim
     from fedkin.methods import FeSEM as FeSEM
     from fedkin.methods import FeSEMMig as FeSEMMig
     from fedkin.methods import FlexCFL as FlexCFL
@@ -69,6 +73,7 @@ _HOME = {
     "FedGrouProx": "fedkin.methods",
     "FedGroup": "fedkin.methods",
     "FedProx": "fedkin.methods",
+    "FedSim": "fedkin.methods",
     "FedkinError": "fedkin.errors",
     "FlexCFL": "fedkin.methods",
     "IFCA": "fedkin.methods",
@@ -83,6 +88,7 @@ _HOME = {
     "ModelSpec": "fedkin.world",
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
+    "Repeated": "fedkin.experiment.repeat",
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.experiment.results",
     "SGD": "fedkin.world",
@@ -97,7 +103,9 @@ _HOME = {
     "Trained": "fedkin.world",
     "World": "fedkin.world",
     "as_model": "fedkin.models",
+    "non_iid_index": "fedkin.experiment.heterogeneity",
     "planted": "fedkin.scenarios.plant",
+    "repeat": "fedkin.experiment.repeat",
     "simulate": "fedkin.experiment.simulate",
 }
 _MODULES = ("data", "models")
@@ -115,6 +123,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FedGrouProx",
     "FedGroup",
     "FedProx",
+    "FedSim",
     "FedkinError",
     "FlexCFL",
     "IFCA",
@@ -129,6 +138,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "ModelSpec",
     "Population",
     "Relabel",
+    "Repeated",
     "Rotate",
     "Run",
     "SGD",
@@ -146,7 +156,9 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "as_model",
     "data",
     "models",
+    "non_iid_index",
     "planted",
+    "repeat",
     "simulate",
 ]
 

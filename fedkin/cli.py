@@ -103,7 +103,7 @@ def list_command() -> None:
         from fedkin.data.describe import available
 
         _show(available(), "data sets")
-        typer.echo("also: file (path=..., your own samples) and planted (clients with a known true cluster)")
+        typer.echo("also: file (path=..., your own file or folder in LEAF's layout) and planted (a known true cluster)")
 
 
 @data_app.command("describe")

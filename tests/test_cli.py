@@ -394,3 +394,47 @@ def test_version_and_help() -> None:
 def test_the_module_is_a_command() -> None:
     done = subprocess.run([sys.executable, "-m", "fedkin.cli", "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, f"fedkin {__version__}\n")
+
+
+# --- fedkin data pni
+
+
+def test_data_pni_shows_the_index_and_its_clients() -> None:
+    result = fedkin("data", "pni", "digits", "clients=5", "--models", "2")
+    assert result.exit_code == 0, result.output
+    for word in ("digits, mclr-64-10", "non-IID index (PNI)", "lowest", "median", "highest"):
+        assert word in result.stdout
+
+
+def test_data_pni_as_json_is_that_of_python() -> None:
+    import fedkin as fk
+
+    result = fedkin("data", "pni", "digits", "clients=5", "--model", "mlp", "--models", "2", "--seed", "3", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    data = fk.data.digits(clients=5)
+    found = fk.non_iid_index(data, fk.models.mlp(data), models=2, seed=3)
+    assert (told["data"], told["model"], told["seed"], told["models"]) == ("digits", "mlp-64-128-10", 3, 2)
+    assert told["pni"] == found.pni and told["clients"] == found.clients.tolist() and told["missing"] == 0
+    assert told["by_model"] == found.by_model.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["minst"], ["unknown data set", "did you mean 'mnist'"]),
+        (["digits", "cleints=3"], ["unknown key 'cleints'"]),
+        (["digits", "--model", "mlcr"], ["--model", "did you mean 'mclr'"]),
+        (["digits", "--model", "rnn"], ["digits", "rnn needs text"]),
+        (["digits", "--models", "0"], ["models must be an integer of at least 1, got 0"]),
+        (["digits", "--models", "many"], ["--models", "fedkin --help"]),
+        (["digits", "--seed", "-1"], ["seed must be"]),
+        (["file", "path=absent.npz"], ["absent.npz", "no such file"]),
+        (["file", "path=absent"], ["absent", "folder in LEAF's layout"]),
+        (["file", "path=.", "seed=1"], ["seed = 1 means nothing"]),
+        (["sent140", "path=absent.csv"], ["absent.csv", "no such file"]),
+    ],
+)
+def test_data_pni_refuses(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
+    refused(fedkin("data", "pni", *arguments), *words)
+    nothing_in(elsewhere)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +16,17 @@ from jaxtyping import Int
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from fedkin.data.download import Source, where
 from fedkin.data.federated import FederatedData
 from fedkin.data.femnist import LETTERS
+from fedkin.data.goodreads import COUNTS, TEXT
 from fedkin.data.images import CIFAR10, FASHION_MNIST, MNIST
+from fedkin.data.leaf import find_layout
+from fedkin.data.mex import PUBLISHED, TEST_PART
+from fedkin.data.sent140 import SENT140
+from fedkin.data.shakespeare import ROLES
 from fedkin.errors import StorageError
 
 # name, source (None: needs no files), clients by default, samples, what it is
@@ -29,7 +37,26 @@ SHELF: tuple[tuple[str, Source | None, int, str, str], ...] = (
     ("cifar10", CIFAR10, 100, "60,000", "colour photographs 32x32"),
     ("femnist", LETTERS, 200, "35,792", "handwritten letters a-j 28x28, also 62 classes by writer"),
     ("synthetic", None, 30, "any", "logistic models that differ by client, Synthetic(alpha, beta)"),
+    ("mex", PUBLISHED, 30, "1,184", "exercises on a pressure mat, 5 frames 16x16; the test part alone has 250 samples"),
+    ("goodreads", COUNTS, 100, "485", "sentences of book reviews, spoilers or not; word counts, or text"),
+    ("sent140", SENT140, 772, "40,783", "tweets, positive or negative, by user; LEAF's draw, others differ a little"),
+    ("shakespeare", ROLES, 809, "808,705", "the next character, by speaking role; windows of 80, every fifth"),
 )
+
+# Sets that come in several forms: the first that is found is named
+FORMS: dict[str, tuple[tuple[str, Callable[[], Path | None]], ...]] = {
+    "mex": (
+        ("published files", partial(where, PUBLISHED)),
+        ("LEAF's layout", partial(find_layout, PUBLISHED)),
+        ("test part only", partial(where, TEST_PART)),
+    ),
+    "goodreads": (
+        ("word counts, text", partial(where, replace(COUNTS, files={**COUNTS.files, **TEXT.files}))),
+        ("word counts", partial(where, COUNTS)),
+        ("text", partial(where, TEXT)),
+        ("LEAF's layout", partial(find_layout, COUNTS)),
+    ),
+}
 
 
 def available() -> pd.DataFrame:
@@ -41,9 +68,9 @@ def available() -> pd.DataFrame:
 def _place(name: str, source: Source | None) -> str:
     if source is None:
         return "embedded" if name == "digits" else "generated"
-    folder = where(source)
-    if folder:
-        return str(folder)
+    for form, look in FORMS.get(name, (("", partial(where, source)),)):
+        if folder := look():
+            return f"{folder} ({form})" if form else str(folder)
     return f"download, {source.size}" if source.url else "not found; set FEDKIN_DATA"
 
 
@@ -66,10 +93,26 @@ def _figures(data: FederatedData, split: str) -> dict[str, str]:
         "classes": f"{int((by_class > 0).sum())} of {data.classes}",
         "classes per client, min / median / max": _spread((counts > 0).sum(axis=1)),
         "samples per class, min / median / max": _spread(by_class),
-        "features": " x ".join(map(str, data.x.shape[1:])),
+        **(_words(data, data.vocabulary, split) if data.vocabulary else _features(data)),
     }
     if data.truth is not None:
         figures["clients per true cluster"] = ", ".join(map(str, np.bincount(data.truth)))
+    return figures
+
+
+def _features(data: FederatedData) -> dict[str, str]:
+    return {"features": " x ".join(map(str, data.x.shape[1:]))}
+
+
+def _words(data: FederatedData, vocabulary: tuple[str, ...], split: str) -> dict[str, str]:
+    """What there is to say of text."""
+    unit = "words" if max(map(len, vocabulary), default=0) > 1 else "characters"
+    figures = {f"length of a sample, in {unit}": f"{data.x.shape[1]:,}"}
+    if vocabulary[0] == "":  # which stands for padding, and for words that are not in the vocabulary
+        known = np.count_nonzero(data.x[np.unique(data.part(split).rows)], axis=1)
+        figures["known words of a sample, min / median / mean / max"] = _spread(known, mean=True)
+    figures[f"{unit} in the vocabulary"] = f"{len(vocabulary) - (vocabulary[0] == ''):,}"
+    figures["word vectors"] = "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"
     return figures
 
 
@@ -140,7 +183,8 @@ def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
     image = axes.imshow(shown, aspect="auto", norm=norm, cmap="viridis_r", interpolation="nearest", origin="lower")
-    figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
+    bar = figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
+    bar.formatter = bar.minorformatter = LogFormatter()  # 1, 2, 10: counts, not powers
     axes.set(ylabel="class", facecolor="0.96")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))

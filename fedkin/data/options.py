@@ -55,7 +55,7 @@ def _check_kind(name: str, value: object, kind: typing.Any) -> None:
     if not isinstance(plain, kind) or (isinstance(plain, bool) and kind is not bool):
         first = (typing.get_args(kind) or (kind,))[0]
         raise ConfigError(f"{name} must be {WORDS[first]}, got {value!r}")
-    if name == "seed" and typing.cast(int, plain) < 0:
+    if name == "seed" and plain is not None and typing.cast(int, plain) < 0:
         raise ConfigError(f"seed must be an integer from 0 up, got {value}")
 
 

@@ -1,4 +1,4 @@
-"""The user's own data, from one file."""
+"""The user's own data, from one file, or from a folder in LEAF's layout."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from jaxtyping import Bool, Float32, Int, Shaped
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz, read_table
+from fedkin.data.leaf import leaf
 from fedkin.data.options import checked
 from fedkin.data.partition import by_writer
 from fedkin.data.partition import split as split_fairly
-from fedkin.errors import DataError
+from fedkin.errors import ConfigError, DataError
 from fedkin.randomness import Stream
 
 TABLES = (".csv", ".gz", ".parquet", ".pq")
@@ -24,10 +25,11 @@ def load(
     path: str | Path,
     *,
     classes: int | None = None,
-    train_fraction: float | int = 0.9,
-    seed: int = 0,
+    train_fraction: float | int | None = None,
+    seed: int | None = None,
 ) -> FederatedData:
-    """A federation from an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file with one entry per sample.
+    """A federation from a folder in LEAF's layout, or from an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file
+    with one entry per sample.
 
     ==============  =====================================================================================
     ``x``           features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are pixels and
@@ -36,21 +38,32 @@ def load(
     ``y``           label, a whole number from 0
     ``client_id``   whose sample it is: a number or a name. Clients are numbered in ascending order
     ``split``       ``train`` or ``test``, or 0 or 1. Without it, each client's samples are shuffled by ``seed``
-                    and ``train_fraction`` of them train
+                    (0) and ``train_fraction`` (0.9) of them train
     ==============  =====================================================================================
 
     ``classes`` is C where the largest label does not tell; it must be given where labels go beyond the number of
-    samples. Raises DataError, naming the file, where the file or any of the above is missing, damaged, out of range,
-    or not finite. Features that must stay integers, such as the tokens of text, can be given to FederatedData itself.
+    samples.
+
+    A folder has ``train/*.json`` and ``test/*.json``, or one ``*train*.json`` and one ``*test*.json``, as LEAF and the
+    FedProx family publish theirs: ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers. It is
+    taken as it is: nothing is scaled, and clients keep the order of the files.
+
+    Raises DataError, naming the file, where the file or any of the above is missing, damaged, out of range, or not
+    finite; ConfigError for ``train_fraction`` or ``seed`` where the data come with their own split. Features that must
+    stay integers, such as the tokens of text, can be given to FederatedData itself.
     """
     path = Path(path)
+    if path.is_dir():
+        _refuse_split(path, train_fraction, seed)
+        return leaf(path, classes)
     if path.suffix == ".npz":
         arrays = read_npz(path, ("x", "y", "client_id"))
     elif path.suffix in TABLES:
         arrays = _columns(path)
     else:
         raise DataError(
-            f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}; got {path.suffix or 'no ending'}"
+            f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}, or a folder in LEAF's layout; "
+            f"got {path.suffix or 'no ending'}{'' if path.exists() else ', and there is nothing of this name'}"
         )
     x = _features(arrays["x"], path)
     _check_lengths(arrays, path)
@@ -58,12 +71,21 @@ def load(
     y = check_labels(arrays["y"], classes, path)
     owned, names = by_writer(arrays["client_id"]), np.unique(arrays["client_id"])
     if "split" in arrays:
+        _refuse_split(path, train_fraction, seed)
         tested = _tested(arrays["split"], path)
         train, test = _where(owned, ~tested), _where(owned, tested)
     else:
-        train, test = split_fairly(owned, Stream(seed, purpose="data/split"), train_fraction)
+        fraction = 0.9 if train_fraction is None else train_fraction
+        train, test = split_fairly(owned, Stream(seed or 0, purpose="data/split"), fraction)
     top = _classes(y, path) if classes is None else classes
     return FederatedData(path.stem, x, y, top, train, test, client_names=tuple(str(name) for name in names))
+
+
+def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
+    """Refuse what would be silently ignored."""
+    for name, value in (("train_fraction", train_fraction), ("seed", seed)):
+        if value is not None:
+            raise ConfigError(f"{name} = {value} means nothing to {path}, which has its own split; leave it out")
 
 
 def _classes(y: Int[np.ndarray, "M"], path: Path) -> int:

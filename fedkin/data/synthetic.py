@@ -53,9 +53,11 @@ def synthetic(
 ) -> FederatedData:
     """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client, no files needed.
 
-    ``alpha`` says how much the clients' models differ, ``beta`` how much their features do (standard deviations, 1 by
-    default). ``iid`` gives every client the same model and features instead, so that alpha and beta mean nothing to it
-    and are refused. FedProx and FedSim use 30 clients, FedGroup 100. Raises ConfigError for impossible options.
+    ``beta`` says how much the clients' features differ, ``alpha`` how much their models are meant to (standard
+    deviations, 1 by default). But the published generator moves all the weights of a client by one number, and with
+    them the scores of all classes alike: no label changes, and one seed gives the same data with every alpha. ``iid``
+    gives every client the same model and features instead, so that alpha and beta mean nothing to it and are refused.
+    FedProx and FedSim use 30 clients, FedGroup 100. Raises ConfigError for impossible options.
     """
     positive("clients", clients)
     for name, value in (("alpha", alpha), ("beta", beta)):

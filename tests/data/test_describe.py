@@ -40,6 +40,33 @@ def test_table_by_hand() -> None:
     assert figures.loc["clients per true cluster", "train"] == "1, 2"
 
 
+def text(vocabulary: tuple[str, ...], vectors: np.ndarray | None = None) -> FederatedData:
+    """Two clients with a sample or two of four words each; word 0 is padding where the vocabulary says so."""
+    x = np.array([[1, 2, 0, 0], [2, 2, 2, 1], [1, 0, 0, 0], [0, 0, 0, 0]], np.int32)
+    train, test = Ragged.of([np.array([0, 1]), np.array([2])]), Ragged.of([np.array([3]), np.array([3])])
+    y = np.array([0, 1, 0, 1])
+    return FederatedData("words", x, y, 2, train, test, vocabulary=vocabulary, vectors=vectors)
+
+
+def test_table_of_text() -> None:
+    figures = table(text(("", "so", "it")))
+    assert figures.loc["length of a sample, in words"].tolist() == ["4", "4"]
+    assert figures.loc["known words of a sample, min / median / mean / max"].tolist() == [
+        *("1 / 2 / 2.3 / 4", "0 / 0 / 0 / 0"),
+    ]
+    assert figures.loc["words in the vocabulary", "train"] == "2"  # padding is no word
+    assert figures.loc["word vectors", "train"] == "none" and "features" not in figures.index
+    figures = table(text(("", "so", "it"), np.zeros((3, 50), np.float32)))
+    assert figures.loc["word vectors", "train"] == "50 numbers each"
+
+
+def test_table_of_characters() -> None:
+    figures = table(text((" ", "a", "b")))
+    assert figures.loc["length of a sample, in characters", "train"] == "4"
+    assert figures.loc["characters in the vocabulary", "train"] == "3"  # a blank is a character
+    assert not [name for name in figures.index if "known" in name]
+
+
 def test_clients_are_grouped_by_cluster_and_main_class() -> None:
     data = toy()
     assert _grouped(data, data.label_counts()).tolist() == [0, 2, 1]
@@ -76,6 +103,47 @@ def test_available_names_every_set_without_downloading(little_mnist: Path) -> No
     assert shelf.loc["cifar10", "where"] == "download, 170 MB"
     assert shelf.loc["femnist", "where"] == "not found; set FEDKIN_DATA"
     assert shelf.loc["digits", "clients"] == digits().clients
+
+
+def test_forms_of_mex(places: Path) -> None:
+    def place() -> str:
+        return available().set_index("name").loc["mex", "where"]
+
+    assert place() == "not found; set FEDKIN_DATA"
+    folder = places / "FedMEx"
+    folder.mkdir()
+    (folder / "fed_mex_TESTONLY.npz").write_bytes(b"")
+    assert place() == f"{folder} (test part only)"
+    for name in ("my_train_1.json", "my_test_1.json"):
+        (folder / name).write_bytes(b"")
+    assert place() == f"{folder} (LEAF's layout)"
+    for name in ("train.json", "test.json"):
+        (folder / name).write_bytes(b"")
+    assert place() == f"{folder} (published files)"
+
+
+def test_forms_of_goodreads(places: Path) -> None:
+    def place() -> str:
+        return available().set_index("name").loc["goodreads", "where"]
+
+    folder = places / "FedGoodreads"
+    folder.mkdir()
+    for name in ("fed_goodreads_text_train.json", "fed_goodreads_text_test.json"):
+        (folder / name).write_bytes(b"")
+    assert place() == f"{folder} (text)"
+    (folder / "fed_goodreads_counts.npz").write_bytes(b"")
+    assert place() == f"{folder} (word counts, text)"
+    (folder / "fed_goodreads_text_test.json").unlink()
+    assert place() == f"{folder} (word counts)"
+
+
+def test_the_shelf_tells_what_the_real_sets_have(real: Path) -> None:
+    shelf = available().set_index("name")
+    for name in ("goodreads", "shakespeare"):
+        data = DATASETS[name]()
+        assert shelf.loc[name, "clients"] == data.clients
+        assert shelf.loc[name, "samples"] == f"{data.train.sizes.sum() + data.test.sizes.sum():,}"
+    assert shelf.loc["mex", "clients"] == DATASETS["mex"]().clients
 
 
 def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,63 @@ def test_without_split_every_client_is_split(name: str, tmp_path: Path) -> None:
     data = load(path, train_fraction=0.5, seed=1)
     assert data.train.sizes.tolist() == [1, 1, 1] and data.test.sizes.tolist() == [1, 2, 0]
     assert np.array_equal(data.train.rows, load(path, train_fraction=0.5, seed=1).train.rows)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_by_default_nine_tenths_train(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, x=np.zeros((60, 2)), y=np.arange(60) % 3, client_id=np.arange(60) % 2, split=None)
+    data = load(path)
+    assert data.train.sizes.tolist() == [27, 27] and data.test.sizes.tolist() == [3, 3]
+    told = load(path, train_fraction=0.9, seed=0)
+    assert np.array_equal(load(path, train_fraction=None, seed=None).train.rows, told.train.rows)
+    assert np.array_equal(data.train.rows, told.train.rows)
+    assert not np.array_equal(data.train.rows, load(path, seed=1).train.rows)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("options", [{"train_fraction": 0.5}, {"seed": 0}])
+def test_a_file_with_its_own_split_is_not_split_again(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{next(iter(options))} = .* means nothing to .*mine.*own split"):
+        load(write(tmp_path / name), **options)
+
+
+# --- a folder in LEAF's layout
+
+
+def leaf_folder(folder: Path, *, top: int = 2) -> Path:
+    """Client u2 with two training samples and a test sample, u1 with one training sample."""
+    parts = {
+        "train": {"u2": {"x": [[0, 255], [1, 2]], "y": [0.0, 1.0]}, "u1": {"x": [[3, 4]], "y": [float(top)]}},
+        "test": {"u2": {"x": [[5, 6]], "y": [1.0]}},
+    }
+    for split, users in parts.items():
+        (folder / split).mkdir(parents=True)
+        content = {"users": list(users), "user_data": users, "num_samples": [len(u["y"]) for u in users.values()]}
+        (folder / split / "all_data_0.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["synthetic_1_1", "mine.npz", "mine.csv"])
+def test_a_folder_in_leafs_layout(name: str, tmp_path: Path) -> None:
+    data = load(leaf_folder(tmp_path / name))
+    assert (data.name, data.classes, data.client_names) == (name, 3, ("u2", "u1"))
+    assert data.x.dtype == np.float32 and data.x.tolist() == [[0, 255], [1, 2], [3, 4], [5, 6]]  # not scaled
+    assert data.y[data.train[0]].tolist() == [0, 1] and data.y[data.train[1]].tolist() == [2]
+    assert [data.test[u].tolist() for u in range(2)] == [[3], []]
+    assert load(str(tmp_path / name), classes=10).classes == 10
+
+
+@pytest.mark.parametrize("options", [{"train_fraction": 0.8}, {"seed": 0}])
+def test_a_folder_is_not_split_again(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{next(iter(options))} = .* means nothing to .*leaf.*own split"):
+        load(leaf_folder(tmp_path / "leaf"), **options)
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"expected train/\*\.json and test/\*\.json.*an empty folder"):
+        load(tmp_path)
+    with pytest.raises(DataError, match=r"label 4 is more than the 4 samples allow.*classes=5"):
+        load(leaf_folder(tmp_path / "leaf", top=4))
 
 
 def test_kinds_of_features(tmp_path: Path) -> None:
@@ -148,8 +206,11 @@ def test_tables_need_numeric_features_and_named_clients(tmp_path: Path) -> None:
 
 def test_unknown_files_and_fractions(tmp_path: Path) -> None:
     for name in ("data.pkl", "data"):
-        with pytest.raises(DataError, match=r"expected a file that ends in \.npz"):
+        with pytest.raises(DataError, match=r"expected a file that ends in \.npz.*folder.*nothing of this name"):
             load(tmp_path / name)
+    (tmp_path / "data.pkl").write_bytes(b"")
+    with pytest.raises(DataError, match=r"LEAF's layout; got \.pkl$"):
+        load(tmp_path / "data.pkl")
     with pytest.raises(DataError, match="no such file"):
         load(tmp_path / "absent.npz")
     with pytest.raises(ConfigError, match="train_fraction"):

@@ -106,3 +106,12 @@ def test_options_that_mean_nothing_to_the_iid_form() -> None:
     for name in ("alpha", "beta"):
         with pytest.raises(ConfigError, match=f"{name} = 7 means nothing to synthetic with iid"):
             synthetic(iid=True, **{name: 7})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_alpha_changes_nothing(beta: float) -> None:
+    """It moves every weight of a client by one number, so the scores of all classes move alike (softmax and argmax do
+    not see it): a property of the published generator that its users should know of."""
+    none, much = (synthetic(alpha=alpha, beta=beta, clients=8, seed=4) for alpha in (0.0, 5.0))
+    assert np.array_equal(none.x, much.x) and np.array_equal(none.y, much.y)
+    assert not np.array_equal(none.x, synthetic(alpha=0.0, beta=beta + 0.5, clients=8, seed=4).x)
