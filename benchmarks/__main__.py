@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clustering, measure, report
+from benchmarks import clustering, fedsim, measure, report
 from fedkin.models.model import prepare_jax
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     print("evaluation ...", flush=True)
     scoring = measure.evaluation(4 * options.turns)
     print("finding clusters ...", flush=True)
-    found = clustering.everything(options.turns)
+    found = clustering.everything(options.turns) | fedsim.everything(options.turns)
     flower = None
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)

@@ -10,15 +10,17 @@ again.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
-from fedkin.experiment.reproduce import fedgroup, flexcfl, flexcfl_page, planted, planted_page
+from fedkin.experiment.reproduce import fedgroup, fedsim, fedsim_pictures, flexcfl, flexcfl_page, planted, planted_page
 from fedkin.experiment.reproduce.page import page
-from fedkin.experiment.reproduce.recipe import Cell, collect, read
+from fedkin.experiment.reproduce.recipe import Cell, collect, measure, read
 
 DOCS = Path("docs")
 Names = tuple[str, ...]
-PAPERS = {"fedgroup": fedgroup.CELLS, "flexcfl": flexcfl.CELLS}
+PAPERS = {"fedgroup": fedgroup.CELLS, "flexcfl": flexcfl.CELLS, "fedsim": fedsim.CELLS}
+MEASURES = {"fedsim": fedsim.measure}  # what is kept of a run, where it is not the figures of tables
 
 
 def main(arguments: list[str]) -> None:
@@ -30,15 +32,21 @@ def main(arguments: list[str]) -> None:
         raise SystemExit(f"no row begins with {', '.join(unknown)}; nothing was run")
     if "--page" not in arguments:
         for paper, cells in PAPERS.items():
-            collect(cells, store(paper), lambda cell, paper=paper: wanted(names_of(paper, cell), rows), only)
-        asked = [(q, seeds) for q, seeds in planted.questions() if wanted(named(q), rows)]
-        planted.collect(asked, store("planted"), only)
+            asked = partial(_asked, paper, rows)
+            collect(cells, store(paper), asked, only, MEASURES.get(paper, measure))
+        questions = [(q, seeds) for q, seeds in planted.questions() if wanted(named(q), rows)]
+        planted.collect(questions, store("planted"), only)
     names = [*PAPERS, "planted"]
     measured = {name: read(store(name)) for name in names}
     notes = {name: (DOCS / "results" / f"{name}.md").read_text() for name in names}
     flexcfl_page.draw(measured["flexcfl"], DOCS)
+    fedsim_pictures.draw(measured["fedsim"], DOCS)
     planted_page.draw(measured["planted"], DOCS)
     (DOCS / "results.md").write_text(page(measured, notes))
+
+
+def _asked(paper: str, rows: list[str], cell: Cell) -> bool:
+    return wanted(names_of(paper, cell), rows)
 
 
 def store(paper: str) -> Path:

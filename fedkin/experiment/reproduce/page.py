@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedkin.experiment.reproduce import fedgroup_page, flexcfl_page, planted_page
+from fedkin.experiment.reproduce import fedgroup_page, fedsim_page, flexcfl_page, planted_page
 from fedkin.experiment.reproduce.tables import Measured
 
 ABOUT = """\
@@ -13,7 +13,12 @@ the seeds, lowest - highest) and the *paper's* number. A paper's score is the hi
 flatters a method that jumps about; ours is the same statistic, so that the two can be compared, and the accuracy of the
 last round stands beside it."""
 
-SECTIONS = {"fedgroup": fedgroup_page.section, "flexcfl": flexcfl_page.section, "planted": planted_page.section}
+SECTIONS = {
+    "fedgroup": fedgroup_page.section,
+    "flexcfl": flexcfl_page.section,
+    "fedsim": fedsim_page.section,
+    "planted": planted_page.section,
+}
 
 
 def page(measured: Mapping[str, Measured], notes: Mapping[str, str]) -> str:

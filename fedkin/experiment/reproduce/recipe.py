@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 
 from fedkin.data import DATASETS
+from fedkin.data import load as own_file
+from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData
 from fedkin.experiment.results import Run
 from fedkin.experiment.simulate import simulate
@@ -40,6 +42,7 @@ class Setting:
     cohort: int = 20
     seeds: tuple[int, ...] = (0, 1, 2)
     shift: Shift | None = None
+    data_seed: int | None = 0  # of the data; None: drawn anew from the seed of every run
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,37 @@ class Cell:
 
 
 @lru_cache(maxsize=1)
-def load(name: str, options: Options) -> FederatedData:
-    """A data set, drawn from seed 0 as the papers drew one file for all runs."""
-    return DATASETS[name](seed=0, **dict(options))
+def load(name: str, options: Options, seed: int = 0) -> FederatedData:
+    """A data set, drawn from one seed as the papers drew one file for all runs; ``published`` is such a file."""
+    if name == "published":
+        return published(**dict(options))
+    return DATASETS[name](seed=seed, **dict(options))
+
+
+def published(folder: str, file: str) -> FederatedData:
+    """A federation as its authors published it, from a folder of FEDKIN_DATA."""
+    help = (
+        f"The authors' file as npz: see help(fedkin.data.load); set FEDKIN_DATA to the folder that has {folder}/ in it"
+    )
+    return own_file(find(Source(file, {file: None}, folders=(folder,), help=help)) / file)
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """Run one cell from one seed; the figures that the pages show."""
+    return {
+        "table": cell.table,
+        "row": cell.setting.row,
+        "column": cell.column,
+        "seed": seed,
+        **figures(run(cell, seed)),
+    }
+
+
+def run(cell: Cell, seed: int) -> Run:
+    """One cell from one seed."""
     s = cell.setting
-    data = load(s.data, s.data_options)
-    run = simulate(
+    data = load(s.data, s.data_options, seed if s.data_seed is None else s.data_seed)
+    return simulate(
         cell.method(s.clusters),
         data,
         MODELS[s.model](data, **dict(s.model_options)),
@@ -76,7 +100,6 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
         selection=cell.selection,
         checkpoint_every=s.rounds,
     )
-    return {"table": cell.table, "row": s.row, "column": cell.column, "seed": seed, **figures(run)}
 
 
 def figures(run: Run) -> dict[str, Any]:
@@ -126,7 +149,11 @@ def _short(value: Any, digits: int = 5) -> float | None:
 
 
 def collect(
-    cells: Iterable[Cell], store: Path, wanted: Callable[[Cell], bool], only: Sequence[int] = ()
+    cells: Iterable[Cell],
+    store: Path,
+    wanted: Callable[[Cell], bool],
+    only: Sequence[int] = (),
+    measure: Callable[[Cell, int], dict[str, Any]] = measure,
 ) -> list[dict[str, Any]]:
     """Run what is wanted and not yet in the store (one JSON object a line), and return all that the store holds; with
     ``only`` these seeds only."""

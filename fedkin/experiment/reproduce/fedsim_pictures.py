@@ -1,0 +1,120 @@
+"""FedSim's Figures 3, 5, 7, 8, 9 and 10, from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkin.experiment.reproduce.fedsim import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
+from fedkin.experiment.reproduce.fedsim_page import curves_of, table_of
+from fedkin.experiment.reproduce.recipe import Setting
+from fedkin.experiment.reproduce.tables import Measured, of
+from fedkin.experiment.statistics import compare
+from fedkin.randomness import Stream
+
+REAL = (MNIST, FEMNIST, MEX, GOODREADS)
+
+
+def draw(measured: Measured, docs: Path) -> None:
+    """Write every picture into ``docs/images``."""
+    import matplotlib
+
+    from fedkin.experiment.figure import STYLE, write
+
+    with matplotlib.rc_context(STYLE):
+        for name, figure in {
+            "real": _curves(measured, REAL, 2),
+            "gain": _gains(measured, REAL),
+            "synthetic": _curves(measured, list(SYNTHETIC.values()), 2),
+            "random": _random(measured),
+            "components-pni": _components_and_pni(measured),
+        }.items():
+            write(figure, docs / "images" / f"fedsim-{name}.svg")
+
+
+def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.5, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False).ravel()
+
+
+def _curves(measured: Measured, settings: Sequence[Setting], columns: int) -> Any:
+    """Figures 3 and 9: mean accuracy of the three methods."""
+    from fedkin.experiment.seeds_figure import accuracies
+
+    figure, panels = _panels(-(-len(settings) // columns), columns)
+    for axes, setting in zip(panels, settings, strict=True):
+        curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        if curves:
+            accuracies(axes, curves, setting.row, _note(curves))
+    return figure
+
+
+def _gains(measured: Measured, settings: Sequence[Setting]) -> Any:
+    """Figure 5: what FedSim gains, grey where it is not significant against both."""
+    from fedkin.experiment.seeds_figure import differences
+
+    figure, panels = _panels(2, 2)
+    for axes, setting in zip(panels, settings, strict=True):
+        curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        if len(curves) == len(THREE):
+            note = "gain of FedSim in points; grey: not significantly better than both"
+            differences(axes, curves, compare(curves, "FedSim", Stream(0).rng()), setting.row, note)
+    return figure
+
+
+def _random(measured: Measured) -> Any:
+    """Figure 7, and the same where the paper says that random clusters do better: Synthetic(1, 1)."""
+    from fedkin.experiment.seeds_figure import accuracies
+
+    figure, panels = _panels(1, 2)
+    for axes, setting in zip(panels, (FEMNIST, SYNTHETIC["(1, 1)"]), strict=True):
+        curves = curves_of(measured, table_of(setting), setting.row, ["FedSim, round robin", "FedAvg", "FedSim"])
+        shown = {
+            new: curves[old]
+            for old, new in {"FedSim": "similarity", "FedSim, round robin": "round robin", "FedAvg": "FedAvg"}.items()
+            if old in curves
+        }
+        if shown:
+            accuracies(axes, shown, setting.row, _note(shown))
+    return figure
+
+
+def _components_and_pni(measured: Measured) -> Any:
+    """Figure 8: variance of the gradients by number of components. Figure 10: PNI of Synthetic(alpha, beta)."""
+    from matplotlib.ticker import AutoLocator
+
+    from fedkin.experiment.figure import COLOURS, DASHES, FADED, prepare
+
+    figure, (left, right) = _panels(1, 2)
+    prepare(left, "Variance kept by principal components", "gradients of a cohort after ten rounds; mean of 5 seeds")
+    for cell, colour, dash in zip(FIGURE_8, COLOURS, DASHES, strict=False):
+        shares = of(measured, "Fig. 8", cell.setting.row, cell.column, "explained")
+        if shares:
+            kept = np.cumsum(np.mean(shares, axis=0))
+            left.plot(np.arange(1, len(kept) + 1), kept, color=colour, ls=dash, lw=1.8, label=cell.setting.row)
+    left.axhline(0.95, color=FADED, lw=0.8, ls=":")
+    left.set_xlabel("components")
+    if left.get_legend_handles_labels()[0]:
+        left.legend(loc="lower right", frameon=False, fontsize=8.5)
+    prepare(right, "Non-IID index of Synthetic(alpha, beta)", "30 clients; mean of 100 draws, band: its 95% interval")
+    for beta, colour, dash in zip(BETAS, COLOURS, DASHES, strict=False):
+        found = [of(measured, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for alpha in ALPHAS]
+        if all(len(values) > 1 for values in found):
+            means = np.array([np.mean(values) for values in found])
+            error = np.array([1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in found])
+            right.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8, label=f"beta {beta:g}")
+            right.fill_between(ALPHAS, means - error, means + error, color=colour, alpha=0.18, lw=0)
+    right.set_xlabel("alpha")
+    if right.get_legend_handles_labels()[0]:
+        right.legend(loc="center right", frameon=False, fontsize=8.5)
+    right.xaxis.set_major_locator(AutoLocator())
+    return figure
+
+
+def _note(curves: dict[str, Any]) -> str:
+    return f"mean of {len(next(iter(curves.values())))} seeds, band: its 95% interval"

@@ -1,0 +1,100 @@
+"""FedSim's part of docs/results.md: pairs of seeds, the verdicts, and the sign of a difference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.experiment.reproduce import fedsim, fedsim_page, fedsim_pictures
+from fedkin.experiment.reproduce.fedsim import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
+from fedkin.experiment.reproduce.recipe import Cell, Setting
+from fedkin.methods import FedAvg, FedSim
+
+TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=2, cohort=4, seeds=(0, 1))
+
+
+def line(row: str, column: str, seed: int, right: list[int], table: str = "4") -> dict[str, Any]:
+    return {"table": table, "row": row, "column": column, "seed": seed, "tested": 100, "right": right}
+
+
+def runs(row: str, gain: int, seeds: int, table: str = "4") -> list[dict[str, Any]]:
+    """FedSim ahead of FedAvg by ``gain`` points in every round but the first, and level with FedProx on average."""
+    found = []
+    for seed in range(seeds):
+        start, jitter = 10, seed % 3
+        found += [
+            line(row, "FedAvg", seed, [start, 50 + jitter, 60], table),
+            line(row, "FedProx", seed, [start, 50 + gain + (1 if seed % 2 else -1), 60 + gain], table),
+            line(row, "FedSim", seed, [start, 50 + gain + jitter, 60 + gain - jitter], table),
+        ]
+    return found
+
+
+def test_every_cell_is_there_once() -> None:
+    keys = [(c.table, c.setting.row, c.column) for c in CELLS]
+    assert len(keys) == len(set(keys))
+    assert {c.setting.row for c in CELLS if c.table == "4"} == {s.row for s in TABLE_4}
+    assert TABLE_7.keys() == SYNTHETIC.keys()
+
+
+def test_seeds_are_paired_and_those_that_one_method_lacks_are_left_out() -> None:
+    measured = runs(MNIST.row, 5, 4)[:-1]  # FedSim lacks the last seed
+    curves = fedsim_page.curves_of(measured, "4", MNIST.row, ["FedAvg", "FedSim"])
+    assert curves["FedAvg"].shape == curves["FedSim"].shape == (3, 3)
+    assert curves["FedAvg"][1].tolist() == [0.10, 0.51, 0.60]
+
+
+def test_a_gain_is_told_as_the_paper_tells_it_and_with_a_verdict() -> None:
+    table = fedsim_page.gains(runs(MNIST.row, 5, 12), {MNIST: ((7.32, 2.69), (5.65, 4.35))})
+    over_avg, over_prox = table.splitlines()[2:]
+    # Mean gains: 0, 5, 5 - 1 (the mean of jitter); summed and divided by T = 2.
+    assert "| MNIST | FedAvg | **4.50** ±" in over_avg and "*7.32 ± 2.69*" in over_avg
+    assert "better" in over_avg and "agrees" in over_avg and over_avg.endswith("| 12 |")
+    assert "| MNIST | FedProx |" in over_prox and "not shown" in over_prox and "| - | 12 |" in over_prox
+
+
+def test_a_significant_difference_of_the_other_sign_is_marked() -> None:
+    table = fedsim_page.gains(runs(MNIST.row, -5, 12), {MNIST: ((7.32, 2.69), (5.65, 4.35))})
+    assert "worse" in table.splitlines()[2] and "**differs**" in table.splitlines()[2]
+
+
+def test_two_seeds_claim_nothing() -> None:
+    row = fedsim_page.gains(runs(MNIST.row, 5, 2), {MNIST: ((7.32, 2.69), (5.65, 4.35))}).splitlines()[2]
+    assert "too few seeds" in row and "better" not in row and "nan" not in row and "agrees" not in row
+
+
+def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
+    assert "not run" in fedsim_page.section([]) and "nan" not in fedsim_page.section([])
+    (tmp_path / "images").mkdir()
+    fedsim_pictures.draw([], tmp_path)
+    assert len(list((tmp_path / "images").glob("fedsim-*.svg"))) == 5
+
+
+def test_measuring_gives_what_json_can_hold() -> None:
+    got = json.loads(json.dumps(measure(Cell("4", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)))
+    assert len(got["right"]) == 3 and all(0 <= right <= got["tested"] for right in got["right"])
+    assert got["bytes_up"] == 2 * 2 * 4 * 650 * 4  # update and gradient, rounds x cohort x parameters x bytes
+
+
+def test_components_explain_all_of_the_variance_together() -> None:
+    got = measure(Cell("Fig. 8", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)
+    assert len(got["explained"]) == 4 and sum(got["explained"]) == pytest.approx(1, abs=1e-4)
+    assert got["explained"] == sorted(got["explained"], reverse=True)
+
+
+def test_the_index_is_that_of_the_draw() -> None:
+    setting = Setting("beta 0", "synthetic", (("alpha", 0.0), ("beta", 0.0), ("clients", 4)), "mclr", (), 0.1, 2)
+    cell = Cell("Fig. 10", setting, "0", lambda m: FedAvg(), None)
+    assert measure(cell, 3) == measure(cell, 3) != measure(cell, 4)
+    assert measure(cell, 3)["pni"] > 0
+
+
+def test_the_paper_published_the_numbers_beside_ours() -> None:
+    """As printed in Tables 4 and 7."""
+    assert TABLE_4[FEMNIST] == ((11.11, 2.88), (9.08, 3.63))
+    assert TABLE_7["(0.5, 0.5)"] == ((3.61, 6.23), (-0.06, 2.47))
+    assert np.mean([len(s.seeds) for s in (MNIST, fedsim.GOODREADS)]) == 35
