@@ -22,6 +22,8 @@ def principal_scores(rows: Float[np.ndarray, "n P"], variance: float | int = 0.9
     if not 0 < variance <= 1:
         raise MethodError(f"variance must be a share above 0 and at most 1, got {variance}")
     values, vectors = leading(_centred_gram(rows), len(rows))
+    if not values.any():
+        return np.zeros((len(rows), 1))
     q = 1 + int(np.searchsorted(np.cumsum(explained(values))[:-1], variance, side="right"))
     return vectors[:, :q] * np.sqrt(values[:q])
 
@@ -45,9 +47,12 @@ def explained(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
 
 def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
     """Inner products of the rows less their mean, taken column block by column block: what rows have in common may be a
-    thousand times what sets them apart, and must not be subtracted from products."""
+    thousand times what sets them apart, and must not be subtracted from products. Equal rows leave zeros."""
+    if not len(rows):
+        raise MethodError("principal components need at least one row, got 0")
     total = np.zeros((len(rows), len(rows)))
     for block in float64_blocks(rows):
-        centred = block - block.mean(axis=0)
+        apart = block - block[0]
+        centred = apart - apart.mean(axis=0)
         total += centred @ centred.T
     return total

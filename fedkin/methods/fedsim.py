@@ -19,7 +19,7 @@ Differs from the authors' code, unless ``as_coded`` names it:
 * ``round_robin_start``: in the first round clients are dealt to the clusters in turn, without a gradient;
 * ``configured_count``: the sum of the cluster models is divided by the number of clusters asked for, even where
   fewer were formed (the model then shrinks).
-Their cohort and their K-means++ share a seed; here each has its own, and K-means the ten restarts of its time.
+Their cohort and their K-means++ share a seed; here each has its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.clustering.kmeans import kmeans_of_few
 from fedkin.errors import MethodError
 from fedkin.measures.pca import distinct, principal_scores
-from fedkin.method import COLD, State, at_least_one, one_of
+from fedkin.method import COLD, State, at_least_one, not_negative, one_of
 from fedkin.methods.fedavg import single_model
 from fedkin.randomness import Stream
 from fedkin.world import World
@@ -63,7 +63,8 @@ class FedSim:
     def __post_init__(self) -> None:
         at_least_one("clusters", self.clusters)
         one_of("clustering", self.clustering, ("similarity", "round_robin"))
-        if isinstance(self.variance, bool) or not 0 < self.variance <= 1:
+        not_negative("variance", self.variance)
+        if not 0 < self.variance <= 1:
             raise MethodError(f"variance must be a share above 0 and at most 1, got {self.variance!r}")
         if not isinstance(self.as_coded, tuple):
             raise MethodError(f"as_coded must be a tuple of {', '.join(map(repr, QUIRKS))}, got {self.as_coded!r}")
@@ -85,12 +86,14 @@ class FedSim:
             state.models, cohort, which, gradient=not (dealt or elsewhere), stream=stream.child("train")
         )
         there = np.flatnonzero(reply.arrived)
+        gradients = None if reply.gradient is None else reply.gradient[there]
+        if elsewhere:
+            gradients = world.gradients(state.last_cluster[None], cohort[there], which[there])
+            finite = np.isfinite(gradients).all(axis=1)
+            there, gradients = there[finite], gradients[finite]
         if not len(there):
             return state
-        gradients = reply.gradient
-        if elsewhere:
-            gradients = world.gradients(state.last_cluster[None], cohort, which)
-        labels = self._clusters(None if gradients is None else gradients[there], len(there), stream)  # l. 4
+        labels = self._clusters(gradients, len(there), stream)  # l. 4
         formed = int(labels.max()) + 1
         moves, _ = mean_by_model(reply.update[there], reply.examples[there], labels, formed)  # l. 9, eq. 13
         cluster_models = state.models + moves

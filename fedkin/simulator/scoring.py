@@ -83,6 +83,8 @@ class Scorer:
 
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         """Root mean square error of the predicted class numbers, on each client's training samples."""
+        if not len(clients):
+            return np.zeros((0, len(models)))
         owned, nobody = self._data.train.taken(clients), np.zeros(len(clients), np.int64)
         place, laid_out = self._lay_out(clients, nobody, "train")
         each = [replicated(self._mesh, model[None]) for model in models]

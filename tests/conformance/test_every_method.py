@@ -39,6 +39,7 @@ class Case:
     grows: bool = False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
     places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
     models_down: int = 1  # messages to each client of a round
+    models_up: int = 1  # and back
 
 
 GROUP = Case(
@@ -75,6 +76,12 @@ CASES = {
     "ifca_mig": IFCA,
     "fesem": FESEM,
     "fesem_mig": FESEM,
+    "fedsim": Case(
+        options={"clusters": 3},
+        as_fedavg={"clusters": 1},
+        impossible=({"clusters": 0}, {"variance": 0.0}, {"variance": 1.1}),
+        models_up=2,  # the gradient, and the update
+    ),
     "sattler": Case(
         options={"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 7},  # one cut, in round 2
         as_fedavg={"first_split": 99, "weighting": "examples"},
@@ -429,7 +436,7 @@ def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
     method.round(w, state, cohort_of(w, 5, 2), Stream(5, 2, "method"))
     down, up = (after - was for after, was in zip(w.ledger.total(), before, strict=True))
     each = 8 * 4 * w.spec.parameters
-    assert (down, up) == (CASES[name].models_down * each, each)
+    assert (down, up) == (CASES[name].models_down * each, CASES[name].models_up * each)
 
 
 # --- what cannot be

@@ -1,0 +1,292 @@
+"""FedSim beside FedAvg, in the simulator, cut and resumed, and from a configuration."""
+
+from __future__ import annotations
+
+import io
+import logging
+import tomllib
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+
+import fedkin as fk
+from fedkin.errors import ConfigError, FedkinError, MethodError
+from fedkin.experiment import choices
+from fedkin.experiment.config import from_dict
+from fedkin.experiment.simulate import execute
+from fedkin.methods.fedavg import FedAvg
+from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
+from fedkin.models import mclr
+from fedkin.randomness import Stream
+from fedkin.scenarios.population import Population
+from fedkin.simulator import SimulatedWorld
+from fedkin.simulator.trainer import Trainer
+from fedkin.world import LocalWork
+from tests.methods.watched import same, world
+from tests.simulator import slow_twin
+from tests.simulator.small import federation, samples
+
+STREAM = Stream(3, 2, "method/round")
+
+# --- one cluster is FedAvg (section 3.2.2)
+
+
+def assert_fedavg(make: Callable[[], Any], cohort: int, method: FedSim) -> None:
+    w, other, plain = make(), make(), FedAvg()
+    state, expected = method.init(w, Stream(5, 0, "init")), plain.init(other, Stream(5, 0, "init"))
+    for r in range(1, 6):
+        stream = Stream(5, r, "method")
+        drawn = np.sort(stream.child("cohort").rng().choice(w.total_clients, cohort, replace=False))
+        state, expected = method.round(w, state, drawn, stream), plain.round(other, expected, drawn, stream)
+        assert state.models.tobytes() == expected.models.tobytes(), f"round {r}"
+    assert expected.models.tobytes() != plain.init(other, Stream(5, 0, "init")).models.tobytes()
+
+
+ONE = {
+    "as published": FedSim(clusters=1),
+    "as coded": FedSim(clusters=1, as_coded=QUIRKS),
+    "dealt": FedSim(clusters=1, clustering="round_robin"),
+}
+each_one = pytest.mark.parametrize("method", ONE.values(), ids=ONE.keys())
+
+
+@each_one
+@pytest.mark.parametrize("lost", [frozenset(), frozenset({1, 4})], ids=["all", "some are lost"])
+def test_one_cluster_is_fedavg(method: FedSim, lost: frozenset[int]) -> None:
+    target = np.random.default_rng(0).normal(size=(6, 7))
+    assert_fedavg(lambda: world(target=target, silent=lost), 4, method)
+    assert_fedavg(lambda: world(target=target, garbage=lost), 4, method)
+
+
+DATA = federation()
+LOCAL = {
+    "sgd": LocalWork(epochs=2, batch_size=10, lr=0.1),
+    "steps": LocalWork(steps=5, batch_size=10, lr=0.1),
+    "momentum": LocalWork(epochs=2, batch_size=10, lr=0.05, momentum=0.5),
+    "adam": LocalWork(epochs=2, batch_size=10, lr=0.01, optimizer="adam"),
+}
+POPULATIONS = {
+    "all": Population(),
+    "dropout and stragglers": Population(dropout=0.3, stragglers=0.3),
+}
+
+
+def simulated(work: LocalWork = LOCAL["sgd"], **options: Any) -> SimulatedWorld:
+    return SimulatedWorld(DATA, mclr(DATA), work, **options)
+
+
+@pytest.mark.parametrize("population", POPULATIONS.values(), ids=POPULATIONS.keys())
+@pytest.mark.parametrize("work", LOCAL.values(), ids=LOCAL.keys())
+def test_one_cluster_is_fedavg_in_the_simulator(work: LocalWork, population: Population) -> None:
+    assert_fedavg(lambda: simulated(work, population=population), 5, ONE["as published"])
+
+
+@each_one
+def test_one_cluster_is_fedavg_in_the_simulator_as(method: FedSim) -> None:
+    assert_fedavg(simulated, 5, method)
+
+
+@pytest.mark.parametrize("work", LOCAL.values(), ids=LOCAL.keys())
+def test_a_simulated_round_by_hand(work: LocalWork) -> None:
+    """The gradients from NumPy, the clusters from scikit-learn, the means from equations 13 and 14."""
+    w, method = simulated(work), FedSim(clusters=3)
+    state = method.init(w, Stream(5, 0, "init"))
+    everybody, nobody = np.arange(DATA.clients), np.zeros(DATA.clients, np.int64)
+    updates = simulated(work).train(state.models, everybody, nobody, stream=STREAM.child("train"))
+    gradients = [slow_twin.loss_and_gradient(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
+    scores = PCA(n_components=0.95, svd_solver="full").fit_transform(np.stack(gradients))
+    labels = KMeans(3, n_init=50, random_state=0).fit_predict(scores)  # pyright: ignore[reportArgumentType]
+    solutions, n = state.models + updates.update.astype(float), DATA.train.sizes
+    kinds = [n[labels == k] @ solutions[labels == k] / n[labels == k].sum() for k in range(3)]
+    found = method.round(w, state, everybody, STREAM)
+    np.testing.assert_allclose(found.models, [np.mean(kinds, axis=0)], rtol=1e-5, atol=1e-6)
+
+
+def test_a_gradient_and_an_update_are_two_messages_up() -> None:
+    w = simulated()
+    state = FedSim(clusters=2).init(w, Stream(5, 0, "init"))
+    FedSim(clusters=2).round(w, state, np.arange(5), STREAM)
+    each = 5 * 4 * w.spec.parameters
+    assert w.ledger.total() == (each, 2 * each)
+
+
+# --- a run
+
+RESUMED = {"as published": FedSim(clusters=3), "as coded": FedSim(clusters=3, as_coded=QUIRKS)}
+each_resumed = pytest.mark.parametrize("method", RESUMED.values(), ids=RESUMED.keys())
+
+
+@each_resumed
+@pytest.mark.parametrize("make", [world, simulated], ids=["fake", "simulated"])
+def test_a_state_goes_on_bit_for_bit(make: Callable[[], Any], method: FedSim) -> None:
+    def rounds(state: Any, first: int, last: int) -> Any:
+        w = make()
+        for r in range(first, last + 1):
+            state = method.round(w, state, np.arange(r % 2, 6), Stream(5, r, "method"))
+        return state
+
+    start = method.init(make(), Stream(5, 0, "init"))
+    half = rounds(start, 1, 2)
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **{f.name: getattr(half, f.name) for f in fields(half)})
+    file.seek(0)
+    loaded = FedSimState(**np.load(file, allow_pickle=False))
+    assert same(rounds(loaded, 3, 5), rounds(start, 1, 5))
+
+
+def go(method: Any, **options: Any) -> Any:
+    settings: dict[str, Any] = {"rounds": 5, "cohort": 5, "local": LOCAL["sgd"], "seed": 1, "checkpoint_every": 2}
+    return fk.simulate(method, DATA, mclr(DATA), **(settings | options))
+
+
+def groups_of(run: Any) -> np.ndarray:
+    return run.state.groups
+
+
+class Stopped(Exception):
+    pass
+
+
+@each_resumed
+def test_a_run_that_was_cut_goes_on_bit_for_bit(method: FedSim, tmp_path: Path) -> None:
+    def stop(record: Any) -> None:
+        if record["round"] == 3:
+            raise Stopped
+
+    whole = go(method)
+    with pytest.raises(Stopped):
+        go(method, out=tmp_path / "cut", on_round=stop)
+    again = go(method, out=tmp_path / "cut", resume=True)
+    assert again.records == whole.records
+    assert same(again.state, whole.state)
+
+
+def test_one_cluster_beside_fedavg() -> None:
+    run = go(FedSim(clusters=1), against=[FedAvg()], scenario=Population(dropout=0.2, stragglers=0.2))
+    plain = run.against["fedavg"]
+    assert run.models.tobytes() == plain.models.tobytes()
+    ours, theirs = ([record["accuracy"] for record in one.records] for one in (run, plain))
+    assert ours == theirs
+    assert run.records[-1]["bytes_down"] == plain.records[-1]["bytes_down"]
+    assert run.records[-1]["bytes_up"] == 2 * plain.records[-1]["bytes_up"] > 0
+
+
+def test_a_broken_client_is_named(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradient alone is not finite: the client is set aside, counted, and the run goes on."""
+    train = Trainer.train
+
+    def cracked(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
+        update, last, first, slope = train(self, models, clients, *rest)
+        bad = np.where(clients[: len(slope)] == 3, np.nan, 0).astype(np.float32)
+        return update, last, first, slope + bad[:, None]
+
+    monkeypatch.setattr(Trainer, "train", cracked)
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        run = go(FedSim(clusters=2), rounds=1, cohort=7)
+    assert "client 3" in caplog.text and np.isfinite(run.models).all()
+    groups = groups_of(run)
+    assert groups[3] == -1 and (np.delete(groups, 3) >= 0).all()
+
+
+# --- its configuration
+
+
+def test_it_survives_toml() -> None:
+    method = {"name": "fedsim", "clusters": 4, "variance": 0.9, "as_coded": ["leftover_model", "configured_count"]}
+    config = from_dict({"method": method, "run": {"cohort": 6}})
+    made = choices.make(choices.methods(), config.method)
+    assert made == FedSim(clusters=4, variance=0.9, as_coded=("leftover_model", "configured_count"))
+    again = from_dict(tomllib.loads(tomli_w.dumps(config.description())))
+    assert again == config and choices.make(choices.methods(), again.method) == made
+
+
+def test_a_configuration_and_python_come_to_the_same() -> None:
+    raw = {
+        "data": {"name": "digits", "clients": 8},
+        "method": {"name": "fedsim", "clusters": 2, "as_coded": list(QUIRKS)},
+        "local": {"epochs": 1, "lr": 0.1},
+        "run": {"rounds": 2, "cohort": 3},
+    }
+    configured, data = execute(from_dict(raw), out=None), fk.data.digits(clients=8)
+    called = fk.simulate(
+        FedSim(2, as_coded=QUIRKS), data, mclr(data), local=fk.SGD(epochs=1, lr=0.1), rounds=2, cohort=3
+    )
+    assert configured.records == called.records
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"as_coded": ["leftover"]}, "as_coded"),
+        ({"as_coded": "leftover_model"}, "as_coded"),
+        ({"clustering": "random"}, "clustering"),
+        ({"clusters": 2.5}, "clusters"),
+        ({"variance": "most"}, "variance"),
+        ({"splits_cohort": False}, "splits_cohort"),
+    ],
+    ids=str,
+)
+def test_a_configuration_that_cannot_be(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=rf"method\.{words}"):
+        from_dict({"method": {"name": "fedsim", **options}})
+
+
+def test_more_clusters_than_a_cohort() -> None:
+    settings: dict[str, Any] = {"rounds": 1, "cohort": 4, "local": LOCAL["sgd"]}
+    with pytest.raises(ConfigError, match=r"clusters.*cohort.*\(4\), got 5"):
+        fk.simulate(FedSim(clusters=5), DATA, mclr(DATA), **settings)
+    with pytest.raises(ConfigError, match=r"clusters.*cohort.*\(4\), got 5"):
+        fk.simulate(FedAvg(), DATA, mclr(DATA), against=[FedSim(clusters=5)], **settings)
+    with pytest.raises(ConfigError, match=r"clusters.*clients \(7\), got 8"):
+        fk.simulate(FedSim(clusters=8), DATA, mclr(DATA), **settings)
+    run = fk.simulate(FedSim(clusters=4), DATA, mclr(DATA), **settings)
+    groups = groups_of(run)
+    assert sorted(groups[groups >= 0]) == [0, 1, 2, 3]
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"clusters": 0}, {"clusters": -1}, {"variance": 0.0}, {"variance": -0.5}, {"variance": 1.5}]
+    + [{"variance": float("nan")}],
+    ids=str,
+)
+def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises(FedkinError, match=next(iter(options))):
+        FedSim(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("clusters", 2.0),
+        ("clusters", True),
+        ("clusters", "3"),
+        ("variance", True),
+        ("variance", "0.95"),
+        ("variance", None),
+        ("clustering", "random"),
+        ("clustering", None),
+        ("as_coded", "leftover_model"),
+        ("as_coded", ["leftover_model"]),
+        ("as_coded", ("leftover",)),
+        ("as_coded", (1,)),
+        ("as_coded", None),
+    ],
+    ids=str,
+)
+def test_refuses_other_types(name: str, value: object) -> None:
+    """The tests' own type checks would refuse them first, so the field is changed behind their back."""
+    method = FedSim()
+    object.__setattr__(method, name, value)
+    with pytest.raises(MethodError, match=name):
+        method.__post_init__()
