@@ -438,3 +438,46 @@ def test_data_pni_as_json_is_that_of_python() -> None:
 def test_data_pni_refuses(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
     refused(fedkin("data", "pni", *arguments), *words)
     nothing_in(elsewhere)
+
+
+# --- many seeds
+
+
+def test_many_seeds_in_one_run(elsewhere: Path) -> None:
+    result = fedkin("run", *QUICK, "run.seeds=3", "--json", "--out", "a")
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()  # the tables went to the other stream
+    told = json.loads(line, parse_constant=pytest.fail)
+    assert (told["method"], told["rounds"], told["seeds"], told["out"]) == ("fedgroup", 2, [0, 1, 2], "a")
+    assert [row["method"] for row in told["methods"]] == ["fedgroup", "fedavg"]
+    assert [made["against"] for made in told["comparisons"]] == ["fedavg"]
+    assert "seed 2 (3 of 3)  FedAvg  round 2/2" in result.stderr and "FedGroup against" in result.stderr
+    again = fedkin("run", "--resume", "a", "--json")
+    assert json.loads(again.stdout) == told
+    more = fedkin("run", "--resume", "a", "run.seeds=4")
+    assert more.exit_code == 0 and "4 seeds (0 to 3)" in more.stdout and "a/figure.png" in more.stdout
+    shown = fedkin("run", "--resume", "a/seeds/3", "run.rounds=1")
+    refused(shown, "is at round 2 already")
+
+
+def test_ctrl_c_between_seeds_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedkin.experiment.progress import Display
+
+    def interrupt(self: Display, number: int, seed: int) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "begin", interrupt)
+        result = fedkin("run", *QUICK, "run.seeds=2", "--out", "a")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin run --resume a"
+    assert fedkin("run", "--resume", "a").exit_code == 0
+    assert json.loads((elsewhere / "a/summary.json").read_text())["seeds"] == [0, 1]
+
+
+def test_a_single_run_takes_no_more_seeds(elsewhere: Path) -> None:
+    assert fedkin("run", *QUICK, "run.against=[]", "--out", "a").exit_code == 0
+    refused(fedkin("run", "--resume", "a", "run.seeds=2"), "a holds one run", "start them in another folder")
+    refused(fedkin("run", *QUICK, "run.seeds=0", "--out", "b"), "run.seeds", "greater than or equal to 1")
+    assert sorted(p.name for p in elsewhere.iterdir()) == ["a"]

@@ -17,6 +17,10 @@ from fedkin.experiment.figure import title
 from fedkin.experiment.metrics import Record
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives everybody a turn"
+INCOMPLETE_SEED = (
+    "best -: some seed has no round in which every client had a cluster; run.selection=round_robin gives "
+    "everybody a turn"
+)
 LINES = 20  # of a run, where the output is no terminal
 
 
@@ -129,7 +133,7 @@ def seeds_table(summary: dict[str, Any]) -> Table:
     """The closing table of several seeds: one row per method, means and their 95% intervals."""
     seeds = summary["seeds"]
     heading = f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
-    out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
+    out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)  # as narrow as it can be: 80 columns
     out.add_column("method", no_wrap=True)
     for column in ("final", "best", "mean of\nrounds", "worst\ntenth", "MB\ndown", "MB\nup"):
         out.add_column(column, justify="right", no_wrap=True)
@@ -137,19 +141,30 @@ def seeds_table(summary: dict[str, Any]) -> Table:
         names = ("final_accuracy", "best_accuracy", "mean_accuracy", "worst_decile")
         sent = (f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
         out.add_row(title(row["method"]), *(_with_interval(row, name) for name in names), *sent)
-    if summary["methods"][0]["final_accuracy_low"] is not None:
-        out.caption, out.caption_justify = "means over the seeds, and their 95% intervals", "left"
+    out.caption, out.caption_justify = "\n".join(_explained(summary)) or None, "left"
     return out
+
+
+def _explained(summary: dict[str, Any]) -> list[str]:
+    """What the numbers over several seeds are, and why some are not there."""
+    rows, told = summary["methods"], []
+    if rows[0]["final_accuracy_low"] is not None:
+        told.append("means over the seeds, and their 95% intervals")
+    if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
+        told.append(INCOMPLETE_SEED)
+    if len(rows) > 1 and not summary["comparisons"]:
+        told.append("no comparison: in fewer than two rounds every run was scored and every client had a cluster")
+    return told
 
 
 def compared(summary: dict[str, Any]) -> Table:
     """What the main method gains over each of the others, in points, and what tests say of it."""
     made = summary["comparisons"]
-    out = Table(title=f"{title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    out = Table(title=f"{title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     out.add_column("", no_wrap=True)
     for column in ("gain in points\n(95% interval)", "t-test\np", "Wilcoxon\np", "significant\nin rounds"):
         out.add_column(column, justify="right", no_wrap=True)
-    out.add_column("verdict")
+    out.add_column("verdict", overflow="fold")
     for row in made:
         share = row["share_significant"]
         out.add_row(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from fedkin.experiment.runner import OnRound, whole_number
 from fedkin.experiment.side_by_side import Experiment, Methods
 from fedkin.experiment.simulate import from_config
 from fedkin.experiment.statistics import Comparison
-from fedkin.experiment.storage import write_atomic
+from fedkin.experiment.storage import whole_lines, write_atomic
 from fedkin.randomness import Stream
 
 SEEDS = "seeds"  # the folder of the single runs, in that of all
@@ -35,7 +35,7 @@ OnSeed = Callable[[int, int], Any]  # number of the seed (from 0), and the seed
 class Repeated:
     """Finished runs of one experiment from S seeds, in order; each may have other methods ``against`` it.
 
-    Raises ConfigError where there is no run, or where not all have the same methods and rounds.
+    Raises ConfigError where there is no run, a seed twice, or where not all have the same methods and rounds.
     """
 
     runs: tuple[Run, ...]
@@ -43,6 +43,8 @@ class Repeated:
     def __post_init__(self) -> None:
         if not self.runs:
             raise ConfigError("expected at least one run")
+        if len(set(self.seeds)) < len(self.seeds):  # a run that forgot its seed would count as evidence
+            raise ConfigError(f"runs must come from different seeds, theirs are {self.seeds}; run with the seed given")
         for run in self.runs[1:]:
             if self._kind(run) != self._kind(self.runs[0]):
                 raise ConfigError(
@@ -74,9 +76,14 @@ class Repeated:
         return {method: np.stack([_curve(run, figure) for run in self.of(method)]) for method in self.methods}
 
     def comparisons(self) -> list[Comparison]:
-        """The main method against each of the others, over the seeds (``statistics.compare``)."""
+        """The main method against each of the others, over the seeds (``statistics.compare``); none where fewer than
+        two rounds were measured, and complete, in every run."""
+        curves = self.curves()
+        shared = np.all([np.isfinite(curve).all(axis=0) for curve in curves.values()], axis=0)
+        if shared.sum() < 2:
+            return []
         rng = Stream(self.seeds[0], purpose="statistics/bootstrap").rng()
-        return statistics.compare(self.curves(), self.methods[0], rng)
+        return statistics.compare(curves, self.methods[0], rng)
 
     def table(self) -> pd.DataFrame:
         """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
@@ -86,8 +93,7 @@ class Repeated:
     def _row(self, method: str) -> dict[str, Any]:
         summaries = [run.summary() for run in self.of(method)]
         columns = {name: [s[name] for s in summaries] for name in ("final_accuracy", "best_accuracy", "worst_decile")}
-        with np.errstate(all="ignore"):
-            columns["mean_accuracy"] = [float(np.nanmean(curve[1:])) for curve in self.curves()[method]]
+        columns["mean_accuracy"] = [_mean(curve[1:]) for curve in self.curves()[method]]
         row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
         for name, values in columns.items():
             known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
@@ -101,12 +107,11 @@ class Repeated:
         """All of it as plain JSON values."""
         first = self.runs[0].summary()
         shown = {name: first[name] for name in ("method", "data", "model", "rounds")}
-        compared = statistics.table(self.comparisons()).to_dict(orient="records") if len(self.methods) > 1 else []
         return {
             **shown,
             "seeds": self.seeds,
-            "methods": self.table().to_dict(orient="records"),
-            "comparisons": [{name: _plain(value) for name, value in row.items()} for row in compared],
+            "methods": _rows(self.table()),
+            "comparisons": _rows(statistics.table(self.comparisons())),
             "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
         }
 
@@ -120,13 +125,10 @@ class Repeated:
         target = Path(path)
         folders.make(target)
         write_atomic(target / CURVES, self._long().to_csv(index=False))
-        write_atomic(target / COMPARISONS, statistics.table(self._compared()).to_csv(index=False))
+        write_atomic(target / COMPARISONS, statistics.table(self.comparisons()).to_csv(index=False))
         seeds_figure.save(self, target)
         write_atomic(target / folders.SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
         return target
-
-    def _compared(self) -> list[Comparison]:
-        return self.comparisons() if len(self.methods) > 1 else []
 
     def _long(self) -> pd.DataFrame:
         """Every accuracy, one row each: method, seed, round."""
@@ -159,14 +161,16 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> Repeated:
         seeds: how many, from 0 on; or the seeds themselves.
 
     Raises:
-        ConfigError: no seeds, a seed twice, or runs that are not of one experiment.
+        ConfigError: no seeds, a seed twice, something that is no seed, or runs that are not of one experiment.
     """
-    if isinstance(seeds, (int, np.integer)):
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         whole_number("seeds", seeds, 1)
-    wanted = list(range(seeds)) if isinstance(seeds, (int, np.integer)) else [int(seed) for seed in seeds]
+    wanted = list(range(seeds) if isinstance(seeds, (int, np.integer)) else seeds)
+    for seed in wanted:
+        whole_number("a seed", seed, 0)
     if not wanted or len(set(wanted)) < len(wanted):
         raise ConfigError(f"seeds must be different ones, at least one, got {wanted}")
-    return Repeated(tuple(run(seed) for seed in wanted))
+    return Repeated(tuple(run(int(seed)) for seed in wanted))
 
 
 def execute_seeds(
@@ -186,22 +190,23 @@ def execute_seeds(
     experiment.refuse(methods)
     digests = experiment.digests()
     known_by = fingerprint(experiment.description, *digests)
-    kept = None
+    assert config.run.seeds
+    seeds, kept = _numbers(config.run.seed, config.run.seeds), None
     if out is not None:
         if resume and (out / folders.METRICS).exists():
             raise CheckpointError(f"{out} holds one run, not several seeds; start them in another folder")
         opened = Folder.reopen if resume else Folder.create
         kept = opened(out, experiment.description, known_by)
+        _refuse_fewer_rounds(out, seeds, config.run.rounds)
         kept.describe()
-    assert config.run.seeds
     runs: list[Run] = []
     try:
-        for number, seed in enumerate(_numbers(config.run.seed, config.run.seeds)):
+        for number, seed in enumerate(seeds):
             if on_seed:
                 on_seed(number, seed)
             runs.append(_one(experiment, methods, digests, seed, out, resume))
     except Exception:
-        if kept and not runs and not resume:
+        if kept and not resume and not (kept.path / SEEDS).exists():  # no seed has anything to go on from
             kept.abandon()
         raise
     whole = Repeated(tuple(runs))
@@ -219,6 +224,15 @@ def _one(
     return experiment.of_seed(seed).side_by_side(methods, digests, inner, begun, picture=False)
 
 
+def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], wanted: int) -> None:
+    """Seeds that are further already are noticed before anything is written."""
+    for seed in seeds:
+        for records in sorted((out / SEEDS / str(seed)).rglob(folders.METRICS)):
+            last = len(whole_lines(records)) - 1
+            if last > wanted:
+                raise CheckpointError(f"{records.parent} is at round {last} already, and run.rounds asks for {wanted}")
+
+
 def _numbers(first: int, seeds: int) -> range:
     return range(first, first + seeds)
 
@@ -230,6 +244,17 @@ def _curve(run: Run, figure: str) -> Float[np.ndarray, "R"]:
     curve = history[figure].to_numpy(float)
     partial = history["partial"].fillna(False).to_numpy(bool)
     return np.where(partial, np.nan, curve) if figure == "accuracy" else curve
+
+
+def _mean(values: Float[np.ndarray, "R"]) -> float:
+    """Of what is known; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table as JSON holds it."""
+    return [{str(name): _plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")]
 
 
 def _plain(value: Any) -> Any:

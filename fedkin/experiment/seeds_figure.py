@@ -37,14 +37,14 @@ def save(repeated: Repeated, folder: Path) -> None:
 
 def draw(repeated: Repeated) -> Figure:
     """Mean accuracy of every method; beside it, where there are several, what the first gains over the others."""
-    curves, compared = repeated.curves(), len(repeated.methods) > 1
+    curves, compared = repeated.curves(), repeated.comparisons()
     named = {title(name): curve for name, curve in curves.items()}
     figure = Figure(figsize=(10.5, 4.6) if compared else (7, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named)
     if compared:
-        differences(panels[1], named, repeated.comparisons())
+        differences(panels[1], named, compared)
     run, seeds = repeated.runs[0], len(repeated.seeds)
     figure.suptitle(
         f"{' / '.join(named)} on {run.config['data']['name']}: {len(run.assignment):,} clients, "

@@ -49,6 +49,7 @@ def _curves(measured: Measured, settings: Sequence[Setting], columns: int) -> An
     figure, panels = _panels(-(-len(settings) // columns), columns)
     for axes, setting in zip(panels, settings, strict=True):
         curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        axes.set_visible(bool(curves))
         if curves:
             accuracies(axes, curves, setting.row, _note(curves))
     return figure
@@ -61,6 +62,7 @@ def _gains(measured: Measured, settings: Sequence[Setting]) -> Any:
     figure, panels = _panels(2, 2)
     for axes, setting in zip(panels, settings, strict=True):
         curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        axes.set_visible(len(curves) == len(THREE))
         if len(curves) == len(THREE):
             note = "gain of FedSim in points; grey: not significantly better than both"
             differences(axes, curves, compare(curves, "FedSim", Stream(0).rng()), setting.row, note)
@@ -79,6 +81,7 @@ def _random(measured: Measured) -> Any:
             for old, new in {"FedSim": "similarity", "FedSim, round robin": "round robin", "FedAvg": "FedAvg"}.items()
             if old in curves
         }
+        axes.set_visible(bool(shown))
         if shown:
             accuracies(axes, shown, setting.row, _note(shown))
     return figure
