@@ -20,6 +20,7 @@ from fedkin.simulator import SimulatedWorld
 from fedkin.world import BYTES_PER_NUMBER, World
 
 _PORTION = 64 * 2**20  # bytes of models that one question may hold
+_AT_ONCE = 16  # models of one question: what they predict of all samples is held at once
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Heterogeneity:
 
     @property
     def missing(self) -> int:
-        """How many clients gave no answer."""
+        """How many clients gave no answer. The index is smaller without them: it grows as sqrt(N)."""
         return int(np.isnan(self.clients).sum())
 
     @property
@@ -58,7 +59,8 @@ def non_iid_index(data: FederatedData, model: Model, *, models: int = 1, seed: i
 
     It has no unit and no upper end: it grows with the number of clients, as sqrt(N), and depends on how the classes
     are numbered and on the random model. So compare like with like: the same model, the same number of clients, the
-    same numbering. The paper averages 100 random models; one alone may be far off.
+    same numbering. The paper averages 100 seeds and does not say of what;
+    one random model alone may be far off.
 
     Args:
         model: what the random models look like, such as ``fk.models.mclr(data)``.
@@ -91,7 +93,7 @@ def heterogeneity(world: World, *, models: int = 1, seed: int = 0) -> Heterogene
 
 def _drawn(world: World, models: int, seed: int) -> Iterator[Float32[np.ndarray, "k P"]]:
     """The random models, in portions of bounded memory."""
-    portion = max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER))
+    portion = min(_AT_ONCE, max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER)))
     for first in range(seed, seed + models, portion):
         seeds = range(first, min(first + portion, seed + models))
         yield np.stack([world.initial(Stream(one, 0, "non-iid index")) for one in seeds]).astype(np.float32)

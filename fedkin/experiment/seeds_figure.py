@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,59 +56,49 @@ def draw(repeated: Repeated) -> Figure:
     return figure
 
 
-def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy", note: str | None = None) -> None:
-    """Mean over the seeds of each method, in its 95% interval."""
+def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> None:
+    """Mean over the seeds of each method, in its 95% interval; rounds that every seed has."""
     seeds = len(next(iter(curves.values())))
-    band = (
-        "band: 95% interval of the mean"
-        if seeds >= LEAST_SEEDS
-        else (f"mean of {seeds} seeds" if seeds > 1 else "one seed")
-    )
-    prepare(axes, heading, band if note is None else note)
+    mean = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
+    prepare(axes, heading, f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean)
     ends = []
     for (name, curve), colour, dash in zip(curves.items(), COLOURS, DASHES, strict=False):
-        drawn, scored = interval(curve), np.arange(curve.shape[1])
+        scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
+        drawn = interval(curve[:, scored])
         if seeds >= LEAST_SEEDS:
             axes.fill_between(scored, drawn.low, drawn.high, color=colour, alpha=0.18, lw=0)
         axes.plot(scored, drawn.mean, color=colour, ls=dash, lw=1.8)
-        known = drawn.mean[np.isfinite(drawn.mean)]
-        if len(known):
-            ends.append((float(known[-1]), name, colour))
+        if len(scored):
+            ends.append((float(drawn.mean[-1]), name, colour))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()
     label_ends(axes, ends, gap=0.11 * (high - low))
 
 
-def differences(
-    axes: Axes, curves: Curves, comparisons: Sequence[Comparison], heading: str | None = None, note: str | None = None
-) -> None:
+def differences(axes: Axes, curves: Curves, comparisons: Sequence[Comparison], heading: str | None = None) -> None:
     """What the compared method gains over each of the others, in percentage points; grey where it is not significantly
     better than all of them (FedSim, Fig. 5)."""
     names = list(curves)
     ours = comparisons[0].method if comparisons[0].method in curves else title(comparisons[0].method)
     tested = comparisons[0].seeds >= LEAST_SEEDS
     shade = "grey: not significantly better than all" if tested else "too few seeds to test"
-    prepare(axes, heading or f"Gain of {ours}", f"points of accuracy; {shade}" if note is None else note)
+    prepare(axes, heading or f"Gain of {ours}", f"{'gain of ' + ours + ' in ' if heading else ''}points; {shade}")
     ends = []
     for comparison in comparisons:
         other = comparison.against if comparison.against in curves else title(comparison.against)
         colour, dash = COLOURS[names.index(other)], DASHES[names.index(other)]
-        gain = 100 * (_mean(curves[ours]) - _mean(curves[other]))
-        axes.plot(np.arange(len(gain)), gain, color=colour, ls=dash, lw=1.8)
-        ends.append((float(gain[comparison.scored[-1]]), f"over {other}", colour))
+        gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(axis=0)  # the same seeds in every round
+        axes.plot(comparison.scored, gain, color=colour, ls=dash, lw=1.8)
+        ends.append((float(gain[-1]), f"over {other}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     if tested:
         doubtful = ~np.all([comparison.significant for comparison in comparisons], axis=0)
-        for round in comparisons[0].scored[doubtful]:
-            axes.axvspan(round - 0.5, round + 0.5, color="#E4E4E4", lw=0, zorder=0)
+        scored = comparisons[0].scored
+        edges = np.concatenate([[scored[0] - 0.5], (scored[1:] + scored[:-1]) / 2, [scored[-1] + 0.5]])
+        for k in np.flatnonzero(doubtful):
+            axes.axvspan(edges[k], edges[k + 1], color="#E4E4E4", lw=0, zorder=0)
     axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()
     label_ends(axes, ends, gap=0.11 * (high - low), form="{:+.1f}")
-
-
-def _mean(curve: Float[np.ndarray, "S R"]) -> Float[np.ndarray, "R"]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a round that no seed has
-        return np.nanmean(curve, axis=0)

@@ -1,7 +1,8 @@
 """What runs over several seeds show: intervals, paired tests, and a method against each of the others.
 
-Curves are accuracies of S seeds at R scored rounds (0..T), as shares from 0 to 1. Seeds are pairs: seed s of one method
-and seed s of another saw the same data and the same cohorts. What is said of a difference is in percentage points.
+Curves are accuracies of S seeds at R scored rounds (0..T), shares from 0 to 1. Seeds are pairs: seed s of two methods
+saw the same data and cohorts. Differences are in percentage points and speak for what varies from seed to seed: where
+all have one federation, for initial models, cohorts and batches on that one.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ class Comparison:
 
     Attributes:
         seeds, rounds: S and R, how many were compared.
-        scored: the numbers of these rounds (columns of the curves). The first is round 0 below, whatever its number.
-            Where it is not the untrained model, it counts in ``improvement`` all the same, and in nothing else.
+        scored: the numbers of these rounds (columns of the curves). The first counts as round 0, whatever its number:
+            it is in ``improvement`` and in nothing else.
         improvement, improvement_deviation: see ``improvement``.
         difference: mean over seeds and rounds 1..T, percentage points.
         low, high: ``bootstrap`` over seeds of each seed's mean difference, percentage points.
         p_t, p_wilcoxon: of each seed's mean over rounds 1..T, one-tailed, Holm-adjusted over the comparisons made.
-        p_rounds: t-test in each round, Holm-adjusted over the comparisons in that round and not over rounds.
+        p_rounds: t-test in each round, Holm-adjusted over the comparisons in it and not over rounds.
         significant, share_significant: p_rounds < LEVEL, and in which share of rounds 1..T it is.
         from_round: the number of the first round from which on all are significant; None if the last one is not.
-        verdict: "better" (p_t < LEVEL), "worse" (the same test the other way round), "no difference shown", or "too few
-            seeds to tell".
+        verdict: "better" (p_t < LEVEL), "worse" (the same test the other way round: together they err in up to 2 LEVEL
+            of cases), "no difference shown", or "too few seeds to tell".
     """
 
     method: str
@@ -98,7 +99,7 @@ def paired_p(
     """p of the one-tailed paired test over seeds (axis 0) that ours is greater, each of the others on its own.
 
     Fewer than LEAST_SEEDS: NaN. No difference in any seed: 1, for that is no evidence. Differences are rounded to 12
-    decimals. Where all are equal and not zero, t is infinite: p is 0 if ours is greater, else 1.
+    decimals. Where all are equal and not zero, t is infinite, and p the sign test's: 0.5**S if ours is greater, else 1.
 
     Wilcoxon's signed-rank test ranks seeds without a difference with the others (Pratt's ``zero_method``): to drop
     them first would be to forget evidence that there is no difference, and SciPy's normal approximation allows for
@@ -219,7 +220,7 @@ def compare(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str, rng: np
                 significant=p_rounds[i] < LEVEL,
                 share_significant=share,
                 from_round=since,
-                verdict=_verdict(float(p_t[i]), float(p_worse[i])),
+                verdict=verdict(float(p_t[i]), float(p_worse[i])),
             )
         )
     return comparisons
@@ -233,7 +234,7 @@ def table(comparisons: Iterable[Comparison]) -> pd.DataFrame:
 
 def _t(difference: Float[np.ndarray, "S"]) -> float:
     if np.ptp(difference) == 0:
-        return 0.0 if difference[0] > 0 else 1.0
+        return 0.5 ** len(difference) if difference[0] > 0 else 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # that they are nearly equal
         return float(np.asarray(stats.ttest_1samp(difference, 0.0, alternative="greater"))[1])
@@ -246,9 +247,9 @@ def _wilcoxon(difference: Float[np.ndarray, "S"]) -> float:
 
 
 def _at_least_one_seed(curves: Float[np.ndarray, "S R"]) -> int:
-    if not len(curves):
-        raise ConfigError("expected curves [seeds, rounds] of at least one seed, got none")
-    return len(curves)
+    if len(curves):
+        return len(curves)
+    raise ConfigError("expected curves [seeds, rounds] of at least one seed, got none")
 
 
 def _tail(confidence: float) -> float:
@@ -287,10 +288,9 @@ def _when(p: Float[np.ndarray, "R"], scored: Int[np.ndarray, "R"]) -> tuple[floa
     return float(significant.mean()), int(scored[1:][since]) if since < len(significant) else None
 
 
-def _verdict(better: float, worse: float) -> str:
-    if math.isnan(better):
-        return TOO_FEW
-    return BETTER if better < LEVEL else WORSE if worse < LEVEL else NO_DIFFERENCE
+def verdict(better: float, worse: float) -> str:
+    """What p of being better, and p of being worse, say."""
+    return TOO_FEW if math.isnan(better) else BETTER if better < LEVEL else WORSE if worse < LEVEL else NO_DIFFERENCE
 
 
 def _column(cells: list[Any]) -> pd.Series:

@@ -24,7 +24,7 @@ def principal_scores(rows: Float[np.ndarray, "n P"], variance: float | int = 0.9
     values, vectors = leading(_centred_gram(rows), len(rows))
     if not values.any():
         return np.zeros((len(rows), 1))
-    q = 1 + int(np.searchsorted(np.cumsum(explained(values))[:-1], variance, side="right"))
+    q = components(explained(values), variance)
     return vectors[:, :q] * np.sqrt(values[:q])
 
 
@@ -35,9 +35,14 @@ def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n
 
 
 def distinct(scores: Float64[np.ndarray, "n q"]) -> int:
-    """How many different rows there are; what differs by rounding noise counts as the same."""
+    """How many different rows there are, to nine digits of the largest number."""
     scale = np.abs(scores).max(initial=0)
     return len(np.unique(np.round(scores / scale, 9), axis=0)) if scale > 0 else min(1, len(scores))
+
+
+def components(shares: Float64[np.ndarray, "n"], variance: float | int) -> int:
+    """The fewest components whose shares add up to more than ``variance``."""
+    return 1 + int(np.searchsorted(np.cumsum(shares)[:-1], variance, side="right"))
 
 
 def explained(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:

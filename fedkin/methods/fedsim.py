@@ -82,7 +82,7 @@ class FedSim:
         dealt = self._deals(stream)
         elsewhere = "leftover_model" in self.as_coded and not dealt
         which = np.zeros(len(cohort), np.int64)
-        reply = world.train(  # l. 2 and 6, and Alg. 2, l. 2
+        reply = world.train(  # l. 2 and 7, and Alg. 2, l. 2
             state.models, cohort, which, gradient=not (dealt or elsewhere), stream=stream.child("train")
         )
         there = np.flatnonzero(reply.arrived)

@@ -53,8 +53,8 @@ def test_a_gain_is_told_as_the_paper_tells_it_and_with_a_verdict() -> None:
     over_avg, over_prox = table.splitlines()[2:]
     # Mean gains: 0, 5, 5 - 1 (the mean of jitter); summed and divided by T = 2.
     assert "| MNIST | FedAvg | **4.50** ±" in over_avg and "*7.32 ± 2.69*" in over_avg
-    assert "better" in over_avg and "agrees" in over_avg and over_avg.endswith("| 12 |")
-    assert "| MNIST | FedProx |" in over_prox and "not shown" in over_prox and "| - | 12 |" in over_prox
+    assert "better" in over_avg and "agrees" in over_avg and over_avg.endswith("| 12 of 35 |")
+    assert "| MNIST | FedProx |" in over_prox and "no difference shown" in over_prox and "| - | 12 of 35 |" in over_prox
 
 
 def test_a_significant_difference_of_the_other_sign_is_marked() -> None:
@@ -98,3 +98,18 @@ def test_the_paper_published_the_numbers_beside_ours() -> None:
     assert TABLE_4[FEMNIST] == ((11.11, 2.88), (9.08, 3.63))
     assert TABLE_7["(0.5, 0.5)"] == ((3.61, 6.23), (-0.06, 2.47))
     assert np.mean([len(s.seeds) for s in (MNIST, fedsim.GOODREADS)]) == 35
+
+
+def test_no_sign_is_claimed_for_other_data_or_where_the_paper_has_none() -> None:
+    table = fedsim_page.gains(runs(fedsim.MEX.row, 5, 12), {fedsim.MEX: ((2.08, 1.26), (2.68, 0.78))})
+    assert "other data" in table and "agrees" not in table
+    table = fedsim_page.gains(runs(MNIST.row, 5, 12), {MNIST: ((-0.06, 2.47), (5.65, 4.35))})
+    assert "the paper has none" in table and "differs" not in table
+
+
+def test_rounds_better_than_both() -> None:
+    ahead = runs(MNIST.row, 5, 12)
+    for run in ahead:
+        if run["column"] == "FedProx":  # far ahead in the first round, far behind in the last
+            run["right"][1:] = [90, 20 + run["seed"] % 2]
+    assert "| MNIST | **50%** | **2** | *every round* |" in fedsim_page.significance(ahead)

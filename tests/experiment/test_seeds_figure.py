@@ -87,12 +87,21 @@ def test_one_method_has_one_panel() -> None:
     assert len(draw(by_hand({"fedgroup": OURS})).axes) == 1
 
 
-def test_rounds_without_a_score_are_gaps() -> None:
+def test_rounds_without_a_score_are_passed_over() -> None:
     ours, theirs = np.array(OURS), np.array(THEIRS)
     ours[:, 2] = theirs[:, 2] = np.nan
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
-    assert drawn(panel(figure, "Test accuracy"), ours.mean(axis=0))
-    assert grey(panel(figure, "Gain of FedGroup")) == [0, 1]
+    assert drawn(panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0))  # joined, or nothing would be seen
+    assert drawn(panel(figure, "Gain of FedGroup"), 100 * (ours - theirs)[:, [0, 1, 3]].mean(axis=0))
+    assert panel(figure, "Test accuracy").lines[0].get_xdata().tolist() == [0, 1, 3]
+
+
+def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
+    """Rounds that one seed of one method lacks are left out of the difference, and do not turn its sign."""
+    ours, theirs = np.array(OURS), np.array(THEIRS)
+    ours[0, 1], theirs[1, 2] = np.nan, np.nan
+    figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
+    assert panel(figure, "Gain of FedGroup").lines[0].get_xdata().tolist() == [0, 3]
 
 
 def test_what_was_never_complete_is_drawn_without_a_comparison(tmp_path: Path) -> None:

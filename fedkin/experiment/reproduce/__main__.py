@@ -1,21 +1,22 @@
 """``python -m fedkin.experiment.reproduce [ROW ...]``: run the cells not yet measured, then write docs/results.md.
 
-ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or
-``flexcfl/IV/`` where only that paper's or table's rows are meant; ``planted/found`` asks one of planted.py's questions.
-Without any, all are run. ``--seed 0`` runs the
-first seed only, ``--page`` only writes the page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure
+ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/``,
+``fedsim/`` or ``flexcfl/IV/`` where only that paper's or table's rows are meant; ``planted/found`` asks one of
+planted.py's questions. Without any, all are run. ``--seed 0`` runs the first seed only, ``--page`` only writes the
+page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure
 again.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from functools import partial
 from pathlib import Path
 
 from fedkin.experiment.reproduce import fedgroup, fedsim, fedsim_pictures, flexcfl, flexcfl_page, planted, planted_page
 from fedkin.experiment.reproduce.page import page
-from fedkin.experiment.reproduce.recipe import Cell, collect, measure, read
+from fedkin.experiment.reproduce.recipe import Cell, collect, read
 
 DOCS = Path("docs")
 Names = tuple[str, ...]
@@ -25,15 +26,15 @@ MEASURES = {"fedsim": fedsim.measure}  # what is kept of a run, where it is not 
 
 def main(arguments: list[str]) -> None:
     """Measure what is asked for, and write."""
-    only = [int(arguments[i + 1]) for i, a in enumerate(arguments) if a == "--seed"]
-    rows = [a for i, a in enumerate(arguments) if not a.startswith("--") and (i == 0 or arguments[i - 1] != "--seed")]
+    asked_for = _parser().parse_args(arguments)
+    rows, only = asked_for.rows, asked_for.seed
     unknown = [row for row in rows if not any(matches(row, name) for name in everything())]
     if unknown:
         raise SystemExit(f"no row begins with {', '.join(unknown)}; nothing was run")
-    if "--page" not in arguments:
+    if not asked_for.page:
         for paper, cells in PAPERS.items():
             asked = partial(_asked, paper, rows)
-            collect(cells, store(paper), asked, only, MEASURES.get(paper, measure))
+            collect(cells, store(paper), asked, only, MEASURES.get(paper))
         questions = [(q, seeds) for q, seeds in planted.questions() if wanted(named(q), rows)]
         planted.collect(questions, store("planted"), only)
     names = [*PAPERS, "planted"]
@@ -43,6 +44,14 @@ def main(arguments: list[str]) -> None:
     fedsim_pictures.draw(measured["fedsim"], DOCS)
     planted_page.draw(measured["planted"], DOCS)
     (DOCS / "results.md").write_text(page(measured, notes))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fedkin.experiment.reproduce", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="the beginning of a row's name; all rows where none")
+    parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
+    parser.add_argument("--page", action="store_true", help="only write the page and its pictures")
+    return parser
 
 
 def _asked(paper: str, rows: list[str], cell: Cell) -> bool:

@@ -12,7 +12,7 @@ from fedkin.experiment.reproduce.fedsim import ALPHAS, BETAS, FEMNIST, FIGURE_8,
 from fedkin.experiment.reproduce.fedsim_page import curves_of, table_of
 from fedkin.experiment.reproduce.recipe import Setting
 from fedkin.experiment.reproduce.tables import Measured, of
-from fedkin.experiment.statistics import compare
+from fedkin.experiment.statistics import LEAST_SEEDS, compare
 from fedkin.randomness import Stream
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
@@ -51,7 +51,7 @@ def _curves(measured: Measured, settings: Sequence[Setting], columns: int) -> An
         curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
         axes.set_visible(bool(curves))
         if curves:
-            accuracies(axes, curves, setting.row, _note(curves))
+            accuracies(axes, curves, setting.row)
     return figure
 
 
@@ -64,8 +64,7 @@ def _gains(measured: Measured, settings: Sequence[Setting]) -> Any:
         curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
         axes.set_visible(len(curves) == len(THREE))
         if len(curves) == len(THREE):
-            note = "gain of FedSim in points; grey: not significantly better than both"
-            differences(axes, curves, compare(curves, "FedSim", Stream(0).rng()), setting.row, note)
+            differences(axes, curves, compare(curves, "FedSim", Stream(0).rng()), setting.row)
     return figure
 
 
@@ -83,7 +82,7 @@ def _random(measured: Measured) -> Any:
         }
         axes.set_visible(bool(shown))
         if shown:
-            accuracies(axes, shown, setting.row, _note(shown))
+            accuracies(axes, shown, setting.row)
     return figure
 
 
@@ -94,7 +93,7 @@ def _components_and_pni(measured: Measured) -> Any:
     from fedkin.experiment.figure import COLOURS, DASHES, FADED, prepare
 
     figure, (left, right) = _panels(1, 2)
-    prepare(left, "Variance kept by principal components", "gradients of a cohort after ten rounds; mean of 5 seeds")
+    prepare(left, "Variance kept by principal components", "gradients of a cohort after ten rounds, mean over seeds")
     for cell, colour, dash in zip(FIGURE_8, COLOURS, DASHES, strict=False):
         shares = of(measured, "Fig. 8", cell.setting.row, cell.column, "explained")
         if shares:
@@ -104,10 +103,12 @@ def _components_and_pni(measured: Measured) -> Any:
     left.set_xlabel("components")
     if left.get_legend_handles_labels()[0]:
         left.legend(loc="lower right", frameon=False, fontsize=8.5)
-    prepare(right, "Non-IID index of Synthetic(alpha, beta)", "30 clients; mean of 100 draws, band: its 95% interval")
+    draws = len(of(measured, "Fig. 10", f"beta {BETAS[0]:g}", f"{ALPHAS[0]:g}", "pni"))
+    note = f"30 clients; mean of {draws} draws, each with its own model; band: its 95% interval"
+    prepare(right, "Non-IID index of Synthetic(alpha, beta)", note)
     for beta, colour, dash in zip(BETAS, COLOURS, DASHES, strict=False):
         found = [of(measured, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for alpha in ALPHAS]
-        if all(len(values) > 1 for values in found):
+        if all(len(values) >= LEAST_SEEDS for values in found):
             means = np.array([np.mean(values) for values in found])
             error = np.array([1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in found])
             right.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8, label=f"beta {beta:g}")
@@ -117,7 +118,3 @@ def _components_and_pni(measured: Measured) -> Any:
         right.legend(loc="center right", frameon=False, fontsize=8.5)
     right.xaxis.set_major_locator(AutoLocator())
     return figure
-
-
-def _note(curves: dict[str, Any]) -> str:
-    return f"mean of {len(next(iter(curves.values())))} seeds, band: its 95% interval"

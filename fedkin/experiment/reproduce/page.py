@@ -8,7 +8,8 @@ from fedkin.experiment.reproduce import fedgroup_page, fedsim_page, flexcfl_page
 from fedkin.experiment.reproduce.tables import Measured
 
 ABOUT = """\
-Written by `make results` from the runs in `docs/results/*.jsonl`, one line a run. Each cell shows **ours** (mean over
+Written by `make results` from the runs in `docs/results/*.jsonl`, one line a run. Unless a section says otherwise, each
+cell shows **ours** (mean over
 the seeds, lowest - highest) and the *paper's* number. A paper's score is the highest accuracy of any round, which
 flatters a method that jumps about; ours is the same statistic, so that the two can be compared, and the accuracy of the
 last round stands beside it."""

@@ -153,7 +153,7 @@ def collect(
     store: Path,
     wanted: Callable[[Cell], bool],
     only: Sequence[int] = (),
-    measure: Callable[[Cell, int], dict[str, Any]] = measure,
+    how: Callable[[Cell, int], dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Run what is wanted and not yet in the store (one JSON object a line), and return all that the store holds; with
     ``only`` these seeds only."""
@@ -163,7 +163,7 @@ def collect(
     for cell in filter(wanted, cells):
         for seed in [s for s in cell.setting.seeds if not only or s in only]:
             if (cell.table, cell.setting.row, cell.column, seed) not in have:
-                done.append(measure(cell, seed))
+                done.append((how or measure)(cell, seed))
                 print(json.dumps(done[-1]), flush=True)
                 with store.open("a") as file:
                     file.write(json.dumps(done[-1]) + "\n")
