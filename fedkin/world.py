@@ -63,6 +63,8 @@ class LocalWork:
                 raise ConfigError(f"{name} must be a {kind}, got {value!r}")
         if self.optimizer not in ("sgd", "adam"):
             raise ConfigError(f"optimizer must be 'sgd' or 'adam', got {self.optimizer!r}")
+        if self.optimizer == "adam" and self.momentum:
+            raise ConfigError(f"momentum = {self.momentum} means nothing to adam, which has its own; leave it out")
 
 
 def _counts(value: object) -> bool:

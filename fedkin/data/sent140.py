@@ -116,7 +116,7 @@ def _form(path: Path) -> dict[str, Any]:
     head = first.iloc[0].astype(str).tolist()
     if set(NEEDED) <= set(head):
         return {"encoding": "utf-8-sig"}
-    if len(head) == len(COLUMNS):
+    if len(head) == len(COLUMNS) and head[0].strip().isdigit():
         return {"encoding": "latin-1", "header": None, "names": COLUMNS}
     raise DataError(
         f"{path}: expected the columns {', '.join(COLUMNS)} without a header, or a header with {', '.join(NEEDED)}; "

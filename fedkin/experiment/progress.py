@@ -162,7 +162,7 @@ def compared(summary: dict[str, Any]) -> Table:
     made = summary["comparisons"]
     out = Table(title=f"{title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     out.add_column("", no_wrap=True)
-    for column in ("gain in points\n(95% interval)", "t-test\np", "Wilcoxon\np", "significant\nin rounds"):
+    for column in ("mean gain over\nrounds, points", "t-test\np", "Wilcoxon\np", "significant\nin rounds"):
         out.add_column(column, justify="right", no_wrap=True)
     out.add_column("verdict", overflow="fold")
     for row in made:
@@ -174,10 +174,21 @@ def compared(summary: dict[str, Any]) -> Table:
             "-" if share is None else f"{share:.0%}",
             row["verdict"],
         )
-    if len(made) > 1 and made[0]["p_t"] is not None:
-        out.caption = f"p: one-tailed, paired by seed, Holm-adjusted for {len(made)} comparisons"
-        out.caption_justify = "left"
+    if made[0]["p_t"] is not None:
+        out.caption, out.caption_justify = "\n".join(_small_print(len(made), len(summary["seeds"]))), "left"
     return out
+
+
+def _small_print(made: int, seeds: int) -> list[str]:
+    """What the numbers of a comparison are."""
+    several = f", Holm-adjusted for {made} comparisons" if made > 1 else ""
+    told = [
+        f"p: one-tailed, paired by seed{several}; the verdict is the t-test's",
+        "intervals: 95%, bootstrap over seeds",
+    ]
+    if seeds < 5:
+        told[1] += f", {'75' if seeds == 3 else '87.5'}% at best with {seeds}; Wilcoxon needs 5 to get below 0.05"
+    return told
 
 
 def _counted(seeds: list[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.errors import CheckpointError, ConfigError
+from fedkin.errors import CheckpointError, ConfigError, StorageError
 from fedkin.experiment import folder as folders
 from fedkin.experiment import statistics
 from fedkin.experiment.config import Config
@@ -26,12 +27,13 @@ from fedkin.experiment.statistics import Comparison
 from fedkin.experiment.storage import whole_lines, write_atomic
 from fedkin.randomness import Stream
 
+_log = logging.getLogger("fedkin")
 SEEDS = "seeds"  # the folder of the single runs, in that of all
 CURVES, COMPARISONS = "curves.csv", "comparisons.csv"
 OnSeed = Callable[[int, int], Any]  # number of the seed (from 0), and the seed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Repeated:
     """Finished runs of one experiment from S seeds, in order; each may have other methods ``against`` it.
 
@@ -43,6 +45,9 @@ class Repeated:
     def __post_init__(self) -> None:
         if not self.runs:
             raise ConfigError("expected at least one run")
+        for run in self.runs:
+            if not isinstance(run, Run):
+                raise ConfigError(f"expected finished runs, such as simulate returns, got {type(run).__name__}")
         if len(set(self.seeds)) < len(self.seeds):  # a run that forgot its seed would count as evidence
             raise ConfigError(f"runs must come from different seeds, theirs are {self.seeds}; run with the seed given")
         for run in self.runs[1:]:
@@ -51,6 +56,10 @@ class Repeated:
                     f"runs of one experiment have the same methods and rounds; seed {self.seeds[0]} has "
                     f"{self._kind(self.runs[0])}, seed {run.config['run']['seed']} {self._kind(run)}"
                 )
+
+    def __repr__(self) -> str:
+        rounds = len(self.runs[0].records) - 1
+        return f"Repeated({', '.join(self.methods)}: {len(self.runs)} seeds, {rounds} rounds)"
 
     @staticmethod
     def _kind(run: Run) -> tuple[str, ...]:
@@ -116,13 +125,19 @@ class Repeated:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write what the seeds say together: curves.csv, comparisons.csv, figure and summary.json.
+        """Write what the seeds say together into a folder: curves.csv, comparisons.csv, figure and summary.json.
 
-        Raises StorageError where the folder cannot be written.
+        Raises StorageError for a folder that holds runs or such files already, or that cannot be written.
         """
+        target = Path(path)
+        if holds_run(target) or (target / folders.SUMMARY).exists():
+            raise StorageError(f"{target} already holds runs or what they say; choose another folder")
+        return self.write(target)
+
+    def write(self, target: Path) -> Path:
+        """As ``save``, into the folder that holds the single runs."""
         from fedkin.experiment import seeds_figure
 
-        target = Path(path)
         folders.make(target)
         write_atomic(target / CURVES, self._long().to_csv(index=False))
         write_atomic(target / COMPARISONS, statistics.table(self.comparisons()).to_csv(index=False))
@@ -211,7 +226,8 @@ def execute_seeds(
         raise
     whole = Repeated(tuple(runs))
     if out is not None:
-        whole.save(out)
+        whole.write(out)
+        _tell_others(out, seeds)
     return whole
 
 
@@ -230,7 +246,16 @@ def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], wanted: int) -> None:
         for records in sorted((out / SEEDS / str(seed)).rglob(folders.METRICS)):
             last = len(whole_lines(records)) - 1
             if last > wanted:
-                raise CheckpointError(f"{records.parent} is at round {last} already, and run.rounds asks for {wanted}")
+                raise CheckpointError(
+                    f"{records.parent} is at round {last} already; run.rounds must be at least that, not {wanted}"
+                )
+
+
+def _tell_others(out: Path, seeds: Iterable[int]) -> None:
+    """Seeds of an earlier, longer run stay on disk, and are not counted."""
+    kept = sorted(p.name for p in (out / SEEDS).iterdir() if p.name not in {str(seed) for seed in seeds})
+    if kept:
+        _log.warning("%s: seeds %s are kept there and not counted; run.seeds is smaller now", out, ", ".join(kept))
 
 
 def _numbers(first: int, seeds: int) -> range:

@@ -20,7 +20,7 @@ from fedkin.method import State
 CLIENTS, SUMMARY, AGAINST = folder.CLIENTS, folder.SUMMARY, folder.AGAINST
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A finished run. N clients, K clusters, P parameters, T rounds.
 
@@ -45,6 +45,10 @@ class Run:
     folder: Path | None = None
     fingerprint: str = ""
     memory: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        what = f"{self.config['method']['name']} on {self.config['data']['name']}"
+        return f"Run({what}: {len(self.records) - 1} rounds, seed {self.config['run']['seed']})"
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:

@@ -38,7 +38,7 @@ def draw(repeated: Repeated) -> Figure:
     """Mean accuracy of every method; beside it, where there are several, what the first gains over the others."""
     curves, compared = repeated.curves(), repeated.comparisons()
     named = {title(name): curve for name, curve in curves.items()}
-    figure = Figure(figsize=(10.5, 4.6) if compared else (7, 4.6), layout="constrained")
+    figure = Figure(figsize=(10.5, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named)
@@ -60,13 +60,15 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> No
     """Mean over the seeds of each method, in its 95% interval; rounds that every seed has."""
     seeds = len(next(iter(curves.values())))
     mean = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
-    prepare(axes, heading, f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean)
+    never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
+    lacking = f"; never complete in all seeds: {', '.join(never)}" if never else ""
+    prepare(axes, heading, (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking)
     ends = []
     for (name, curve), colour, dash in zip(curves.items(), COLOURS, DASHES, strict=False):
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
         drawn = interval(curve[:, scored])
         if seeds >= LEAST_SEEDS:
-            axes.fill_between(scored, drawn.low, drawn.high, color=colour, alpha=0.18, lw=0)
+            axes.fill_between(scored, drawn.low.clip(0, 1), drawn.high.clip(0, 1), color=colour, alpha=0.18, lw=0)
         axes.plot(scored, drawn.mean, color=colour, ls=dash, lw=1.8)
         if len(scored):
             ends.append((float(drawn.mean[-1]), name, colour))
@@ -98,6 +100,9 @@ def differences(axes: Axes, curves: Curves, comparisons: Sequence[Comparison], h
         edges = np.concatenate([[scored[0] - 0.5], (scored[1:] + scored[:-1]) / 2, [scored[-1] + 0.5]])
         for k in np.flatnonzero(doubtful):
             axes.axvspan(edges[k], edges[k + 1], color="#E4E4E4", lw=0, zorder=0)
+    low, high = axes.get_ylim()
+    if high - low < 1:  # of a point: nothing to make mountains of
+        axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()

@@ -188,7 +188,7 @@ def test_fewer_seeds_are_those_and_the_others_stay(whole: Path, tmp_path: Path) 
 
 def test_fewer_rounds_are_refused_and_nothing_is_changed(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "run")
-    with pytest.raises(CheckpointError, match=r"is at round 3 already, and run\.rounds asks for 2"):
+    with pytest.raises(CheckpointError, match=r"is at round 3 already; run\.rounds must be at least that"):
         execute_seeds(settings(rounds=2), out=tmp_path / "run", resume=True)
     same(whole, tmp_path / "run", set())
 

@@ -108,7 +108,7 @@ def test_gradients_are_divided_by_those_that_answered(how: str) -> None:
 
 def test_a_gradient_is_one_plain_step_on_all_samples() -> None:
     w = world()
-    w.work = LocalWork(7, batch_size=3, lr=0.25, optimizer="adam", momentum=0.9, mu=1.0, steps=9)
+    w.work = LocalWork(7, batch_size=3, lr=0.25, optimizer="adam", mu=1.0, steps=9)
     after(w=w, averaging="gradients")
     [(_, _, work)] = w.trained
     assert work == LocalWork(1, batch_size=work.batch_size, lr=0.25) and work.batch_size >= 10**9

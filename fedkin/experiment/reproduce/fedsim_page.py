@@ -77,12 +77,13 @@ def section(measured: Measured) -> str:
 ABOUT = """\
 *Improvement* is the paper's number, computed as its tables are: the difference of the mean curves, summed over rounds
 0 to T and divided by T, with its deviation *over the rounds*. *Difference* is the mean over the seeds of each run's
-mean over rounds 1 to T, with a bootstrap interval over the seeds (95%, not adjusted for several comparisons).
-*Verdict* is that of two one-tailed paired t-tests on the seeds, each at 0.05 and Holm-adjusted over all comparisons of
-the table. *Sign* says whether a significant difference has the sign of the paper's. All seeds of a row share one
-federation, as in the paper, so intervals and verdicts speak for other initial models, cohorts and batches on that
-federation; the table with *a draw per seed* speaks for the generator. The paper does not say FedProx's mu: here it is
-1 without stragglers, a guess that the curves of MNIST and of the IID data bear out."""
+mean over rounds 1 to T, with a bootstrap interval over the seeds (95%, not adjusted for several comparisons); *ahead*
+is the number of seeds in which it is above zero. *Verdict* is that of two one-tailed paired t-tests on the seeds, each
+at 0.05 and Holm-adjusted over all comparisons of the table. *Sign* says whether a significant difference has the sign
+of the paper's. All seeds of a row share one federation, as in the paper, so intervals and verdicts speak for other
+initial models, cohorts and batches on that federation; the table with *a draw per seed* speaks for the generator. The
+paper does not say FedProx's mu: here it is 1 without stragglers, a guess that the curves of MNIST and of the IID data
+bear out."""
 
 
 def curves_of(measured: Measured, table: str, row: str, columns: Sequence[str]) -> Curves:
@@ -113,7 +114,7 @@ def gains(measured: Measured, rows: Mapping[Setting, Published]) -> str:
     points = [100 * (curves["FedSim"] - curves[BASELINES[i]])[:, 1:].mean(axis=1) for _, i, curves, _ in found]
     better = holm(np.array([paired_p(p, np.zeros_like(p)) for p in points], np.float64))
     worse = holm(np.array([paired_p(np.zeros_like(p), p) for p in points], np.float64))
-    head = ["", "over", "improvement", "paper", "difference (95% interval)", "verdict", "sign", "seeds"]
+    head = ["", "over", "improvement", "paper", "difference (95% interval)", "ahead", "verdict", "sign", "seeds"]
     p = zip(better.tolist(), worse.tolist(), strict=True)
     lines = [_line(*each, gain, both) for each, gain, both in zip(found, points, p, strict=True)]
     return markdown(head, lines)
@@ -142,6 +143,7 @@ def _line(
         f"**{as_printed(value)}** ± {as_printed(deviation)}",
         f"*{published[0]:.2f} ± {published[1]:.2f}*",
         spread(points),
+        str(int((points > 0).sum())),
         said,
         _sign(setting, float(points.mean()), published[0]) if said in (BETTER, WORSE) else "-",
         counted(len(points), setting),
