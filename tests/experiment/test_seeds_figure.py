@@ -93,7 +93,7 @@ def test_rounds_without_a_score_are_passed_over() -> None:
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
     assert drawn(panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0))  # joined, or nothing would be seen
     assert drawn(panel(figure, "Gain of FedGroup"), 100 * (ours - theirs)[:, [0, 1, 3]].mean(axis=0))
-    assert panel(figure, "Test accuracy").lines[0].get_xdata().tolist() == [0, 1, 3]
+    assert np.asarray(panel(figure, "Test accuracy").lines[0].get_xdata()).tolist() == [0, 1, 3]
 
 
 def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
@@ -101,7 +101,7 @@ def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
     ours, theirs = np.array(OURS), np.array(THEIRS)
     ours[0, 1], theirs[1, 2] = np.nan, np.nan
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
-    assert panel(figure, "Gain of FedGroup").lines[0].get_xdata().tolist() == [0, 3]
+    assert np.asarray(panel(figure, "Gain of FedGroup").lines[0].get_xdata()).tolist() == [0, 3]
 
 
 def test_what_was_never_complete_is_drawn_without_a_comparison(tmp_path: Path) -> None:
