@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.label_memory import LabelMemory
+from fedkin.measures.calibration import histogram
 from fedkin.measures.cosine import cosine
 from fedkin.randomness import Stream
 from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores, Trained
@@ -20,7 +21,8 @@ class FakeWorld:
 
     Loss is half the squared distance; only ``send`` is on the ledger, and ``steps`` are not heard. Clients in
     ``silent`` never answer; those in ``garbage`` answer NaN. ``counts`` are the labels that clients compare when they
-    are asked for a shift; a test changes them as it likes.
+    are asked for a shift; a test changes them as it likes. The whole vector is the last layer and its bias. With
+    ``detects`` a client wants ``target[i] + c`` of its detector of class c, which scores P - |w|^2 on any sample.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -30,10 +32,12 @@ class FakeWorld:
     garbage: frozenset[int] = frozenset()
     start: Callable[[Stream], np.ndarray] | None = None
     counts: Int[np.ndarray, "N C"] | None = None
+    detects: bool = False
 
     def __post_init__(self) -> None:
         self.total_clients, parameters = self.target.shape
-        self.spec = ModelSpec(parameters)
+        whole = slice(0, parameters)
+        self.spec = ModelSpec(parameters, {}, whole, whole, self.detects)
         self.ledger = Ledger()
         self._labels = None if self.counts is None else LabelMemory(self.counts)
 
@@ -47,23 +51,25 @@ class FakeWorld:
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return np.arange(self.total_clients)
 
-    def train(self, models, clients, which=None, *, work=None, reduce=False, gradient=False, stream):  # type: ignore[no-untyped-def]
+    def train(self, models, clients, which=None, *, work=None, reduce=False, gradient=False, part=None, stream):  # type: ignore[no-untyped-def]
         work = work or self.work
         chosen = np.argmin(self.losses(models, clients), axis=1) if which is None else np.asarray(which)
         start, goal = models[chosen].astype(np.float64), self.target[clients].astype(np.float64)
+        if work.positive is not None:
+            goal = goal + work.positive[:, None]
         w = start
         for _ in range(int(np.max(work.epochs))):
             w = w - work.lr * ((w - goal) + work.mu * (w - start))
         broken = np.isin(clients, list(self.garbage))
         arrived = ~broken & ~np.isin(clients, list(self.silent))
-        update = np.where(arrived[:, None], w - start, 0).astype(np.float32)
+        update = np.where(arrived[:, None], w - start, 0).astype(np.float32)[:, part or slice(None)]
         loss = 0.5 * np.sum((w - goal) ** 2, axis=1)
         first = 0.5 * np.sum((start - goal) ** 2, axis=1)
         weight = None
         if reduce:
             n = np.where(arrived, self.examples[clients], 0).astype(np.float64)
             weight = np.bincount(chosen, n, len(models)).astype(np.float64)  # integers where n is empty
-            total = np.zeros(models.shape)
+            total = np.zeros((len(models), update.shape[1]))
             np.add.at(total, chosen, n[:, None] * update)
             update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)
         slope = np.where(arrived[:, None], start - goal, 0).astype(np.float32) if gradient else None
@@ -79,7 +85,21 @@ class FakeWorld:
     def label_errors(self, models, clients):  # type: ignore[no-untyped-def]
         return np.sqrt(2 * self.losses(models, clients))
 
+    def detections(self, models, clients, which, positive, *, split="train"):  # type: ignore[no-untyped-def]
+        score = models.shape[1] - np.sum(models[which] ** 2, axis=1)
+        own = self.classes(clients)[np.arange(len(clients)), positive]
+        counts = np.stack([histogram(score[i : i + 1], own[i : i + 1]) for i in range(len(clients))])
+        return np.where(np.isin(clients, list(self.silent | self.garbage))[:, None, None], -1, counts)
+
+    def classes(self, clients):  # type: ignore[no-untyped-def]
+        counts = np.ones((self.total_clients, 1), np.int64) if self.counts is None else self.counts
+        return counts[clients] > 0
+
     def evaluate(self, models, clients, which, *, split="test"):  # type: ignore[no-untyped-def]
+        if which.ndim == 2:  # one detector of each class: the client's own first class is the right answer
+            scores = np.where(which < 0, -np.inf, models.shape[1] - np.sum(models[which] ** 2, axis=2))
+            right = scores.argmax(axis=1) == self.classes(clients).argmax(axis=1)
+            return Scores(right.astype(np.int64), np.ones(len(clients), np.int64), np.zeros(len(clients)))
         distance = np.sum((models[which] - self.target[clients]) ** 2, axis=1)
         return Scores((distance < 1).astype(np.int64), np.ones(len(clients), np.int64), distance.astype(np.float64))
 

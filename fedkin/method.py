@@ -6,13 +6,25 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.errors import MethodError
 from fedkin.randomness import Stream
 from fedkin.world import World
 
 COLD = -1  # the assignment of a client that has no cluster yet
+
+
+@dataclass(frozen=True)
+class Served:
+    """What clients are tested on: ``models[which]``; or, where models are detectors, one of each class, ``which`` [n C]
+    (-1: none), of which detector d has learned to find class ``positive[d]`` among the clients of cluster ``home[d]``.
+    """
+
+    models: Float[np.ndarray, "D P"]
+    which: Int[np.ndarray, "n ..."]
+    positive: Int[np.ndarray, "D"] | None = None
+    home: Int[np.ndarray, "D"] | None = None
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,23 @@ class State:
 
     models: Float[np.ndarray, "K P"]
     assignment: Int[np.ndarray, "N"]  # cluster of each client, COLD if it has none
+
+    @property
+    def clusters(self) -> int:
+        """K, where a cluster has one model."""
+        return len(self.models)
+
+    def served(self, clients: Int[np.ndarray, "n"]) -> Served:
+        """What these clients, each with a cluster, are tested on."""
+        return Served(self.models, self.assignment[clients])
+
+    def becomes(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        """Which model each client's local solution has become a part of, if it trained model ``trained``; or COLD."""
+        return self.assignment[clients]
+
+    def set_aside(self) -> Bool[np.ndarray, "N"]:
+        """Clients that get no cluster, and shall not."""
+        return np.zeros(len(self.assignment), bool)
 
 
 @runtime_checkable
@@ -55,6 +84,19 @@ def not_negative(name: str, value: object) -> None:
     """Refuse a hyper-parameter that is not a finite number from zero up."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
         raise MethodError(f"{name} must be a number from 0 up, got {value!r}")
+
+
+def positive(name: str, value: object) -> None:
+    """Refuse a hyper-parameter that is not a finite number above zero."""
+    not_negative(name, value)
+    if not value:
+        raise MethodError(f"{name} must be a number above 0, got {value!r}")
+
+
+def in_unit(name: str, value: object) -> None:
+    """Refuse a hyper-parameter that is not a share of something: above 0, at most 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value <= 1:
+        raise MethodError(f"{name} must be a number above 0 and at most 1, got {value!r}")
 
 
 def one_of(name: str, value: object, known: tuple) -> None:

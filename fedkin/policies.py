@@ -1,4 +1,5 @@
-"""What any clustered method can be given: a place for newcomers, migration after a shift, sharing between clusters.
+"""What any clustered method can be given: a place for newcomers, migration after a shift, sharing between clusters,
+the last layers of its clients.
 
 Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Letters: K clusters, P parameters, n clients of a call.
 """
@@ -114,6 +115,36 @@ def placed(
     directions = state.models - start
     world.send(directions, clients)
     return seated(world, state, clients, by_direction(world, start, directions, clients, stream))
+
+
+def last_layers(
+    world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], layer: str, epochs: int, stream: Stream
+) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
+    """The clients that answer, and how the last layer of each has moved in some epochs from a start: its ``bias``, or
+    the whole ``last_layer``; no more than that travels back. Where models are detectors: the last layers of one for
+    each class that a client has, end to end, zero for the others.
+
+    Raises MethodError where the model has no last layer to be found.
+    """
+    part = world.spec.head_bias if layer == "bias" else world.spec.head
+    if part is None:
+        raise MethodError(
+            "clients are clustered by a model's last layer, and this model does not end in a weight [C, d] and a bias "
+            "[C]: make them its last two leaves"
+        )
+    work, stream = replace(world.work, epochs=epochs, steps=None), stream.child("last_layer")
+    if not world.spec.detects:
+        which = np.zeros(len(clients), np.int64)
+        reply = world.train(start[None], clients, which, work=work, part=part, stream=stream)
+        return clients[reply.arrived], reply.update[reply.arrived]
+    has = world.classes(clients)
+    row, kind = np.nonzero(has)
+    work = replace(work, positive=kind)
+    reply = world.train(start[None], clients[row], np.zeros(len(row), np.int64), work=work, part=part, stream=stream)
+    points = np.zeros((*has.shape, reply.update.shape[1]), np.float32)
+    points[row, kind] = reply.update
+    there = np.bincount(row, ~reply.arrived, len(clients)) == 0
+    return clients[there], points.reshape(len(clients), -1)[there]
 
 
 def shared(world: World, state: S, eta_g: float, normalize: bool = True) -> S:

@@ -27,6 +27,7 @@ class ModelSpec:
     slices: Mapping[str, slice] = field(default_factory=dict)  # "layer.weight" -> slice, in order of the vector
     head: slice | None = None  # last layer, weight and bias
     head_bias: slice | None = None  # bias of the last layer
+    detects: bool = False  # one score per sample: whether it is of one class
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class LocalWork:
 
     A field that may be an array holds one entry per row of the call. ``steps`` counts mini-batches and takes the
     place of ``epochs``. ``partial`` says what a client that runs out of time does: send the work it has done
-    (True), or nothing (False).
+    (True), or nothing (False). ``positive`` is the class that a detector learns to tell from all others.
     """
 
     epochs: int | Int[np.ndarray, "n"] = 1
@@ -46,12 +47,15 @@ class LocalWork:
     mu: float = 0.0  # proximal term, mu/2 |w - w_start|^2
     steps: int | None = None
     partial: bool = False
+    positive: Int[np.ndarray, "n"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
             if not (name == "steps" and value is None) and not _counts(value):
                 raise ConfigError(f"{name} must be an integer of at least 1, got {value}")
+        if self.positive is not None and self.positive.size and not _counts(self.positive + 1):
+            raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
         for name, low, high in (("lr", 0, np.inf), ("mu", 0, np.inf), ("momentum", 0, 1)):
             value = getattr(self, name)
             if (
@@ -89,10 +93,10 @@ class Trained:
 
     ``update`` is the local solution minus the model it started from, one row per row asked; or, with ``reduce``,
     the example-weighted mean update of each model's rows, with their summed examples in ``weight`` (zero where no
-    row arrived).
+    row arrived). Where only a part of the vector was asked for, it is that part.
     """
 
-    update: Float[np.ndarray, "rows P"]
+    update: Float[np.ndarray, "rows p"]
     chosen: Int[np.ndarray, "n"]  # which model each row trained
     examples: Int[np.ndarray, "n"]  # training examples of each row
     loss: Float[np.ndarray, "n"]  # mean training loss during the last local epoch
@@ -176,11 +180,13 @@ class World(Protocol):
         work: LocalWork | None = None,
         reduce: bool = False,
         gradient: bool = False,
+        part: slice | None = None,
         stream: Stream,
     ) -> Trained:
         """Local training from ``models[which]``; ``which=None`` sends all K and each client takes the one with its
         lowest training loss. With ``gradient`` each sends, in the same message, that of its full training loss too, at
-        the model it was given."""
+        the model it was given. With ``part`` a client sends that slice of its update and nothing else. Detectors of
+        one client see the same batches."""
         ...
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
@@ -203,11 +209,30 @@ class World(Protocol):
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n ..."],
         *,
         split: str = "test",
     ) -> Scores:
-        """Score each client's own data with its model."""
+        """Score each client's own data with its model; or, where models are detectors, with one of each class:
+        ``which`` [n C] says which (-1: none). A sample is of the class whose detector gives the highest score, the
+        first of equals."""
+        ...
+
+    def detections(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        positive: Int[np.ndarray, "n"],
+        *,
+        split: str = "train",
+    ) -> Int[np.ndarray, "n 2 bins"]:
+        """Histograms of each detector's scores on a client's samples, of the ``positive`` class and of the others
+        (``measures.calibration``); -1 everywhere from a client that gave no answer."""
+        ...
+
+    def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
+        """Which classes each client has training samples of: one bit a class leaves it."""
         ...
 
     def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:

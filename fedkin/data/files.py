@@ -19,11 +19,11 @@ from fedkin.errors import DataError
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
-DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, NotImplementedError)
+DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError)  # a password, nesting
 
 
 @contextmanager
-def _reading(path: Path, kind: str) -> Iterator[None]:
+def reading(path: Path, kind: str) -> Iterator[None]:
     """Whatever a reader trips over becomes one DataError that names the file."""
     try:
         yield
@@ -41,7 +41,7 @@ def read_idx(path: Path) -> Shaped[np.ndarray, "..."]:
     Raises DataError where the header or the number of bytes is wrong.
     """
     path = Path(path)
-    with _reading(path, "an idx file"):
+    with reading(path, "an idx file"):
         raw = path.read_bytes()
         data = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
         return _parse_idx(data, path)
@@ -77,7 +77,7 @@ def read_idx_pair(
 def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarray, "M"]]:
     """Images and labels of one batch of CIFAR-10's official binary version (any number of whole records)."""
     path = Path(path)
-    with _reading(path, "a CIFAR-10 binary batch"):
+    with reading(path, "a CIFAR-10 binary batch"):
         raw = np.frombuffer(path.read_bytes(), np.uint8)
     if len(raw) == 0 or len(raw) % CIFAR_RECORD:
         raise DataError(f"{path}: expected whole records of {CIFAR_RECORD} bytes, got {len(raw)} bytes in all")
@@ -89,7 +89,7 @@ def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarr
 def read_npz(path: Path, needed: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     """All arrays of an npz file. Object arrays, which only pickle can read, are refused."""
     path = Path(path)
-    with _reading(path, "an npz file without object arrays"):
+    with reading(path, "an npz file without object arrays"):
         with path.open("rb") as raw:  # np.load leaves a file that it opens itself open where it fails
             file = np.load(raw, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
@@ -106,7 +106,7 @@ def read_table(path: Path) -> pd.DataFrame:
     """A CSV (also gzipped) or Parquet file as a table with unique column names."""
     path = Path(path)
     parquet = path.suffix in (".parquet", ".pq")
-    with _reading(path, "a Parquet file" if parquet else "a CSV file"):
+    with reading(path, "a Parquet file" if parquet else "a CSV file"):
         table = pd.read_parquet(path) if parquet else pd.read_csv(path)
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")

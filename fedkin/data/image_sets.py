@@ -4,26 +4,41 @@ Options of every set: ``partition`` (below), ``clients``, ``train_fraction`` (ea
 samples), ``seed``. An option left at None takes the default of the set or of the partition; one that means nothing to
 the partition is refused with ConfigError, and so is a value of the wrong type.
 
-=============  ============================  ========================================================
+``samples`` takes so many of the images only, drawn at random (all where None; not digits).
+
+Who is tested on what: ``tested="own"``, each client on its own test samples, or ``"iid"``, the test parts of all
+dealt again evenly at random, so that everyone is tested on all classes (ATHENA-FL). Training parts are the same.
+
+How images look: ``size`` (None) makes them size x size pixels, bilinear, and keeps them images [M, size, size] where
+they are flat otherwise; ``scale`` is ``"standard"`` (as each set says), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255;
+digits have theirs always 0 .. 1); ``augment``, out of ``("flip", "rotation", "noise")``, adds a copy for each word to
+every training image, see :func:`fedkin.data.looks.augmented`. Resized comes before augmented, and that before scaled,
+by the moments of the images alone.
+
+=============  ============================  =================================================================
 partition      options (default)             who gets what
-=============  ============================  ========================================================
+=============  ============================  =================================================================
 ``power_law``  ``classes_per_client`` (2)    few classes each, sizes by a power law (FedProx)
 ``dirichlet``  ``alpha`` (0.5)               class shares by Dirichlet, at least 10 samples (NIID-Bench)
 ``shards``     ``classes_per_client`` (2)    that many equal shards of the sorted samples (McMahan et al.)
 ``iid``                                      everyone alike
+``blocks``     ``classes_per_client`` (2)    even slices of the k classes of its block (ATHENA-FL), the true clusters
 ``writer``                                   one client per writer, all by default (mnist only)
 ``ditto``      ``classes_per_client`` (5)    Ditto's federation (fashion_mnist only)
-=============  ============================  ========================================================
+=============  ============================  =================================================================
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from jaxtyping import Float32, Shaped
+from jaxtyping import Int
 
 from fedkin.data import images as published
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.options import POOLED, Deal, by_writer, checked, legacy
+from fedkin.data.looks import Look, augmented, resized, standardise
+from fedkin.data.options import POOLED, Deal, Owned, by_writer, checked, legacy
 from fedkin.data.partition import ditto, shuffled, split
 from fedkin.errors import ConfigError
 from fedkin.randomness import Stream
@@ -38,6 +53,9 @@ def digits(
     clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    tested: str = "own",
+    size: int | None = None,
+    augment: tuple[str, ...] = (),
     train_fraction: float | int = 0.8,
     seed: int = 0,
 ) -> FederatedData:
@@ -45,11 +63,12 @@ def digits(
 
     60 clients by default. Options: see the module.
     """
-    deal = Deal(partition, clients, classes_per_client, alpha)
+    deal = Deal(partition, clients, classes_per_client, alpha, tested)
     deal.check(POOLED)
+    look = Look(size, "unit", augment)
+    look.check(flat=8)
     images = published.digits_images()
-    x = images.unit().reshape(len(images.y), -1)
-    return _set(images, x, deal.of(images.y, 60, seed), seed, train_fraction)
+    return _set(images, deal, look, deal.of(images.y, 60, seed), seed, train_fraction)
 
 
 @checked
@@ -59,6 +78,11 @@ def mnist(
     clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    samples: int | None = None,
+    tested: str = "own",
+    size: int | None = None,
+    scale: str = "standard",
+    augment: tuple[str, ...] = (),
     train_fraction: float | int = 0.9,
     seed: int = 0,
 ) -> FederatedData:
@@ -67,14 +91,17 @@ def mnist(
     1,000 clients of 2 classes by default, as in FedGroup, FlexCFL and FedSim. ``partition="writer"`` has one client
     per writer by QMNIST's labels, 539 of the training and 297 of the test images. Options: see the module.
     """
-    deal = Deal(partition, clients, classes_per_client, alpha)
+    deal = Deal(partition, clients, classes_per_client, alpha, tested, samples)
     deal.check((*POOLED, "writer"))
-    images = published.mnist_images()
+    look = Look(size, scale, augment)
+    look.check(flat=28)
+    images = published.mnist_images().some(samples, seed)
     if partition == "writer":
-        owned = by_writer(published.mnist_writers(images), clients)
+        owned = by_writer(published.mnist_writers(images), clients), None
     else:
         owned = deal.of(images.y, 1000, seed)
-    return _set(images, images.standardised(), owned, seed, train_fraction)
+    everything = replace(images, train=len(images.y))  # whose moments standardise
+    return _set(everything, deal, look, owned, seed, train_fraction)
 
 
 @checked
@@ -84,6 +111,11 @@ def fashion_mnist(
     clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    samples: int | None = None,
+    tested: str = "own",
+    size: int | None = None,
+    scale: str = "standard",
+    augment: tuple[str, ...] = (),
     train_fraction: float | int | None = None,
     seed: int = 0,
 ) -> FederatedData:
@@ -94,18 +126,20 @@ def fashion_mnist(
     classes are the published ones whatever the seed, which only shuffles. The other partitions pool the 70,000 images
     and split them 90/10, 500 clients by default. Options: see the module.
     """
-    deal = Deal(partition, clients, classes_per_client, alpha)
+    deal = Deal(partition, clients, classes_per_client, alpha, tested, samples)
     deal.check((*POOLED, "ditto"))
     if partition == "ditto" and train_fraction is not None:
         raise ConfigError(
             "train_fraction means nothing to partition 'ditto', which has its own test part; leave it out"
         )
-    images = published.fashion_mnist_images()
-    x = images.standardised(images.train)
+    look = Look(size, scale, augment)
+    look.check(flat=28)
+    images = published.fashion_mnist_images().some(samples, seed)
     if partition == "ditto":
         train, test = _ditto(images, 500 if clients is None else clients, classes_per_client, seed)
-        return FederatedData(images.name, x, images.y, images.classes, train, test)
-    return _set(images, x, deal.of(images.y, 500, seed), seed, 0.9 if train_fraction is None else train_fraction)
+        return _shown(images, look, train, deal.tests(test, seed), None, seed)
+    fraction = 0.9 if train_fraction is None else train_fraction
+    return _set(images, deal, look, deal.of(images.y, 500, seed), seed, fraction)
 
 
 @checked
@@ -115,6 +149,11 @@ def cifar10(
     clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    samples: int | None = None,
+    tested: str = "own",
+    size: int | None = None,
+    scale: str = "standard",
+    augment: tuple[str, ...] = (),
     train_fraction: float | int = 0.9,
     batches: int = 5,
     seed: int = 0,
@@ -125,21 +164,12 @@ def cifar10(
     100 clients by default; ``clients=10, train_fraction=0.7`` is ATHENA-FL's Dirichlet split. ``batches``
     uses the first so many of the five training batches. Options: see the module.
     """
-    deal = Deal(partition, clients, classes_per_client, alpha)
+    deal = Deal(partition, clients, classes_per_client, alpha, tested, samples)
     deal.check(POOLED)
-    images = published.cifar10_images(batches)
-    return _set(images, _by_channel(images), deal.of(images.y, 100, seed), seed, train_fraction)
-
-
-def _by_channel(images: published.Images) -> Float32[np.ndarray, "M H W 3"]:
-    head = images.pixels[: images.train].reshape(-1, 3)
-    counts = np.stack([np.bincount(head[:, c], minlength=256) for c in range(3)])  # moments from 256 numbers each
-    mean = counts @ np.arange(256) / len(head)
-    deviation = np.sqrt(counts @ np.arange(256) ** 2 / len(head) - mean**2)
-    x = images.pixels.astype(np.float32)
-    x -= mean.astype(np.float32)
-    x /= (deviation + 0.001).astype(np.float32)
-    return x
+    look = Look(size, scale, augment)
+    look.check()
+    images = published.cifar10_images(batches).some(samples, seed)
+    return _set(images, deal, look, deal.of(images.y, 100, seed), seed, train_fraction)
 
 
 def _ditto(images: published.Images, clients: int, classes_per_client: int | None, seed: int) -> tuple[Ragged, Ragged]:
@@ -149,7 +179,25 @@ def _ditto(images: published.Images, clients: int, classes_per_client: int | Non
 
 
 def _set(
-    images: published.Images, x: Shaped[np.ndarray, "M ..."], owned: Ragged, seed: int, train_fraction: float | int
+    images: published.Images, deal: Deal, look: Look, owned: Owned, seed: int, train_fraction: float | int
 ) -> FederatedData:
-    train, test = split(owned, Stream(seed, purpose="data/split"), train_fraction)
-    return FederatedData(images.name, x, images.y, images.classes, train, test)
+    mine, truth = owned
+    train, test = split(mine, Stream(seed, purpose="data/split"), train_fraction)
+    return _shown(images, look, train, deal.tests(test, seed), truth, seed)
+
+
+def _shown(
+    images: published.Images, look: Look, train: Ragged, test: Ragged, truth: Int[np.ndarray, "N"] | None, seed: int
+) -> FederatedData:
+    """The federation, its images as the options want them to look."""
+    x = resized(images.pixels, look.size)
+    data = FederatedData(images.name, x, images.y, images.classes, train, test, truth)
+    data = augmented(data, look.augment, seed=seed, high=images.white)
+    x, in_colour = data.x, x.ndim == 4
+    if look.scale == "unit":
+        x /= np.float32(images.white)
+    if look.scale == "standard":
+        standardise(x, images.train, by_channel=in_colour)
+    if look.size is None and not in_colour:
+        x = x.reshape(len(x), -1)
+    return data.rearranged(data.train, data.test, x=x)

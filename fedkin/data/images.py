@@ -12,6 +12,7 @@ from jaxtyping import Float32, Int, Shaped, UInt8
 from fedkin.data.download import Source, find, where
 from fedkin.data.files import read_cifar, read_idx, read_idx_pair
 from fedkin.errors import ConfigError, DataError
+from fedkin.randomness import Stream
 
 IDX_NAMES = tuple(f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 
@@ -80,18 +81,15 @@ class Images:
         """Pixels scaled to 0 .. 1, in the images' own shape."""
         return self.pixels[rows].astype(np.float32) / np.float32(self.white)
 
-    def standardised(self, rows: int | None = None) -> Float32[np.ndarray, "M D"]:
-        """Flat images, each pixel minus its mean, over its deviation + 0.001, both of the first ``rows`` images (None:
-        all) on the 0 .. 255 scale, as in FedProx's and Ditto's generators."""
-        flat = self.pixels.reshape(len(self.pixels), -1)
-        head = flat[:rows]
-        mean = head.mean(axis=0, dtype=np.float64)
-        square = np.einsum("ij,ij->j", head, head, dtype=np.int64, casting="unsafe") / len(head)  # exact: whole numbers
-        deviation = np.sqrt(np.maximum(square - mean**2, 0))
-        x = flat.astype(np.float32)
-        x -= mean.astype(np.float32)
-        x /= (deviation + 0.001).astype(np.float32)
-        return x
+    def some(self, count: int | None, seed: int) -> Images:
+        """``count`` of the images, drawn at random and in their order; all where None is given."""
+        if count is None:
+            return self
+        if not 1 <= count <= len(self.y):
+            raise ConfigError(f"samples must be from 1 to the {len(self.y):,} images of {self.name}, got {count}")
+        drawn = np.sort(Stream(seed, purpose="data/samples").rng().permutation(len(self.y))[:count])
+        train = int((drawn < self.train).sum())
+        return replace(self, pixels=self.pixels[drawn], y=self.y[drawn], train=train)
 
 
 def digits_images() -> Images:

@@ -23,9 +23,12 @@ MEANING = {  # which options mean something to which partition
     "iid": (),
     "writer": (),
     "ditto": ("classes_per_client",),
+    "blocks": ("classes_per_client",),
 }
-POOLED = ("power_law", "dirichlet", "shards", "iid")  # those that need no more than labels
+POOLED = ("power_law", "dirichlet", "shards", "iid", "blocks")  # those that need no more than labels
+TESTED = ("own", "iid")
 
+Owned = tuple[Ragged, Int[np.ndarray, "N"] | None]  # who has which samples; true clusters
 
 MOST = 10_000_000  # clients, or samples of a client: more is a slip, and NumPy would ask for its memory
 WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
@@ -52,11 +55,18 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
 def _check_kind(name: str, value: object, kind: typing.Any) -> None:
     plain = value.item() if isinstance(value, np.generic) else value
+    if typing.get_origin(kind) is tuple:
+        return _check_entries(name, value, typing.get_args(kind)[0])
     if not isinstance(plain, kind) or (isinstance(plain, bool) and kind is not bool):
         first = (typing.get_args(kind) or (kind,))[0]
         raise ConfigError(f"{name} must be {WORDS[first]}, got {value!r}")
     if name == "seed" and plain is not None and typing.cast(int, plain) < 0:
         raise ConfigError(f"seed must be an integer from 0 up, got {value}")
+
+
+def _check_entries(name: str, value: object, kind: type) -> None:
+    if not (isinstance(value, tuple) and all(isinstance(entry, kind) for entry in value)):
+        raise ConfigError(f"{name} must be a tuple of {WORDS[kind]} (with one entry: (entry,)), got {value!r}")
 
 
 def legacy(seed: int) -> np.random.RandomState:
@@ -80,6 +90,8 @@ class Deal:
     clients: int | None = None
     classes_per_client: int | None = None
     alpha: float | int | None = None
+    tested: str = "own"
+    samples: int | None = None
 
     def check(self, known: tuple[str, ...]) -> None:
         """Refuse unknown partitions, and options that the partition would silently ignore (ConfigError)."""
@@ -89,20 +101,31 @@ class Deal:
             value = getattr(self, option)
             if value is not None and option not in MEANING[self.partition]:
                 raise ConfigError(f"{option} = {value} means nothing to partition {self.partition!r}; leave it out")
+        if self.samples is not None and self.partition not in POOLED:
+            raise ConfigError(f"samples = {self.samples} means nothing to partition {self.partition!r}; leave it out")
+        if self.tested not in TESTED:
+            raise ConfigError(unknown("value of tested", self.tested, TESTED))
 
-    def of(self, labels: Int[np.ndarray, "M"], clients: int, seed: int) -> Ragged:
-        """The samples each client owns, by one of the POOLED partitions; ``clients`` is the set's default."""
+    def of(self, labels: Int[np.ndarray, "M"], clients: int, seed: int) -> Owned:
+        """The samples each client owns, by one of the POOLED partitions, and its true cluster where the partition
+        makes clusters; ``clients`` is the set's default."""
         clients = clients if self.clients is None else self.clients
         k = 2 if self.classes_per_client is None else self.classes_per_client
         alpha = 0.5 if self.alpha is None else self.alpha
         stream = Stream(seed, purpose="data/deal")
+        if self.partition == "blocks":
+            return recipes.blocks(labels, clients, k, stream)
         make: dict[str, Callable[[], Ragged]] = {
             "power_law": lambda: recipes.power_law(labels, clients, k, legacy(seed)),
             "dirichlet": lambda: recipes.dirichlet(labels, clients, alpha, legacy(seed)),
             "shards": lambda: recipes.shards(labels, clients, k, stream),
             "iid": lambda: recipes.iid(len(labels), clients, stream),
         }
-        return make[self.partition]()
+        return make[self.partition](), None
+
+    def tests(self, test: Ragged, seed: int) -> Ragged:
+        """The test parts that clients get for those that they were dealt."""
+        return test if self.tested == "own" else recipes.dealt_again(test, Stream(seed, purpose="data/tested"))
 
 
 def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:

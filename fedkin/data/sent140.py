@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.files import DAMAGE
+from fedkin.data.files import reading
 from fedkin.data.options import checked, positive
 from fedkin.data.text import worded
 from fedkin.errors import ConfigError, DataError
@@ -98,15 +98,9 @@ def _check_options(fraction: float | int, least: int, clients: int | None) -> No
 
 def _read(path: Path) -> pd.DataFrame:
     """Polarity, user and text of every row, all as text: "NA" and "null" are names and tweets, not gaps."""
-    try:
+    with reading(path, "the CSV file of Sentiment140"):
         form = _form(path)  # all columns are read: told to use some, pandas would cut a row of too many fields
         table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, **form)
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(f"{path}: expected the CSV file of Sentiment140, found no such file") from None
-    except DAMAGE as error:
-        raise DataError(f"{path}: expected a CSV file, but it is damaged or of another kind ({error})") from error
     return pd.DataFrame({name: table[name].fillna("") for name in NEEDED})  # NaN: a row that is cut off
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Int, UInt
 
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.files import DAMAGE
+from fedkin.data.files import reading
 from fedkin.data.options import checked, positive
 from fedkin.errors import ConfigError, DataError
 from fedkin.randomness import Stream
@@ -94,12 +94,8 @@ def _roles(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
+    with reading(path, "a JSON file"):
         content = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{path}: expected a JSON file, found no such file") from None
-    except (*DAMAGE, RecursionError) as error:
-        raise DataError(f"{path}: expected a JSON file, but it is damaged or of another kind ({error})") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a JSON object with users and lines, got a {type(content).__name__}")
     return content

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int, Int32
 
-from fedkin.data.files import DAMAGE
+from fedkin.data.files import reading
 from fedkin.data.options import positive
 from fedkin.errors import ConfigError, DataError
 
@@ -161,16 +161,9 @@ def _spaced(line: bytes, D: int) -> bool:
 
 def _lines(path: Path, width: int | None) -> Iterator[tuple[int, bytes]]:
     """The lines of a file, numbered from 1, without their ends."""
-    try:
-        with ExitStack() as stack:
-            for number, line in enumerate(_opened(path, width, stack), 1):
-                yield number, line.rstrip()
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(f"{path}: expected a GloVe file, found no such file") from None
-    except (*DAMAGE, RuntimeError) as error:  # RuntimeError: a zip with a password
-        raise DataError(f"{path}: expected a GloVe file, but it is damaged or of another kind ({error})") from error
+    with reading(path, "a GloVe file"), ExitStack() as stack:
+        for number, line in enumerate(_opened(path, width, stack), 1):
+            yield number, line.rstrip()
 
 
 def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:

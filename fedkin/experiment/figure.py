@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,10 +47,21 @@ def save(run: Run, folder: Path) -> None:
 
     Raises StorageError where it cannot be written.
     """
+    save_as(lambda: draw(run), folder / "figure")
+
+
+def save_as(drawn: Callable[[], Figure], path: Path) -> list[Path]:
+    """What ``drawn`` draws, in the common style, as ``path``.png and .svg.
+
+    Raises StorageError where it cannot be written.
+    """
+    base = path.with_suffix("") if path.suffix in (".png", ".svg") else path
+    paths = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
     with matplotlib.rc_context(STYLE):
-        figure = draw(run)
-        for kind in ("png", "svg"):
-            write(figure, folder / f"figure.{kind}")
+        figure = drawn()
+        for one in paths:
+            write(figure, one)
+    return paths
 
 
 def write(figure: Figure, path: Path) -> None:

@@ -18,7 +18,8 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True)
 class Seen:
-    """The last training of a round: what was sent to whom, and what came back (update by update, or reduced)."""
+    """The last training of a round: what was sent to whom, and what came back (update by update, or reduced). Calls
+    that sent the same models are one training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
@@ -70,11 +71,15 @@ class Lens:
         work: LocalWork | None = None,
         reduce: bool = False,
         gradient: bool = False,
+        part: slice | None = None,
         stream: Stream,
     ) -> Trained:
         single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.room
-        reply = self.world.train(models, clients, which, work=work, reduce=not single, gradient=gradient, stream=stream)
-        self.seen = Seen(models, clients, reply)
+        asked = {"work": work, "reduce": not single, "gradient": gradient, "part": part, "stream": stream}
+        reply = self.world.train(models, clients, which, **asked)
+        now = Seen(models, clients, reply)
+        before = self.seen if self.seen is not None and self.seen.models is models else None
+        self.seen = None if part is not None else joined(before, now) if before else now
         self.missing += int((~reply.arrived & ~reply.broken).sum())
         self._set_aside(clients[reply.broken])
         return reduced(reply, clients, len(models)) if reduce and single else reply
@@ -94,11 +99,25 @@ class Lens:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n ..."],
         *,
         split: str = "test",
     ) -> Scores:
         return self.world.evaluate(models, clients, which, split=split)
+
+    def detections(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        positive: Int[np.ndarray, "n"],
+        *,
+        split: str = "train",
+    ) -> Int[np.ndarray, "n 2 bins"]:
+        return self.world.detections(models, clients, which, positive, split=split)
+
+    def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
+        return self.world.classes(clients)
 
     def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
         self.world.send(arrays, clients)
@@ -142,6 +161,19 @@ class Lens:
             _log.warning("round %d: no finite reply from client %s; set aside for this round", self._round, names)
 
 
+def joined(before: Seen, now: Seen) -> Seen:
+    """Two calls of one training, rows in the order of client ids; only the rows' own numbers where means are known."""
+    clients = np.concatenate([before.clients, now.clients])
+    order, both = np.argsort(clients, kind="stable"), (before.reply, now.reply)
+    names = ("chosen", "examples", "loss", "first_loss", "arrived", "broken")
+    rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
+    if any(reply.weight is not None for reply in both):
+        known = next(reply for reply in both if reply.weight is not None)
+        return Seen(now.models, clients[order], replace(known, **rows))
+    update = np.concatenate([reply.update for reply in both])[order]
+    return Seen(now.models, clients[order], replace(now.reply, **rows, update=update))
+
+
 def reduced(reply: Trained, clients: Int[np.ndarray, "n"], clusters: int) -> Trained:
     """The same reply with example-weighted mean updates of each model in place of single updates.
 
@@ -160,10 +192,8 @@ def distances(seen: Seen | None, state: State) -> Float[np.ndarray, "a"] | None:
     """
     if seen is None or seen.reply.weight is not None:
         return None
-    far = []
-    for row in np.flatnonzero(seen.reply.arrived):
-        cluster = int(state.assignment[seen.clients[row]])
-        if cluster != COLD:
-            solution = seen.models[seen.reply.chosen[row]].astype(np.float64) + seen.reply.update[row]
-            far.append(float(np.linalg.norm(solution - state.models[cluster])))
+    far, becomes = [], state.becomes(seen.clients, seen.reply.chosen)
+    for row in np.flatnonzero(seen.reply.arrived & (becomes != COLD)):
+        solution = seen.models[seen.reply.chosen[row]].astype(np.float64) + seen.reply.update[row]
+        far.append(float(np.linalg.norm(solution - state.models[becomes[row]])))
     return np.array(far, np.float64)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.experiment.lens import Lens, distances
-from fedkin.method import COLD, State
+from fedkin.method import COLD, Served, State
 from fedkin.world import Ledger, Scores, Trained
 
 Record = dict[str, Any]
@@ -29,6 +29,8 @@ class Scored:
     cluster: Int[np.ndarray, "c"]
     scores: Scores
     partial: bool  # some reachable client has no cluster yet
+    aside: int = 0  # clients that shall have none
+    detectors: list[float | None] | None = None  # accuracy of each detector on its own cluster's clients
 
     @property
     def client_accuracy(self) -> Float[np.ndarray, "c"]:
@@ -44,10 +46,28 @@ def score(lens: Lens, state: State, round: int) -> Scored:
     """
     reachable = lens.clients(round)
     warm = reachable[state.assignment[reachable] != COLD]
-    cluster = state.assignment[warm]
+    cluster, aside = state.assignment[warm], int(state.set_aside()[reachable].sum())
+    served = state.served(warm)
     with lens.ledger.scoring():
-        scores = lens.evaluate(state.models, warm, cluster)
-    return Scored(warm, cluster, scores, len(warm) < len(reachable))
+        scores = lens.evaluate(served.models, warm, served.which)
+        detectors = detector_accuracy(lens, served, warm, cluster)
+    return Scored(warm, cluster, scores, len(warm) + aside < len(reachable), aside, detectors)
+
+
+def detector_accuracy(
+    lens: Lens, served: Served, clients: Int[np.ndarray, "c"], cluster: Int[np.ndarray, "c"]
+) -> list[float | None] | None:
+    """How often each detector is right about the test samples of its own cluster's clients; None of other models."""
+    if served.positive is None or served.home is None:
+        return None
+    row, detector = np.nonzero(cluster[:, None] == served.home)
+    counts = lens.detections(served.models, clients[row], detector, served.positive[detector], split="test")
+    counts = np.where(counts < 0, 0, counts)  # from a client that gave no answer
+    above = counts.shape[2] // 2  # from this bin on, the detector says yes
+    right = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
+    total = np.bincount(detector, counts.sum(axis=(1, 2)), len(served.models))
+    right = np.bincount(detector, right, len(served.models))
+    return [ratio(int(r), int(n)) for r, n in zip(right, total, strict=True)]
 
 
 def accuracy_record(scored: Scored | None, clusters: int, truth: Int[np.ndarray, "N"] | None) -> Record:
@@ -68,6 +88,8 @@ def accuracy_record(scored: Scored | None, clusters: int, truth: Int[np.ndarray,
         "median_client": number(float(np.median(own))) if len(own) else None,
         "accuracy_by_cluster": [ratio(int(c), int(n)) for c, n in zip(*by_cluster, strict=True)],
         "cluster_sizes": np.bincount(scored.cluster, minlength=clusters).tolist(),
+        **({"set_aside": scored.aside} if scored.aside else {}),
+        **({} if scored.detectors is None else {"accuracy_by_detector": scored.detectors}),
         **agreement(scored, truth),
     }
 

@@ -26,7 +26,8 @@ class Section(BaseModel):
 
 def schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
     """The options of a callable, from its signature: names, types and defaults."""
-    hints = typing.get_type_hints(call.__init__ if inspect.isclass(call) else call)
+    plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(call)  # a dataclass inherits fields of others
+    hints = typing.get_type_hints(call.__init__ if plain_class else call)
     left_out = {"self", *skip}
     made = _factories(call)
     entries: dict[str, Any] = {}

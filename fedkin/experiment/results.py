@@ -99,7 +99,7 @@ class Run:
             "worst_decile": last["worst_decile"],
             "target": target,
             "rounds_to_target": min(reached, default=None),
-            "clusters": len(self.models),
+            "clusters": self.state.clusters,
             "cluster_sizes": last["cluster_sizes"],
             "ari": last["ari"],
             "nmi": last["nmi"],

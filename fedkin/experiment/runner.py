@@ -19,7 +19,7 @@ from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_re
 from fedkin.experiment.watch import Scene, Watch
 from fedkin.method import COLD, Method, State
 from fedkin.randomness import Stream
-from fedkin.world import World
+from fedkin.world import ModelSpec, World
 
 _log = logging.getLogger("fedkin")
 OnRound = Callable[[Record], Any]
@@ -91,6 +91,7 @@ def run(
         CheckpointError, StorageError: from the folder.
     """
     check(plan, method, world.total_clients)
+    check_kind(method, world.spec)
     first = max(getattr(method, "cluster_round", 0), getattr(method, "first_split", -1) + 1)
     if first > plan.rounds:
         _log.warning("%s makes clusters from round %d on, and the run has %d", name, first, plan.rounds)
@@ -106,6 +107,8 @@ def run(
         lens.begin(_scenario(plan, 0))
         track = Track(0, method.init(lens, Stream(plan.seed, 0, "method/init")))
         lens.seen = None  # what finds the clusters is not a round's training
+        for remark in getattr(method, "remarks", lambda _: ())(track.state):
+            _log.warning("%s: %s", name, remark)
         observer.look(track, scoring=True, keeping=True)
     while track.round < plan.rounds:
         track.round += 1
@@ -162,6 +165,14 @@ def check(plan: Plan, method: Method, clients: int, where: str = "method") -> No
         raise ConfigError(f"{where}.clusters divide a cohort: at most run.cohort ({plan.cohort}), got {clusters}")
 
 
+def check_kind(method: Method, spec: ModelSpec) -> None:
+    """Refuse detectors for a method that trains other models, and the reverse."""
+    wanted = getattr(method, "detects", False)
+    if spec.detects != wanted:
+        expected, got = ("a detector", "none") if wanted else ("a model with a score for every class", "a detector")
+        raise ConfigError(f"{type(method).__name__} trains {expected}, and the model is {got}; see model.name")
+
+
 @dataclass
 class _Observer:
     """Measures a round that was just done, and tells everybody who wants to know."""
@@ -208,7 +219,7 @@ class _Observer:
         return {
             "round": track.round,
             "method": self.name,
-            **accuracy_record(track.scored, len(track.state.models), scene.truth),
+            **accuracy_record(track.scored, track.state.clusters, scene.truth),
             **clustering,
             **training_record(self.lens, track.state),
             **ledger_record(self.lens.ledger),

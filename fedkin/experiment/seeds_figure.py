@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from fedkin.experiment.figure import COLOURS, DASHES, FADED, STYLE, label_ends, prepare, title, write
+from fedkin.experiment.figure import COLOURS, DASHES, FADED, label_ends, prepare, save_as, title
 from fedkin.experiment.statistics import LEAST_SEEDS, Comparison, interval
 
 if TYPE_CHECKING:
@@ -28,10 +27,7 @@ def save(repeated: Repeated, folder: Path) -> None:
 
     Raises StorageError where it cannot be written.
     """
-    with matplotlib.rc_context(STYLE):
-        figure = draw(repeated)
-        for kind in ("png", "svg"):
-            write(figure, folder / f"figure.{kind}")
+    save_as(lambda: draw(repeated), folder / "figure")
 
 
 def draw(repeated: Repeated) -> Figure:

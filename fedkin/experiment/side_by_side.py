@@ -20,7 +20,7 @@ from fedkin.experiment.folder import Folder, holds_run
 from fedkin.experiment.identity import data_digest, fingerprint, model_digest
 from fedkin.experiment.options import Values
 from fedkin.experiment.results import AGAINST, Run
-from fedkin.experiment.runner import OnRound, Plan, Track, check, run
+from fedkin.experiment.runner import OnRound, Plan, Track, check, check_kind, run
 from fedkin.experiment.watch import Scene
 from fedkin.method import Method
 from fedkin.models import Model
@@ -98,6 +98,7 @@ class Experiment:
             ["method", *(f"run.against: {name}" for name in names[1:])], methods, strict=True
         ):
             check(self.plan, method, self.data.clients, place)
+            check_kind(method, self.model.spec)
         world = self.world()
         with stage("scenario"):  # whoever comes or goes, somebody is there in every round
             for round in (0, *world.population.arrivals, *world.population.departures):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedkin.methods.athena import Athena as Athena
 from fedkin.methods.fedavg import FedAvg as FedAvg
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
@@ -11,6 +12,7 @@ from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.flexcfl import FlexCFL as FlexCFL
 from fedkin.methods.flhc import FLHC as FLHC
+from fedkin.methods.hierarchical import Hierarchical as Hierarchical
 from fedkin.methods.ifca import IFCA as IFCA
 from fedkin.methods.ifca import IFCAMig as IFCAMig
 from fedkin.methods.sattler import SattlerCFL as SattlerCFL
@@ -28,4 +30,6 @@ METHODS: dict[str, type] = {
     "fesem": FeSEM,
     "fesem_mig": FeSEMMig,
     "fedsim": FedSim,
+    "hierarchical": Hierarchical,
+    "athena": Athena,
 }

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedkin.models.cnn import cnn as cnn
+from fedkin.models.detector import detector as detector
+from fedkin.models.mobilenet import mobilenet as mobilenet
+from fedkin.models.mobilenet import mobilenet_v2 as mobilenet_v2
 from fedkin.models.model import Model as Model
 from fedkin.models.model import as_model as as_model
 from fedkin.models.perceptron import mclr as mclr
@@ -12,4 +15,13 @@ from fedkin.models.perceptron import mlp as mlp
 from fedkin.models.recurrent import lstm as lstm
 from fedkin.models.recurrent import rnn as rnn
 
-MODELS: dict[str, Callable[..., Model]] = {"mclr": mclr, "mlp": mlp, "cnn": cnn, "rnn": rnn, "lstm": lstm}
+MODELS: dict[str, Callable[..., Model]] = {
+    "mclr": mclr,
+    "mlp": mlp,
+    "cnn": cnn,
+    "detector": detector,
+    "mobilenet": mobilenet,
+    "mobilenet_v2": mobilenet_v2,
+    "rnn": rnn,
+    "lstm": lstm,
+}

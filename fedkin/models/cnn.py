@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from fedkin.errors import ModelError
-from fedkin.models.layers import Conv, Dense, dropout, max_pool
+from fedkin.models.layers import Conv, Dense, dropout
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import features, kernel_penalty
 
@@ -23,7 +23,7 @@ Image = tuple[int, int, int]  # height, width, channels
 
 def cnn(
     data: Samples,
-    variant: Literal["mnist", "femnist", "fashion_mnist", "fedsim", "fedsim_as_coded"] = "mnist",
+    variant: Literal["mnist", "femnist", "fashion_mnist", "fedsim", "fedsim_as_coded", "athena"] = "mnist",
     dropout: bool = True,
     l2: float = 0.0,
 ) -> Model:
@@ -31,14 +31,17 @@ def cnn(
     6,482,634 and 6,497,162).
 
     fedsim is the network of FedSim's Table 5; its code, and so its curves, has larger windows and fewer channels
-    (fedsim_as_coded). ``dropout`` acts in mnist (0.5) and femnist (0.4), as in the authors' code; ``l2`` on the dense
-    kernels of femnist (0.001 there), and is refused elsewhere. FedSim's code declares both without effect.
+    (fedsim_as_coded). athena is what ATHENA-FL trains within hierarchical clusters; its last layer are sigmoids, which
+    the loss takes for probabilities, as Keras does: -log(s_y / sum of s). ``dropout`` acts in mnist (0.5) and femnist
+    (0.4), as in the authors' code; ``l2`` on the dense kernels of femnist (0.001 there), and is refused elsewhere.
+    FedSim's code declares both without effect.
     """
     if variant not in _NETWORKS:
         raise ModelError(f"cnn: variant must be one of {', '.join(_NETWORKS)}, got {variant!r}")
     if l2 and variant != "femnist":
         raise ModelError(f"cnn: l2 acts on the femnist variant only, got l2={l2} with variant={variant!r}")
-    return _cnn(_image(data), data.classes, variant, dropout, l2)
+    image = at_least(28 if variant == "athena" else 16, image_of(data), data.name)
+    return _cnn(image, data.classes, variant, dropout, l2)
 
 
 class MnistCNN(eqx.Module):
@@ -59,7 +62,7 @@ class MnistCNN(eqx.Module):
     def __call__(self, x: Float[Array, "B ..."], key: Array | None) -> Float[Array, "B C"]:
         x = x.reshape(len(x), *self.image)
         for conv in self.convs:
-            x = jax.nn.relu(max_pool(conv(x)))  # the same as the other way round, on a quarter of the numbers
+            x = conv.pooled(x)
         return self.head(dropout(x.reshape(len(x), -1), self.rate, key))
 
 
@@ -83,7 +86,7 @@ class DenseCNN(eqx.Module):
     def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B C"]:
         x = x.reshape(len(x), *self.image)
         for conv in self.convs:
-            x = jax.nn.relu(max_pool(conv(x)))  # the same as the other way round, on a quarter of the numbers
+            x = conv.pooled(x)
         return self.head(jax.nn.relu(self.hidden(x.reshape(len(x), -1))))
 
 
@@ -122,12 +125,40 @@ class FemnistCNN(eqx.Module):
         return self.head(x)
 
 
+class AthenaCNN(eqx.Module):
+    """conv 3x3x32, pool, conv 3x3x64 valid, pool, conv 3x3x128 valid, pool, conv 3x3x128, pool, dense 512, dense,
+    sigmoid."""
+
+    convs: list[Conv]
+    hidden: Dense
+    head: Dense
+    image: Image = eqx.field(static=True)
+
+    def __init__(self, image: Image, classes: int, key: Array) -> None:
+        self.image, (height, width, channels) = image, image
+        keys = iter(jax.random.split(key, 6))
+        self.convs = []
+        for outputs, same in ((32, True), (64, False), (128, False), (128, True)):
+            self.convs.append(Conv(channels, outputs, 3, next(keys), same=same))
+            height, width, channels = (height - 2 * (not same)) // 2, (width - 2 * (not same)) // 2, outputs
+        self.hidden = Dense(height * width * channels, 512, next(keys))
+        self.head = Dense(512, classes, next(keys))
+
+    def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B C"]:
+        x = x.reshape(len(x), *self.image)
+        for conv in self.convs:
+            x = conv.pooled(x)
+        x = self.head(jax.nn.relu(self.hidden(x.reshape(len(x), -1))))
+        return jax.nn.log_sigmoid(x)  # whose softmax is the sigmoids divided by their sum
+
+
 _NETWORKS = {
     "mnist": lambda image, classes, drop, key: MnistCNN(image, classes, 0.5 if drop else 0.0, key),
     "femnist": lambda image, classes, drop, key: FemnistCNN(image, classes, 0.4 if drop else 0.0, key),
     "fashion_mnist": lambda image, classes, drop, key: DenseCNN(image, classes, 5, (32, 64), 1024, key),
     "fedsim": lambda image, classes, drop, key: DenseCNN(image, classes, 3, (64, 64), 2048, key),
     "fedsim_as_coded": lambda image, classes, drop, key: DenseCNN(image, classes, 5, (32, 64), 2048, key),
+    "athena": lambda image, classes, drop, key: AthenaCNN(image, classes, key),
 }
 
 
@@ -139,7 +170,7 @@ def _cnn(image: Image, classes: int, variant: str, drop: bool, l2: float) -> Mod
     )
 
 
-def _image(data: Samples) -> Image:
+def image_of(data: Samples) -> Image:
     """Height, width and channels; flat square samples are grey images."""
     shape = data.x.shape[1:]
     if len(shape) == 3:
@@ -147,6 +178,15 @@ def _image(data: Samples) -> Image:
     else:
         side = int(np.sqrt(features(data)))
         image = (int(shape[0]), int(shape[1]), 1) if len(shape) == 2 else (side, side, 1)
-    if int(np.prod(image)) != features(data) or min(image[:2]) < 16:
-        raise ModelError(f"{data.name}: a CNN needs images of at least 16 x 16, got samples of shape {shape}")
+    if int(np.prod(image)) != features(data):
+        raise ModelError(f"{data.name}: a CNN needs images, got samples of shape {shape}")
     return image  # type: ignore[return-value]
+
+
+def at_least(side: int, image: Image, name: str) -> Image:
+    """The image's shape, if it is large enough for the network's poolings."""
+    if min(image[:2]) < side:
+        said = f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x {image[1]}"
+        resized = "; data option size=32 resizes mnist and fashion_mnist" if side == 32 else ""
+        raise ModelError(said + resized)
+    return image

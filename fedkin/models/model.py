@@ -58,10 +58,21 @@ class Model:
     unflatten: Callable[[Array], Tree]  # [P] -> parameters
     penalty: Callable[[Tree], Array] | None = None  # added to the training loss
     random: bool = False  # training draws random numbers (dropout)
+    # Of a model with running statistics (batch normalisation): the training pass over the samples that count,
+    # parameters, x [B ...], mask [B], key -> scores [B C] and the parameters with moved statistics; and which leaves
+    # those are. They are part of the flat vector and averaged with it; no gradient step is taken on them.
+    fit: Callable[[Tree, Array, Array, Array | None], tuple[Array, Tree]] | None = None
+    statistics: tuple[bool, ...] = ()
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""
         return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
+
+    def with_statistics(self, tree: Tree, statistics: Tree) -> Tree:
+        """``tree`` with the running statistics of another."""
+        leaves, structure = jax.tree.flatten(tree)
+        pairs = zip(self.statistics, jax.tree.leaves(statistics), leaves, strict=True)
+        return jax.tree.unflatten(structure, [moved if keeps else leaf for keeps, moved, leaf in pairs])
 
 
 def flatten(tree: Tree) -> Float[Array, "P"]:
@@ -75,6 +86,7 @@ def as_model(
     name: str = "custom",
     batched: bool = False,
     penalty: Callable[[Tree], Array] | None = None,
+    detects: bool = False,
 ) -> Model:
     """Make a model of an Equinox module, of a function that makes one, or of an ``(init, apply)`` pair.
 
@@ -84,6 +96,8 @@ def as_model(
             takes ``key``, it gets one while training and None otherwise. Or a pair ``init(key) -> parameters``,
             ``apply(parameters, x [B ...], key or None) -> scores [B C]``.
         penalty: parameters -> scalar that is added to the training loss, such as an L2 term.
+        detects: the model is a detector, which tells one class from all others: one score per sample, [B 1], positive
+            where it sees its class. ATHENA-FL trains those.
 
     Raises:
         ModelError: no floating-point parameters, or none of these forms.
@@ -102,7 +116,7 @@ def as_model(
     if not leaves or not all(hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves):
         raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
     unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))[1]
-    return Model(name, _spec(leaves), init, apply, unflatten, penalty, random)
+    return Model(name, _spec(leaves, detects), init, apply, unflatten, penalty, random)
 
 
 def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool) -> tuple[Callable, Callable, bool]:
@@ -128,7 +142,7 @@ def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool)
     return init, apply, random
 
 
-def _spec(leaves: list[tuple[Any, Array]]) -> ModelSpec:
+def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
     slices, start = {}, 0
     for path, leaf in leaves:
         slices[jax.tree_util.keystr(path, simple=True, separator=".")] = slice(start, start + leaf.size)
@@ -137,7 +151,7 @@ def _spec(leaves: list[tuple[Any, Array]]) -> ModelSpec:
     last = list(slices.values())[-2:]
     has_head = len(shapes) > 1 and len(shapes[-1]) == 1 and len(shapes[-2]) == 2 and shapes[-1][0] in shapes[-2]
     head, bias = (slice(last[0].start, last[1].stop), last[1]) if has_head else (None, None)
-    return ModelSpec(start, slices, head, bias)
+    return ModelSpec(start, slices, head, bias, detects)
 
 
 def prepare_jax() -> None:

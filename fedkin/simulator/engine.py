@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import WeightedSum
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ModelError
 from fedkin.label_memory import LabelMemory
 from fedkin.measures.cosine import cosine
 from fedkin.models.model import Model
 from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Moving, Shift
+from fedkin.simulator.checks import check_detects, check_samples, check_scoring, check_work
 from fedkin.simulator.devices import devices as find_devices
 from fedkin.simulator.scoring import Scorer
 from fedkin.simulator.trainer import Trainer
@@ -62,7 +61,7 @@ class SimulatedWorld:
         self._labels = LabelMemory(data.label_counts())
         self.moved: Bool[np.ndarray, "N"] | None = None  # whose data moved in this round, where there is a shift
         self._now = Stream(0)  # of the round
-        self._check()
+        check_samples(model, data)
 
     def begin(self, stream: Stream) -> None:
         self._now = stream
@@ -91,10 +90,13 @@ class SimulatedWorld:
         work: LocalWork | None = None,
         reduce: bool = False,
         gradient: bool = False,
+        part: slice | None = None,
         stream: Stream,
     ) -> Trained:
         work = work or self.work
-        n, parameters = len(clients), models.shape[1]
+        part = part or slice(models.shape[1])
+        n, parameters = len(clients), len(range(*part.indices(models.shape[1])))
+        check_work(self.model, work, which, gradient)
         chosen = self._favourite(models, clients) if which is None else np.asarray(which, np.int64)
         examples = self.data.train.sizes[clients].astype(np.int64)
         losses, first_losses = np.zeros(n), np.zeros(n)
@@ -105,9 +107,10 @@ class SimulatedWorld:
 
         for rows, got, last, first, steepest in self._answers(models, clients, chosen, work, stream, gradient):
             finite = np.isfinite(got).all(axis=1) & np.isfinite(last)
+            got = got[:, part]
             if slope is not None:
                 finite &= np.isfinite(steepest).all(axis=1)
-                slope[rows] = np.where(finite[:, None], steepest, 0)
+                slope[rows] = np.where(finite[:, None], steepest[:, part], 0)
             arrived[rows], broken[rows] = finite, ~finite
             losses[rows], first_losses[rows] = np.where(finite, last, 0), np.where(finite, first, 0)
             got[~finite] = 0
@@ -119,7 +122,8 @@ class SimulatedWorld:
         if reduce:
             update, weight = total.mean()
         sent = n if which is not None else n * len(models)
-        self._count("train", parameters, sent, int(arrived.sum() + broken.sum()) * (2 if gradient else 1))
+        back = int(arrived.sum() + broken.sum()) * (2 if gradient else 1)
+        self.ledger.add("train", sent * models.shape[1] * BYTES_PER_NUMBER, back * parameters * BYTES_PER_NUMBER)
         return Trained(update, chosen, examples, losses, first_losses, arrived, broken, weight, slope)
 
     def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
@@ -134,6 +138,7 @@ class SimulatedWorld:
         work: LocalWork | None = None,
         stream: Stream,
     ) -> Float[np.ndarray, "n K"]:
+        check_detects(self.model, False)
         out = np.full((len(clients), len(directions)), np.nan, np.float32)
         which = np.zeros(len(clients), np.int64)
         for rows, update, loss, *_ in self._answers(start[None], clients, which, work or self.work, stream):
@@ -143,12 +148,14 @@ class SimulatedWorld:
         return out
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        check_detects(self.model, False)
         self._count("losses", models.shape[1], len(models) * len(clients), 0)
         return np.where(self._silent(clients)[:, None], np.nan, self._scorer.losses(models, clients))
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
+        check_detects(self.model, False)
         out = np.zeros((len(clients), models.shape[1]), np.float32)
         for rows in self._portions(np.arange(len(clients)), clients, models.shape[1]):
             out[rows] = self._trainer.gradients(models, clients[rows], which[rows])
@@ -156,6 +163,7 @@ class SimulatedWorld:
         return out
 
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        check_detects(self.model, False)
         self._count("label_errors", models.shape[1], len(models) * len(clients), 0)
         return np.where(self._silent(clients)[:, None], np.nan, self._scorer.label_errors(models, clients))
 
@@ -163,13 +171,31 @@ class SimulatedWorld:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n ..."],
         *,
         split: str = "test",
     ) -> Scores:
+        check_scoring(self.model, which, self.data.classes)
         correct, loss, sizes = self._scorer.score(models, clients, np.asarray(which, np.int64), split)
-        self._count("evaluate", models.shape[1], len(clients), 0)
+        self._count("evaluate", models.shape[1], int((which >= 0).sum()), 0)
         return Scores(correct.astype(np.int64), sizes, loss / np.maximum(sizes, 1))
+
+    def detections(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        positive: Int[np.ndarray, "n"],
+        *,
+        split: str = "train",
+    ) -> Int[np.ndarray, "n 2 bins"]:
+        check_detects(self.model, True)
+        self._count("detections", models.shape[1], len(clients), 0)
+        counts = self._scorer.histograms(models, clients, which, positive, split)
+        return np.where(self._silent(clients)[:, None, None], -1, counts)
+
+    def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
+        return self.data.label_counts(clients=clients) > 0
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
         self._labels.note(clients, self.data.label_counts(clients=clients))
@@ -201,7 +227,8 @@ class SimulatedWorld:
         amount, lost = self._managed(clients, work, stream)
         going = np.flatnonzero(~lost)
         for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, models.shape[1]):
-            yield rows, *self._trainer.train(models, clients[rows], chosen[rows], work, amount[rows], stream, gradient)
+            own = work if work.positive is None else replace(work, positive=work.positive[rows])
+            yield rows, *self._trainer.train(models, clients[rows], chosen[rows], own, amount[rows], stream, gradient)
 
     def _managed(
         self, clients: Int[np.ndarray, "n"], work: LocalWork, stream: Stream
@@ -231,6 +258,8 @@ class SimulatedWorld:
         """Rows in portions of bounded memory."""
         each = self.data.train.sizes[clients[rows]] * self.data.x[:1].nbytes + parameters * BYTES_PER_NUMBER
         portion = np.cumsum(each) // _PORTION
+        if self.spec.detects:  # those of one client train together
+            portion = portion[np.searchsorted(clients[rows], clients[rows])]
         for p in np.unique(portion):
             yield rows[portion == p]
 
@@ -239,21 +268,3 @@ class SimulatedWorld:
     def _count(self, verb: str, parameters: int, down: int, up: int) -> None:
         """Models and updates, as they would travel; a few numbers that ride along are not counted."""
         self.ledger.add(verb, down * parameters * BYTES_PER_NUMBER, up * parameters * BYTES_PER_NUMBER)
-
-    def _check(self) -> None:
-        """Try the model on one sample, so that a mismatch is told in words."""
-        parameters = jax.ShapeDtypeStruct((self.spec.parameters,), jnp.float32)
-        sample = jax.ShapeDtypeStruct((1, *self.data.x.shape[1:]), self.data.x.dtype)
-        try:
-            scores = jax.eval_shape(lambda p, x: self.model.apply(self.model.unflatten(p), x, None), parameters, sample)
-        except (TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(
-                f"model {self.model.name!r} does not take {self.data.name}'s samples of shape "
-                f"{self.data.x.shape[1:]}: {reason}"
-            ) from error
-        if scores.shape != (1, self.data.classes):
-            raise ModelError(
-                f"model {self.model.name!r} returns scores of shape {scores.shape} for one sample of "
-                f"{self.data.name}, expected (1, {self.data.classes})"
-            )

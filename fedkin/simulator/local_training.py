@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedkin.models.model import Model, Tree, flatten
 from fedkin.simulator.plan import Plan
@@ -32,6 +32,7 @@ class Recipe(NamedTuple):
     proximal: bool
     lanes: int
     gradient: bool = False  # also that of the full loss at the start, from the batches of the first epoch
+    detects: bool = False  # a row is several detectors of one client, which train on the same batches
 
 
 def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
@@ -46,12 +47,20 @@ def rows_of(x: Any, taken: Int[Array, "B"]) -> Array:
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), taken)
 
 
+def detection_losses(scores: Float[Array, "B 1"], found: Bool[Array, "B"]) -> Float[Array, "B"]:
+    """Binary cross entropy of each sample; ``found`` says whether it is of the detector's class."""
+    return jax.nn.softplus(scores[:, 0]) - jnp.where(found, scores[:, 0], 0)
+
+
 def batch_loss(
-    model: Model, w: Tree, x: Array, y: Int[Array, "B"], mask: Float[Array, "B"], key: Array | None
-) -> Float[Array, ""]:
-    """Mean loss over the samples that count, plus the model's penalty."""
-    loss = jnp.sum(sample_losses(model.apply(w, x, key), y) * mask) / jnp.maximum(jnp.sum(mask), 1)
-    return loss if model.penalty is None else loss + model.penalty(w)
+    model: Model, w: Tree, x: Array, y: Shaped[Array, "B"], mask: Float[Array, "B"], key: Array | None
+) -> tuple[Float[Array, ""], Tree | None]:
+    """Mean loss over the samples that count, plus the model's penalty; and parameters with moved running statistics,
+    where there are any. ``y`` of a detector is whether a sample is of its class."""
+    scores, moved = (model.apply(w, x, key), None) if model.fit is None else model.fit(w, x, mask, key)
+    losses = (detection_losses if model.spec.detects else sample_losses)(scores, y)
+    loss = jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
+    return (loss if model.penalty is None else loss + model.penalty(w)), moved
 
 
 def direction(recipe: Recipe) -> optax.GradientTransformation:
@@ -64,8 +73,9 @@ def direction(recipe: Recipe) -> optax.GradientTransformation:
 @partial(jax.jit, static_argnames=("model", "recipe", "mesh"), compiler_options=_ONE_CORE)
 def train(
     model: Model, recipe: Recipe, mesh: Mesh, shared: tuple[Array, Array, Array], work: Plan
-) -> tuple[Float[Array, "D n P"], Float[Array, "D n"], Float[Array, "D n"], Float[Array, "D n P"] | None]:
-    """Local training of every row: updates, mean losses over the last and the first epoch, and gradients if asked for.
+) -> tuple[Float[Array, "D n ..."], Float[Array, "D n ..."], Float[Array, "D n ..."], Float[Array, "D n P"] | None]:
+    """Local training of every row: updates [D n P], mean losses [D n] over the last and the first epoch, and gradients
+    if asked for; of detectors [D n G P] and [D n G], G of each client.
 
     ``shared`` is models [K P], lr, mu; the plan and the results have a leading axis of D devices, each of which works
     through its own rows.
@@ -85,12 +95,13 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 
 def _train(
     model: Model, recipe: Recipe, shared: tuple[Array, Array, Array], work: Plan
-) -> tuple[Float[Array, "n P"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n P"] | None]:
+) -> tuple[Float[Array, "n ..."], Float[Array, "n ..."], Float[Array, "n ..."], Float[Array, "n P"] | None]:
     models, lr, mu = shared
     optimizer = direction(recipe)
 
-    def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array, Array | None]:
-        which, first, steps, per_epoch, words = row
+    def one(
+        which: Array, positive: Array | None, first: Array, steps: Array, per_epoch: Array, words: Array
+    ) -> tuple[Array, Array, Array, Array | None]:
         start = model.unflatten(models[which])
         base_key = jax.random.wrap_key_data(words) if model.random else None
 
@@ -100,11 +111,13 @@ def _train(
             mask = (jnp.arange(len(taken)) < count).astype(jnp.float32)
             key = None if base_key is None else jax.random.fold_in(base_key, s)
             x, y = rows_of(work.x, taken), work.y[taken]
-            loss, gradient = jax.value_and_grad(partial(batch_loss, model))(w, x, y, mask, key)
+            y = y if positive is None else y == positive
+            (loss, moved), gradient = jax.value_and_grad(partial(batch_loss, model), has_aux=True)(w, x, y, mask, key)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
             move, memory = optimizer.update(gradient, memory, w)
             w = jax.tree.map(lambda a, m: a - lr * m, w, move)
+            w = w if moved is None else model.with_statistics(w, moved)
             share = jnp.stack([loss * count, count])
             last_sum = last_sum + jnp.where(s >= steps - per_epoch, share, 0)
             return w, memory, last_sum, first_sum + jnp.where(s < per_epoch, share, 0)
@@ -115,7 +128,13 @@ def _train(
         slope = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
         return update, last_sum[0] / jnp.maximum(last_sum[1], 1), first_sum[0] / jnp.maximum(first_sum[1], 1), slope
 
-    rows = (work.which, work.first, work.steps, work.per_epoch, work.words)
+    def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array, Array | None]:
+        which, positive, *rest = row
+        if not recipe.detects:
+            return one(which, None, *rest)
+        return jax.vmap(lambda k, c: one(k, c, *rest))(which, positive)
+
+    rows = (work.which, work.positive, work.first, work.steps, work.per_epoch, work.words)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
 
 
@@ -147,6 +166,8 @@ def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array
 
     zero = jax.tree.map(jnp.zeros_like, w)
     total, seen = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.valid.dtype)))
+    if model.statistics:  # they follow the samples, not a gradient
+        total = model.with_statistics(total, zero)
     gradient = flatten(total) / jnp.maximum(seen, 1)
     return gradient if model.penalty is None else gradient + flatten(jax.grad(model.penalty)(w))
 
@@ -157,13 +178,37 @@ def score(
 ) -> tuple[Bool[Array, "D b S"], Float[Array, "D b S"]]:
     """Whether each sample is classified correctly, and its loss.
 
-    ``blocks`` is which [D b], x [D b S ...], y [D b S]: block i of a device is scored by model ``which[i]``.
+    ``blocks`` is which [D b], x [D b S ...], y [D b S]: block i of a device is scored by model ``which[i]``; or which
+    [D b C], where models are detectors.
     """
 
     def block(args: tuple[Array, Array, Array], models: Array) -> tuple[Array, Array]:
         k, xs, ys = args
-        scores = model.apply(model.unflatten(models[k]), xs, None)
+        scores = (together if model.spec.detects else alone)(model, models, k, xs)
         return jnp.argmax(scores, axis=-1) == ys, sample_losses(scores, ys)
+
+    return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
+
+
+def alone(model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x: Array) -> Float[Array, "S C"]:
+    """Scores by model k."""
+    return model.apply(model.unflatten(models[k]), x, None)
+
+
+def together(model: Model, models: Float[Array, "K P"], which: Int[Array, "C"], x: Array) -> Float[Array, "S C"]:
+    """Scores of the detectors of every class; a class without one (-1) scores lowest."""
+    scores = jax.vmap(lambda k: alone(model, models, k, x)[:, 0], out_axes=1)(which)
+    return jnp.where(which < 0, -jnp.inf, scores)
+
+
+@partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
+def raw_scores(
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: tuple[Array, Array, Array]
+) -> Float[Array, "D b S 1"]:
+    """The score that a detector gives each sample; ``blocks`` as for ``score``."""
+
+    def block(args: tuple[Array, Array, Array], models: Array) -> Array:
+        return alone(model, models, *args[:2])
 
     return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
 
@@ -175,7 +220,6 @@ def predict(
     """The class that each sample of each block is given; ``blocks`` as for ``score``."""
 
     def block(args: tuple[Array, Array, Array], models: Array) -> Array:
-        k, xs, _ = args
-        return jnp.argmax(model.apply(model.unflatten(models[k]), xs, None), axis=-1)
+        return jnp.argmax(alone(model, models, *args[:2]), axis=-1)
 
     return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.data.federated import FederatedData
+from fedkin.measures.calibration import BINS, histogram
 from fedkin.models.model import Model
 from fedkin.simulator import local_training
 from fedkin.simulator.batching import bucket
@@ -100,8 +101,32 @@ class Scorer:
         penalty = self._model.penalty
         return 0.0 if penalty is None else float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
 
+    def histograms(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        positive: Int[np.ndarray, "n"],
+        split: str,
+    ) -> Int[np.ndarray, "n 2 bins"]:
+        """How each row's detector scores the samples of its class, and the others."""
+        owned = self._data.part(split).taken(clients)
+        if not len(owned.rows):
+            return np.zeros((len(clients), 2, BINS), np.int64)
+        place, laid_out = self._lay_out(clients, which, split)
+        whole = replicated(self._mesh, models)
+        found = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in laid_out]
+        scores = np.nan_to_num(np.concatenate([np.asarray(part).ravel() for part in found])[place])
+        own = self._data.y[owned.rows] == np.repeat(positive, owned.sizes)
+        cuts = owned.offsets[1:-1]
+        return np.stack([histogram(s, p) for s, p in zip(np.split(scores, cuts), np.split(own, cuts), strict=True)])
+
     def score(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n ..."],
+        split: str,
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
         """Correct predictions, summed loss and number of samples of each row."""
         owned = self._data.part(split)
@@ -115,18 +140,20 @@ class Scorer:
         loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
         return per_row(right, sizes), per_row(loss, sizes), sizes
 
-    def _lay_out(self, clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str) -> tuple:
-        """Blocks of samples on the device, kept while the same clients use the same models."""
+    def _lay_out(self, clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n ..."], split: str) -> tuple:
+        """Blocks of samples on the device, kept while the same clients use the same models (or sets of detectors)."""
         key = (clients.tobytes(), which.tobytes())
         if split in self._laid_out and self._laid_out[split][0] == key:
             return self._laid_out[split][1]
         owned = self._data.part(split)
         rows = np.concatenate([owned[int(c)] for c in clients])
         shares = self._mesh.size
-        b = blocks(rows, np.repeat(which, owned.sizes[clients]), shares)
+        sets, own = np.unique(which, axis=0, return_inverse=True)
+        b = blocks(rows, np.repeat(own.ravel(), owned.sizes[clients]), shares)
         x, y = self._data.x, self._data.y.astype(np.int32)
         slices = portions(b, x, _PORTION, shares)
-        parts = (self._put((b.which[s], x[b.take[s]], y[b.take[s]])) for s in slices)
+        scoring = sets[b.which].astype(np.int32)
+        parts = (self._put((scoring[s], x[b.take[s]], y[b.take[s]])) for s in slices)
         small = b.take.size * x[:1].nbytes <= _KEPT
         laid_out = (b.place, list(parts) if small else parts)
         if small:

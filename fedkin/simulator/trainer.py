@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
@@ -36,18 +38,50 @@ class Trainer:
         gradient: bool = False,
     ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
         """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
-        asks); ``amount`` is epochs, or steps, of each."""
+        asks); ``amount`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors."""
+        if work.positive is not None:
+            return self._train_detectors(models, clients, which, work, amount, stream)
         batches = self._batches(clients, work, amount, stream)
         aside = gradient and work.steps is not None  # so many steps may see a sample twice, or never
         recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes, gradient and not aside)
         own, todo = self._dealt(clients, which, batches, stream)
-        mesh = mesh_of(self._devices[: len(own)])
-        arguments = (replicated(mesh, (models, np.float32(work.lr), np.float32(work.mu))), split(mesh, todo))
-        results = local_training.train(self._model, recipe, mesh, *arguments)
-        update, last, first, *slope = (_together(np.asarray(part), own) for part in results if part is not None)
+        update, last, first, *slope = self._compute(recipe, models, work, own, todo)
         if aside:
             slope = [self.gradients(models, clients, which)]
         return update, last, first, slope[0] if slope else update[:0]
+
+    def _train_detectors(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r"],
+        work: LocalWork,
+        amount: Int[np.ndarray, "r"],
+        stream: Stream,
+    ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
+        """The same for detectors: those of one client are one row of the program, and see each batch together."""
+        assert work.positive is not None
+        recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes, detects=True)
+        update = np.empty((len(clients), models.shape[1]), np.float32)
+        last, first = np.empty((2, len(clients)), np.float32)
+        for rows in by_client(clients, amount):
+            batches = self._batches(clients[rows[:, 0]], work, amount[rows[:, 0]], stream)
+            own, todo = self._dealt(clients[rows[:, 0]], which[rows], batches, stream, work.positive[rows])
+            update[rows], last[rows], first[rows] = self._compute(recipe, models, work, own, todo)
+        return update, last, first, update[:0]
+
+    def _compute(
+        self,
+        recipe: Recipe,
+        models: Float[np.ndarray, "K P"],
+        work: LocalWork,
+        own: list[Int[np.ndarray, "_"]],
+        todo: Plan,
+    ) -> list[Shaped[np.ndarray, "r ..."]]:
+        mesh = mesh_of(self._devices[: len(own)])
+        arguments = (replicated(mesh, (models, np.float32(work.lr), np.float32(work.mu))), split(mesh, todo))
+        results = local_training.train(self._model, recipe, mesh, *arguments)
+        return [_together(np.asarray(part), own) for part in results if part is not None]
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"]
@@ -61,11 +95,18 @@ class Trainer:
         return _together(np.asarray(found), own)
 
     def _dealt(
-        self, clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"], batches: list[Batches], stream: Stream | None
+        self,
+        clients: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r ..."],
+        batches: list[Batches],
+        stream: Stream | None,
+        positive: Int[np.ndarray, "r ..."] | None = None,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """Which rows each device has, and what they are to do."""
         own = shares(batches, min(len(self._devices), len(clients)))
-        return own, side_by_side([self._plan(clients[r], which[r], [batches[i] for i in r], stream) for r in own])
+        positive = np.zeros_like(which) if positive is None else positive
+        plans = [self._plan(clients[r], which[r], [batches[i] for i in r], stream, positive[r]) for r in own]
+        return own, side_by_side(plans)
 
     def _batches(
         self, clients: Int[np.ndarray, "r"], work: LocalWork, amount: Int[np.ndarray, "r"], stream: Stream
@@ -81,14 +122,23 @@ class Trainer:
     def _plan(
         self,
         clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r ..."],
         batches: list[Batches],
         stream: Stream | None,
+        positive: Int[np.ndarray, "r ..."],
     ) -> Plan:
         words = np.zeros((len(clients), 2), np.uint32)
         if stream is not None and self._model.random:
             words = np.stack([stream.child("device").words(int(c)) for c in clients])
-        return plan(self._data.x, self._data.y, self._data.train, clients, which, batches, words)
+        return plan(self._data.x, self._data.y, self._data.train, clients, which, batches, words, positive)
+
+
+def by_client(clients: Int[np.ndarray, "r"], amount: Int[np.ndarray, "r"]) -> Iterator[Int[np.ndarray, "g G"]]:
+    """Rows of one client and one amount of work together; groups of one size G at a time, in order of clients."""
+    _, group, sizes = np.unique(np.stack([clients, amount]), axis=1, return_inverse=True, return_counts=True)
+    order = np.split(np.argsort(group.ravel(), kind="stable"), np.cumsum(sizes)[:-1])
+    for size in np.unique(sizes):
+        yield np.stack([rows for rows in order if len(rows) == size])
 
 
 def _together(part: Float[np.ndarray, "D n ..."], own: list[Int[np.ndarray, "_"]]) -> Float[np.ndarray, "r ..."]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import inspect
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from sklearn.datasets import load_digits
 from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, load, mnist
 from fedkin.data.federated import FederatedData
 from fedkin.data.images import Images, cifar10_images, mnist_images, mnist_writers
+from fedkin.data.looks import resized
+from fedkin.data.options import POOLED
 from fedkin.errors import ChecksumError, ConfigError, DataError
 from fedkin.scenarios.plant import planted
 
@@ -43,7 +47,7 @@ def test_digits_by_default() -> None:
     assert data.test.sizes.min() >= 1
 
 
-@pytest.mark.parametrize("partition", ["power_law", "dirichlet", "shards", "iid"])
+@pytest.mark.parametrize("partition", ["power_law", "dirichlet", "shards", "iid", "blocks"])
 def test_digits_by_any_partition_repeats_itself(partition: str) -> None:
     data = digits(partition=partition, clients=20, seed=5)
     assert data.clients == 20 and owned_once(data) and same(data, digits(partition=partition, clients=20, seed=5))
@@ -70,6 +74,13 @@ def test_options_reach_the_partition() -> None:
         ({"clients": 0}, "clients must be from 1 to"),
         ({"clients": 1798}, "clients must be from 1 to the number of samples, 1797"),
         ({"classes_per_client": 11}, "classes_per_client must be from 1 to 10"),
+        ({"partition": "blocks", "alpha": 0.5}, "alpha = 0.5 means nothing to partition 'blocks'"),
+        ({"partition": "blocks", "classes_per_client": 4}, r"must divide the 10 classes \(1, 2, 5, 10\), got 4"),
+        ({"partition": "blocks", "clients": 4}, "at least 5 clients; got 4"),
+        ({"tested": "idd"}, "unknown value of tested 'idd'; did you mean 'iid'"),
+        ({"size": 0}, "size must be from 1 to 256"),
+        ({"augment": ("flip",)}, "say size=8"),
+        ({"size": 8, "augment": ("flop",)}, "did you mean 'flip'"),
         ({"train_fraction": 0.0}, "train_fraction"),
         ({"seed": -1}, "seed"),
     ],
@@ -79,18 +90,58 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
         digits(**options)
 
 
+def test_truth_is_the_block_and_nothing_else_has_one() -> None:
+    data = digits(partition="blocks", clients=11)
+    assert data.truth is not None and data.truth.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    for client, block in enumerate(data.truth):
+        for split in ("train", "test"):
+            assert np.flatnonzero(data.label_counts(split)[client]).tolist() == [2 * block, 2 * block + 1]
+    assert owned_once(data) and sum(data.train.sizes) + sum(data.test.sizes) == 1797
+    assert all(digits(partition=partition, clients=20).truth is None for partition in POOLED if partition != "blocks")
+
+
+@pytest.mark.parametrize("partition", POOLED)
+def test_tested_on_all_classes(partition: str) -> None:
+    own, all_classes = (digits(partition=partition, clients=10, tested=tested) for tested in ("own", "iid"))
+    assert np.array_equal(own.train.rows, all_classes.train.rows)
+    assert np.array_equal(np.sort(own.test.rows), np.sort(all_classes.test.rows))  # so that none of them trains
+    assert np.ptp(all_classes.test.sizes) <= 1 and (all_classes.label_counts("test") > 0).sum(axis=1).min() >= 8
+    assert not same(all_classes, digits(partition=partition, clients=10, tested="iid", seed=1))
+
+
+def test_digits_of_another_size() -> None:
+    data, plain = digits(size=16, augment=("flip",)), digits()
+    assert data.x.shape == (1797 + plain.train.sizes.sum(), 16, 16) and data.x.max() <= 1
+    np.testing.assert_allclose(digits(size=8).x.reshape(1797, 64), plain.x, atol=1e-7)
+
+
 # -- the idx sets: miniatures for the way, the real ones for the numbers ----------------------------------------------
 
 
-def test_images_are_standardised_by_pixel() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (50, 3, 3), dtype=np.uint8)
-    pixels[:, 0, 0] = 17  # a pixel that never changes has deviation 0
-    images = Images("toy", pixels, np.zeros(50, np.int64), train=30)
-    for rows in (None, 30):
-        head = pixels[:rows].reshape(-1, 9).astype(np.float64)
-        expected = (pixels.reshape(50, 9) - head.mean(axis=0)) / (head.std(axis=0) + 0.001)
-        np.testing.assert_allclose(images.standardised(rows), expected, rtol=1e-5, atol=1e-6)
+def test_images_scaled_to_one() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 3, 3), dtype=np.uint8)
+    images = Images("toy", pixels, np.zeros(5, np.int64), train=3)
     np.testing.assert_array_equal(images.unit(np.array([4]))[0], (pixels[4] / 255).astype(np.float32))
+
+
+def test_some_of_the_images() -> None:
+    pixels = np.arange(50, dtype=np.uint8).repeat(9).reshape(50, 3, 3)
+    images = Images("toy", pixels, np.arange(50), train=30)
+    some = images.some(20, seed=3)
+    assert len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()  # none twice, in their order
+    assert (some.pixels[:, 0, 0] == some.y).all() and some.train == (some.y < 30).sum()
+    assert images.some(None, seed=3) is images
+    assert not np.array_equal(images.some(20, seed=4).y, some.y)
+    for wrong in (0, 51):
+        with pytest.raises(ConfigError, match=f"samples must be from 1 to the 50 images of toy, got {wrong}"):
+            images.some(wrong, seed=0)
+
+
+def test_some_samples_of_little_mnist(little_mnist: Path) -> None:
+    data = mnist(clients=10, partition="blocks", samples=200)
+    assert data.train.sizes.sum() + data.test.sizes.sum() == len(data.x) == 200
+    with pytest.raises(ConfigError, match="samples = 200 means nothing to partition 'writer'"):
+        mnist(partition="writer", samples=200)
 
 
 def test_little_mnist_pools_train_and_test(little_mnist: Path) -> None:
@@ -110,6 +161,48 @@ def test_little_fashion_mnist_keeps_train_and_test_apart(little_mnist: Path) -> 
     assert np.array_equal(other.label_counts(), data.label_counts()) and not same(data, other)
     with pytest.raises(ConfigError, match="train_fraction means nothing to partition 'ditto'"):
         fashion_mnist(train_fraction=0.5)
+
+
+def raw(folder: Path, name: str) -> np.ndarray:
+    """The 700 images of the miniature, read past the format's header."""
+    parts = [
+        gzip.decompress((folder / name / f"{part}-images-idx3-ubyte.gz").read_bytes()) for part in ("train", "t10k")
+    ]
+    return np.concatenate([np.frombuffer(part, np.uint8, offset=16).reshape(-1, 28, 28) for part in parts])
+
+
+def test_scales_of_little_mnist(little_mnist: Path) -> None:
+    pixels = raw(little_mnist, "MNIST")
+    np.testing.assert_array_equal(mnist(clients=40, scale="bytes").x, pixels.reshape(700, 784))
+    np.testing.assert_allclose(mnist(clients=40, scale="unit").x, pixels.reshape(700, 784) / 255, rtol=1e-6)
+    large = mnist(clients=40, size=32, scale="bytes").x
+    np.testing.assert_array_equal(large, resized(pixels, 32))
+    wide = mnist(clients=40, size=32).x  # standardised after it was resized
+    np.testing.assert_allclose(wide, (large - large.mean(axis=0)) / (large.std(axis=0) + 0.001), atol=1e-3)
+    np.testing.assert_array_equal(mnist(clients=40, size=28).x.reshape(700, 784), mnist(clients=40).x)
+
+
+def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None:
+    """By the moments of the official training images alone, whatever is resized or added; black is standardised too."""
+    pixels = raw(little_mnist, "FashionMNIST").astype(np.float64)
+    mean, deviation = pixels[:600].mean(axis=0), pixels[:600].std(axis=0) + 0.001
+    data = fashion_mnist(clients=20, size=28, augment=("rotation", "flip"))
+    np.testing.assert_allclose(data.x[:700], (pixels - mean) / deviation, atol=1e-4)
+    own = fashion_mnist(clients=20).train
+    assert data.train.sizes.tolist() == (3 * own.sizes).tolist() and data.test.rows.max() < 700
+    for client in (0, 19):
+        rotated, flipped = data.train[client].reshape(3, -1)[1:]
+        np.testing.assert_allclose(
+            data.x[rotated, 0, 0], np.tile(-mean[0, 0] / deviation[0, 0], len(rotated)), atol=1e-4
+        )
+        expected = (pixels[own[client]][:, ::-1] - mean) / deviation
+        np.testing.assert_allclose(data.x[flipped], expected, atol=1e-4)
+
+
+def test_little_fashion_mnist_tested_on_all_classes(little_mnist: Path) -> None:
+    own, data = fashion_mnist(clients=20), fashion_mnist(clients=20, tested="iid")
+    assert np.array_equal(data.train.rows, own.train.rows) and np.ptp(data.test.sizes) <= 1
+    assert np.array_equal(np.sort(data.test.rows), np.unique(own.test.rows))  # an image of two owners is dealt once
 
 
 def test_damaged_mnist_is_noticed(little_mnist: Path) -> None:
@@ -173,6 +266,22 @@ def test_little_cifar(little_cifar: Path) -> None:
     np.testing.assert_allclose(data.x[:150].std(axis=(0, 1, 2)), 1, atol=1e-3)
 
 
+def test_looks_of_little_cifar(little_cifar: Path) -> None:
+    pixels = cifar10_images().pixels
+    np.testing.assert_allclose(cifar10(clients=10, scale="unit").x, pixels / 255, rtol=1e-6)
+    small = resized(pixels, 8)
+    np.testing.assert_array_equal(cifar10(clients=10, size=8, scale="bytes").x, small)
+    data = cifar10(clients=10, partition="blocks", size=8, augment=("noise", "flip"), train_fraction=0.5)
+    head = small[:150].astype(np.float64)  # the training images; copies have no part in it
+    expected = (small - head.mean(axis=(0, 1, 2))) / (head.std(axis=(0, 1, 2)) + 0.001)
+    np.testing.assert_allclose(data.x[:170], expected, atol=1e-4)
+    kept, S = data.train[3].reshape(3, -1), (len(data.x) - 170) // 2
+    assert kept[0].max() < 170 <= kept[1].min() and kept[1].max() < 170 + S <= kept[2].min()
+    np.testing.assert_array_equal(data.x[kept[2]], data.x[kept[0]][:, ::-1])
+    noise = (data.x[kept[1]] - data.x[kept[0]]) * head.std(axis=(0, 1, 2)) / 255
+    assert 0.05 < noise.std() < 0.105 and np.isfinite(data.x).all()
+
+
 def test_cifar_with_fewer_batches_only_when_asked(little_cifar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(cifar10(clients=5, batches=2).y) == 80
     for wrong in (0, 6):
@@ -221,7 +330,13 @@ def test_every_set_has_its_name_and_a_docstring() -> None:
 
 
 MAKERS: dict[str, Callable[..., FederatedData]] = DATASETS | {"load": partial(load, "no.npz"), "planted": planted}
-WRONG = {"int": [2.5, "ten", True], "float": ["half", False], "bool": [1, "yes"], "str": [3, True]}
+WRONG: dict[str, list[Any]] = {
+    "int": [2.5, "ten", True],
+    "float": ["half", False],
+    "bool": [1, "yes"],
+    "str": [3, True],
+    "tuple[str,": ["flip", 3, ["flip"], ("flip", 3)],
+}
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -232,7 +347,7 @@ def test_options_of_the_wrong_type_are_refused_by_name(maker: str, places: Path)
     assert len(options) >= 3
     for option in options:
         for value in WRONG[str(option.annotation).split(" ")[0]]:
-            with pytest.raises(ConfigError, match=rf"^{option.name} must be .*, got {value!r}$"):
+            with pytest.raises(ConfigError, match=rf"^{option.name} must be .*, got {re.escape(repr(value))}$"):
                 make(**{option.name: value})
 
 
@@ -240,7 +355,7 @@ def test_options_of_the_wrong_type_are_refused_by_name(maker: str, places: Path)
 def test_negative_seeds_are_refused_alike(maker: str, places: Path) -> None:
     choices: list[dict[str, Any]] = [{}]
     if maker == "digits":
-        choices = [{"partition": partition} for partition in ("power_law", "dirichlet", "shards", "iid")]
+        choices = [{"partition": partition} for partition in POOLED]
     for options in choices + ([{"writer": True}] if maker == "femnist" else []):
         with pytest.raises(ConfigError, match=r"^seed must be an integer from 0 up, got -1$"):
             MAKERS[maker](seed=-1, **options)
@@ -254,7 +369,7 @@ def test_arguments_by_position_are_checked_and_unknown_ones_are_pythons() -> Non
     with pytest.raises(TypeError, match="client"):
         digits(client=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        digits("iid", 5, None, None, 0.8, 0, 1)  # type: ignore[misc]
+        digits("iid", 5, None, None, "own", None, (), 0.8, 0, 1)  # type: ignore[misc]
 
 
 def test_numpys_numbers_serve_for_pythons(plainly: Callable[[Sequence[str]], list[str]]) -> None:

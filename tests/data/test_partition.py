@@ -125,6 +125,7 @@ def recipes(labels: np.ndarray, clients: int, k: int, seed: int) -> dict[str, Ca
         "dirichlet_plain": lambda: partition.dirichlet_plain(labels, clients, 5.0, np.random.RandomState(seed)),
         "shards": lambda: partition.shards(labels, clients, k, Stream(seed)),
         "iid": lambda: partition.iid(len(labels), clients, Stream(seed)),
+        "blocks": lambda: partition.blocks(labels, clients, k, Stream(seed))[0],
         "by_writer": lambda: partition.by_writer(labels),
     }
 
@@ -144,7 +145,7 @@ def test_every_partition(name: str, labels: np.ndarray, clients: int, k: int, se
     assert len(np.unique(owned.rows)) == len(owned.rows)
     assert owned.sizes.min() >= 1
     assert len(owned) == (len(np.unique(labels)) if name == "by_writer" else clients)
-    if name in ("dirichlet", "dirichlet_plain", "shards", "iid", "by_writer"):
+    if name in ("dirichlet", "dirichlet_plain", "shards", "iid", "blocks", "by_writer"):
         assert np.array_equal(np.sort(owned.rows), np.arange(len(labels)))
     if name in ("power_law", "femnist"):
         C = labels.max() + 1
@@ -184,6 +185,76 @@ def test_shards_of_the_sorted_labels() -> None:
     labels = np.tile(np.arange(10), 20)
     owned = partition.shards(labels, 10, 2, Stream(0))
     assert (owned.sizes == 20).all() and (histogram(owned, labels) > 0).sum(axis=1).max() <= 2
+
+
+def test_blocks_are_those_of_athena() -> None:
+    """FACTS: of 10 clients with 2 classes, clients 2i-1 and 2i share classes 2i-2 and 2i-1 (numbered from 1); with 5,
+    clients 1-5 have 0-4 and 6-10 have 5-9. 6,000 images of a class: halves of 3,000, fifths of 1,200."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 6000))
+    owned, truth = partition.blocks(labels, 10, 2, Stream(0))
+    expected = np.zeros((10, 10), int)
+    for i in range(1, 6):
+        for client in (2 * i - 1, 2 * i):
+            expected[client - 1, [2 * i - 2, 2 * i - 1]] = 3000
+    assert np.array_equal(histogram(owned, labels), expected) and truth.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    owned, truth = partition.blocks(labels, 10, 5, Stream(0))
+    expected = np.kron(np.eye(2, dtype=int), np.full((5, 5), 1200))
+    assert np.array_equal(histogram(owned, labels), expected) and truth.tolist() == [0] * 5 + [1] * 5
+    assert len(np.unique(owned.rows)) == 60_000
+
+
+def test_blocks_mix_the_samples_of_a_class() -> None:
+    """Rows of a class come in a random order, so that pooled training and test images mix."""
+    labels = np.tile(np.arange(10), 100)
+    owned, _ = partition.blocks(labels, 20, 2, Stream(0))
+    late = [np.mean(owned[u] >= 500) for u in range(20)]
+    assert 0.2 < min(late) < max(late) < 0.8
+    assert not np.array_equal(owned.rows, partition.blocks(labels, 20, 2, Stream(1))[0].rows)
+
+
+@given(labels=labellings, clients=st.integers(1, 12), k=st.integers(1, 7), seed=seeds)
+def test_blocks_are_even(labels: np.ndarray, clients: int, k: int, seed: int) -> None:
+    C = int(labels.max()) + 1
+    assume(C % k == 0 and clients >= C // k and np.bincount(labels).max() * k >= clients)
+    try:
+        owned, truth = partition.blocks(labels, clients, k, Stream(seed))
+    except (ConfigError, DataError):  # too few samples
+        assume(False)
+        raise
+    members = np.bincount(truth, minlength=C // k)
+    assert members.min() >= 1 and members.max() - members.min() <= 1 and (np.diff(truth) >= 0).all()
+    counts = histogram(owned, labels, C)
+    for c in range(C):
+        inside = truth == c // k
+        assert counts[~inside, c].sum() == 0 and np.ptp(counts[inside, c]) <= 1
+
+
+def test_blocks_that_cannot_be() -> None:
+    labels = np.tile(np.arange(10), 10)
+    for k in (0, 3, 4, 11):
+        message = rf"classes_per_client must divide the 10 classes \(1, 2, 5, 10\), got {k}"
+        with pytest.raises(ConfigError, match=message):
+            partition.blocks(labels, 10, k, Stream(0))
+    with pytest.raises(ConfigError, match="5 blocks of 2 classes need at least 5 clients; got 4"):
+        partition.blocks(labels, 4, 2, Stream(0))
+    with pytest.raises(DataError, match=r"blocks: nothing is left for client \d+ .*fewer clients"):
+        partition.blocks(labels, 60, 2, Stream(0))
+
+
+@given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=8), seed=seeds)
+def test_dealt_again_evenly_and_once(sizes: list[int], seed: int) -> None:
+    lists = np.split(np.arange(sum(sizes)) + 7, np.cumsum(sizes)[:-1])
+    owned = Ragged.of([*lists, lists[0]])  # two clients have the same
+    again = partition.dealt_again(owned, Stream(seed))
+    assert sorted(again.rows) == list(range(7, 7 + sum(sizes)))
+    assert len(again) == len(owned) and np.ptp(again.sizes) <= 1
+
+
+def test_dealt_again_at_random() -> None:
+    labels = np.repeat(np.arange(10), 100)
+    again = partition.dealt_again(Ragged.of(np.split(np.arange(1000), 10)), Stream(0))
+    assert histogram(again, labels).min() >= 1 and histogram(again, labels).max() <= 25
+    assert not np.array_equal(again.rows, partition.dealt_again(again, Stream(1)).rows)
 
 
 def test_alpha_governs_heterogeneity() -> None:

@@ -1,10 +1,9 @@
 """``python -m fedkin.experiment.reproduce [ROW ...]``: run the cells not yet measured, then write docs/results.md.
 
 ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/``,
-``fedsim/`` or ``flexcfl/IV/`` where only that paper's or table's rows are meant; ``planted/found`` asks one of
-planted.py's questions. Without any, all are run. ``--seed 0`` runs the first seed only, ``--page`` only writes the
-page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure
-again.
+``fedsim/``, ``athena/`` or ``flexcfl/IV/`` where only that paper's or table's rows are meant; ``planted/found`` asks
+one of planted.py's questions. Without any, all are run. ``--seed 0`` runs the first seed only, ``--page`` only writes
+the page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure again.
 """
 
 from __future__ import annotations
@@ -14,14 +13,27 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from fedkin.experiment.reproduce import fedgroup, fedsim, fedsim_pictures, flexcfl, flexcfl_page, planted, planted_page
+from fedkin.experiment.reproduce import (
+    athena,
+    athena_pictures,
+    fedgroup,
+    fedsim,
+    fedsim_pictures,
+    flexcfl,
+    flexcfl_page,
+    planted,
+    planted_page,
+)
 from fedkin.experiment.reproduce.page import page
 from fedkin.experiment.reproduce.recipe import Cell, collect, read
 
 DOCS = Path("docs")
 Names = tuple[str, ...]
-PAPERS = {"fedgroup": fedgroup.CELLS, "flexcfl": flexcfl.CELLS, "fedsim": fedsim.CELLS}
-MEASURES = {"fedsim": fedsim.measure}  # what is kept of a run, where it is not the figures of tables
+PAPERS = {"fedgroup": fedgroup.CELLS, "flexcfl": flexcfl.CELLS, "fedsim": fedsim.CELLS, "athena": athena.CELLS}
+MEASURES = {
+    "fedsim": fedsim.measure,
+    "athena": athena.measure,
+}  # what is kept of a run, where it is not the figures of tables
 
 
 def main(arguments: list[str]) -> None:
@@ -42,6 +54,7 @@ def main(arguments: list[str]) -> None:
     notes = {name: (DOCS / "results" / f"{name}.md").read_text() for name in names}
     flexcfl_page.draw(measured["flexcfl"], DOCS)
     fedsim_pictures.draw(measured["fedsim"], DOCS)
+    athena_pictures.draw(measured["athena"], DOCS)
     planted_page.draw(measured["planted"], DOCS)
     (DOCS / "results.md").write_text(page(measured, notes))
 

@@ -21,7 +21,7 @@ from fedkin.experiment.simulate import simulate
 from fedkin.method import Method
 from fedkin.models import MODELS
 from fedkin.scenarios.shift import Shift
-from fedkin.world import SGD
+from fedkin.world import SGD, LocalWork
 
 Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable
 
@@ -43,6 +43,7 @@ class Setting:
     seeds: tuple[int, ...] = (0, 1, 2)
     shift: Shift | None = None
     data_seed: int | None = 0  # of the data; None: drawn anew from the seed of every run
+    work: LocalWork | None = None  # None: plain SGD, batches of 10, with lr and epochs above
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def run(cell: Cell, seed: int) -> Run:
         MODELS[s.model](data, **dict(s.model_options)),
         rounds=s.rounds,
         cohort=s.cohort,
-        local=SGD(epochs=s.epochs, batch_size=10, lr=s.lr),
+        local=s.work or SGD(epochs=s.epochs, batch_size=10, lr=s.lr),
         seed=seed,
         shift=s.shift,
         selection=cell.selection,

@@ -1,0 +1,39 @@
+"""The command line. Everything heavy is imported when a command runs, so that ``fedkin --help`` is quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedkin import __version__
+from fedkin.cli.data import data_app
+from fedkin.cli.eps import eps_command
+from fedkin.cli.run import run_command
+from fedkin.cli.shell import Plain
+
+app = typer.Typer(cls=Plain, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(data_app, name="data")
+app.command("run")(run_command)
+app.command("eps")(eps_command)
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+def _version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(f"fedkin {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Clustered federated learning: find which clients are kin, and train one model per kind."""

@@ -1,0 +1,5 @@
+"""``python -m fedkin.cli``."""
+
+from fedkin.cli import main
+
+main()

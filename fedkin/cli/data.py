@@ -1,0 +1,74 @@
+"""``fedkin data``: what data there are, and who has what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedkin.cli.shell import option, plainly, show
+
+if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
+
+data_app = typer.Typer(no_args_is_help=True, help="What data there are, and who has what.")
+
+
+@data_app.command("list")
+def list_command() -> None:
+    """All named data sets, and where they are found."""
+    with plainly():
+        from fedkin.data.describe import available
+
+        show(available(), "data sets")
+        typer.echo("also: file (path=..., your own file or folder in LEAF's layout) and planted (a known true cluster)")
+
+
+@data_app.command("describe")
+def describe_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set: see `fedkin data list`.")],
+    options: Annotated[list[str] | None, typer.Argument(metavar="[key=value]...", help="Its options.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture; data-NAME.png.")] = None,
+) -> None:
+    """A table and a picture of who has what."""
+    with plainly():
+        from fedkin.data.describe import picture, table
+
+        data = _dataset(name, options or [])
+        show(table(data).reset_index(), data.name)
+        paths = picture(data, out or Path(f"data-{name}.png"))
+        typer.echo(f"picture: {' and '.join(map(str, paths))}")
+
+
+@data_app.command("pni")
+def pni_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set: see `fedkin data list`.")],
+    options: Annotated[list[str] | None, typer.Argument(metavar="[key=value]...", help="Its options.")] = None,
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="What the random models look like.")] = "mclr",
+    models: Annotated[int, typer.Option("--models", metavar="D", help="Random models to average over.")] = 10,
+    seed: Annotated[int, typer.Option("--seed", help="Of the first random model; the next have the next.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+) -> None:
+    """How far the clients differ: FedSim's privacy-preserving non-IID index. Compare like with like only."""
+    with plainly():
+        from fedkin.experiment import choices, config, heterogeneity
+
+        chosen = config.named("model", choices.models(), {"name": model}, lambda _: "--model")
+        data = _dataset(name, options or [])
+        made = choices.make(choices.models(), chosen, data)
+        found = heterogeneity.non_iid_index(data, made, models=models, seed=seed)
+        if as_json:
+            print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **found.summary()}))
+            return
+        show(heterogeneity.figures(found).reset_index(), f"{data.name}, {made.name}")
+        show(heterogeneity.extremes(found, data), "clients by their index")
+
+
+def _dataset(name: str, options: list[str]) -> FederatedData:
+    """A named data set with ``key=value`` options."""
+    from fedkin.experiment import choices, config
+
+    values = {"name": name, **dict(option(text) for text in options)}
+    return choices.make(choices.datasets(), config.named("data set", choices.datasets(), values, str))

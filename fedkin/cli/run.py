@@ -1,0 +1,111 @@
+"""``fedkin run``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedkin.cli.shell import INTERRUPTED, configured, plainly
+from fedkin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedkin.experiment.config import Config
+    from fedkin.experiment.repeat import Repeated
+    from fedkin.experiment.results import Run
+
+
+def run_command(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE.toml] [section.key=value]...", help="What to run, and changes to it."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the run in this new folder.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on with the run in DIR.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
+) -> None:
+    """Run a method, and others beside it. With no argument: FedGroup beside FedAvg on handwritten digits."""
+    with plainly():
+        if out and resume:
+            raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
+        config = configured(settings or [], resume)
+        folder = resume or out or _new_folder(config)
+        if config.run.seeds:
+            with _resumable(folder):
+                repeated = _execute_seeds(config, folder, resume is not None)
+            return _close_seeds(repeated, folder, as_json)
+        with _resumable(folder):
+            run = _execute(config, folder, resume is not None)
+        _close(run, folder, as_json)
+
+
+def _execute(config: Config, folder: Path, resume: bool) -> Run:
+    from fedkin.experiment.progress import Display
+    from fedkin.experiment.simulate import execute
+
+    with Display(config.run.rounds) as display:
+        return execute(config, out=folder, resume=resume, on_round=display)
+
+
+def _execute_seeds(config: Config, folder: Path, resume: bool) -> Repeated:
+    from fedkin.experiment.progress import Display
+    from fedkin.experiment.repeat import execute_seeds
+
+    with Display(config.run.rounds, config.run.seeds or 1) as display:
+        return execute_seeds(config, out=folder, resume=resume, on_round=display, on_seed=display.begin)
+
+
+def _close_seeds(repeated: Repeated, folder: Path, as_json: bool) -> None:
+    """What the seeds say together, and where it is kept."""
+    from rich.console import Console
+
+    from fedkin.experiment.progress import compared, seeds_table
+
+    summary, console = repeated.summary(), Console(stderr=as_json)
+    console.print(seeds_table(summary))
+    if summary["comparisons"]:
+        console.print(compared(summary))
+    console.print(f"figure: {folder / 'figure.png'}\nruns: {folder}", soft_wrap=True, highlight=False)
+    if as_json:
+        print(json.dumps({**summary, "out": str(folder)}), flush=True)
+
+
+def _close(run: Run, folder: Path, as_json: bool) -> None:
+    """The closing table, where things are, and the summary for machines."""
+    from rich.console import Console
+
+    from fedkin.experiment.progress import table
+
+    summaries = {name: other.summary() for name, other in run.against.items()}
+    console = Console(stderr=as_json)
+    console.print(table([run.summary(), *summaries.values()]))
+    console.print(f"figure: {folder / 'figure.png'}\nrun: {folder}", soft_wrap=True, highlight=False)
+    if as_json:
+        print(json.dumps({**run.summary(), "out": str(folder), "against": summaries}), flush=True)
+
+
+def _new_folder(config: Config) -> Path:
+    """A name that is not taken: runs/<data>-<method>-<time>."""
+    from datetime import datetime
+
+    stem = f"{config.data['name']}-{config.method['name']}-{datetime.now():%Y%m%d-%H%M%S}"
+    names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
+    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
+
+
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """Ctrl-C during a run says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from fedkin.experiment.folder import holds_run
+
+        how = f"go on with: fedkin run --resume {folder}" if holds_run(folder) else "nothing was written yet"
+        print(f"interrupted; {how}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None

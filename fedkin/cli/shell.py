@@ -1,0 +1,109 @@
+"""What all commands share: how their arguments are read, and how they end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fedkin.errors import ConfigError, FedkinError
+
+if TYPE_CHECKING:
+    from fedkin.experiment.config import Config
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+class Plain(TyperGroup):
+    """Usage errors end as one line and status 2, as all other bad input does."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            status = super().main(*arguments, **{**options, "standalone_mode": False})
+        except Exception as error:
+            told = getattr(error, "format_message", None)  # the parser's errors; their class has moved between versions
+            if told is None:
+                raise
+            message, status = told(), BAD_INPUT
+            if message:  # there is none where help was printed instead
+                complain(f"{message} (see: fedkin --help)")
+        sys.exit(status or 0)
+
+
+def complain(message: str) -> None:
+    """One line on standard error, whatever the message holds."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Errors that fedkin raises on purpose, and too little memory, end as one line and status 2, not as a traceback."""
+    try:
+        yield
+    except FedkinError as error:
+        complain(str(error))
+        raise typer.Exit(BAD_INPUT) from None
+    except Exception as error:
+        if not _of_the_machine(error):
+            raise
+        reason = next(iter(str(error).splitlines()), "no more memory")
+        complain(f"the machine cannot do this: {reason}; try fewer or smaller clients, or run.clients_per_batch=1")
+        raise typer.Exit(BAD_INPUT) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _of_the_machine(error: Exception) -> bool:
+    """Whether memory ran out, or a device gave up."""
+    jax = sys.modules.get("jax")
+    return isinstance(error, MemoryError) or (jax is not None and isinstance(error, jax.errors.JaxRuntimeError))
+
+
+def configured(settings: list[str], resume: Path | None) -> Config:
+    """The configuration that the arguments name."""
+    from fedkin.experiment import config, folder
+
+    files = [text for text in settings if "=" not in text or text.endswith(".toml")]
+    overrides = [text for text in settings if text not in files]
+    for text in files:
+        if not text.endswith(".toml"):
+            raise ConfigError(f"expected FILE.toml or section.key=value, got {text!r}")
+    if len(files) > 1:
+        raise ConfigError(f"expected at most one file, got {' and '.join(files)}; changes look like section.key=value")
+    if resume is None:
+        return config.load(Path(files[0]) if files else None, overrides)
+    if files:
+        raise ConfigError(f"--resume takes its configuration from {resume}, not from {files[0]}")
+    if "python" in folder.read_config(resume):
+        raise ConfigError(
+            f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, resume=True)"
+        )
+    return config.load(resume / folder.CONFIG, overrides)
+
+
+def option(text: str) -> tuple[str, Any]:
+    from fedkin.experiment.config import parse_value
+
+    key, equals, value = text.partition("=")
+    if not (equals and key):
+        raise ConfigError(f"expected key=value, got {text!r}")
+    return key, parse_value(value)
+
+
+def show(frame: Any, title: str) -> None:
+    """A DataFrame as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Table(title=title)
+    for column in frame.columns:
+        out.add_column(str(column), overflow="fold")
+    for row in frame.itertuples(index=False):
+        out.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row))
+    Console().print(out)

@@ -1,0 +1,211 @@
+"""What helps to choose the eps of DBSCAN: the distances at which its result changes, and where it does not for long.
+
+Letters: n points of d numbers. Distances are those of ``density.dbscan``, so the ends of the ranges are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from sklearn.metrics import silhouette_score
+
+from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
+from fedkin.errors import MethodError
+
+_STRAIGHT = 1e-9  # of a curve's rise: what is nearer to the chord than this is rounding
+
+
+@dataclass(frozen=True)
+class EpsRange:
+    """DBSCAN gives one and the same partition for low <= eps < high (eps in the unit of the points).
+
+    Attributes:
+        clusters, noise: how many clusters, and how many points have none.
+        silhouette: mean silhouette (Rousseeuw 1987) over the points that have a cluster; None where it is undefined
+            (fewer than 2 clusters, or each point a cluster of its own), and where it was not asked for.
+        points: how many points there are.
+    """
+
+    low: float
+    high: float
+    clusters: int
+    noise: int
+    silhouette: float | None
+    points: int
+
+
+def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[np.ndarray, "n"]:
+    """The least eps at which each point is a core point, ascending: the sorted k-distance graph of the DBSCAN paper.
+
+    It is the distance to the (min_samples - 1)-th nearest other point, because a point counts itself; infinite where
+    there are not as many points.
+
+    Raises:
+        MethodError: min_samples below 1, or a point that is not finite.
+    """
+    check_min_samples(min_samples, least=1)
+    return np.sort(_core_distances(euclidean(points), min_samples))
+
+
+def knee(curve: Float[np.ndarray, "n"]) -> float:
+    """The value where a curve bends: the largest distance from the chord between its ends, the first of several.
+
+    The idea of Kneedle (Satopaa et al., ICDCS workshops 2011), without its smoothing. A straight curve (a
+    flat one, one or two values) does not bend: its last value is returned, where all of a k-distance graph are core.
+
+    Raises:
+        MethodError: no value, or one that is not finite.
+    """
+    if not len(curve) or not np.isfinite(curve).all():
+        broken = np.count_nonzero(~np.isfinite(curve))
+        raise MethodError(f"a knee needs a curve of finite values, at least 1; got {len(curve)}, {broken} not finite")
+    curve = curve.astype(np.float64)
+    away = np.abs(curve - np.linspace(curve[0], curve[-1], len(curve)))  # in proportion to the distance from the chord
+    bent = away.max() > _STRAIGHT * np.abs(curve).max()
+    return float(curve[away.argmax() if bent else -1])
+
+
+def eps_ranges(points: Float[np.ndarray, "n d"], min_samples: int, scored: int = 100) -> list[EpsRange]:
+    """All the partitions that DBSCAN can find, each with its eps from low (included) to high (excluded), ascending.
+
+    The first starts at 0 (all noise, unless points are equal), the last ends at infinity (one cluster, unless there are
+    fewer points than min_samples). Exact for any n, because few of the n x n distances matter (see ``_partitions``): at
+    most n min_samples partitions are looked at, each in time n min_samples, and memory is a few times n x n. A
+    silhouette costs n x n more: of the ranges with 2 clusters or more only the ``scored`` widest (high / low) have one.
+
+    Raises:
+        MethodError: min_samples below 1, or a point that is not finite.
+    """
+    check_min_samples(min_samples, least=1)
+    between = euclidean(points)
+    lows, partitions = _partitions(between, min_samples)
+    highs = [*lows[1:], math.inf]
+    several = [i for i, labels in enumerate(partitions) if labels.max(initial=NOISE) > 0]
+    widest = set(sorted(several, key=lambda i: -_width(lows[i], highs[i]))[:scored])
+    return [
+        EpsRange(
+            low,
+            high,
+            clusters=int(labels.max(initial=NOISE)) + 1,
+            noise=int(np.count_nonzero(labels == NOISE)),
+            silhouette=_silhouette(between, labels) if i in widest else None,
+            points=len(labels),
+        )
+        for i, (low, high, labels) in enumerate(zip(lows, highs, partitions, strict=True))
+    ]
+
+
+def suggest(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float | int = 0.5) -> float:
+    """One eps, in the unit of the points, from the ranges of ``eps_ranges``.
+
+    The rule: points have clusters where there is a gap between them, which is a range of 2 clusters or more in which
+    eps can grow ``gap``-fold (high / low) while at most a share ``noise`` of the points is noise and the clusters have
+    two points or more on average. Of such ranges take those with the least noise, of these the widest (high / low), and
+    of this one the middle on a logarithmic scale, sqrt(low high); half its high where it starts at 0. Where no range
+    has a gap all are one cluster: sqrt(gap) times the least eps at which they are; 1 where that is 0, for the points
+    are all equal and any eps will do.
+
+    A few points on a line have gaps by chance: with points of one or two numbers, look at the ranges.
+
+    Raises:
+        MethodError: no ranges, a gap below 1, or fewer points than min_samples, which are noise for every eps.
+    """
+    if not gap >= 1:
+        raise MethodError(f"gap is how many times eps can grow in a range: it must be at least 1, got {gap}")
+    if not ranges or ranges[-1].clusters == 0:
+        raise MethodError("no eps makes a cluster: there are fewer points than min_samples; take a smaller one")
+    found = [
+        r
+        for r in ranges
+        if 1 < r.clusters <= (r.points - r.noise) / 2 and r.noise <= noise * r.points and _width(r.low, r.high) >= gap
+    ]
+    if not found:
+        return ranges[-1].low * math.sqrt(gap) or 1.0
+    best = min(found, key=lambda r: (r.noise, -_width(r.low, r.high)))
+    return math.sqrt(best.low) * math.sqrt(best.high) if best.low > 0 else best.high / 2
+
+
+def useful(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, float]:
+    """(low, high): below low every eps makes noise of all points, from high on one cluster of all.
+
+    An eps in [low, high) tells points apart. Empty (low = high) for two points, or where all are equal; both infinite
+    where there are fewer points than min_samples.
+
+    Raises:
+        MethodError: min_samples below 1, or a point that is not finite.
+    """
+    check_min_samples(min_samples, least=1)
+    lows, partitions = _partitions(euclidean(points), min_samples)
+    ends = [*lows, math.inf]
+    return ends[int((partitions[0] == NOISE).all())], ends[-1 if (partitions[-1] == NOISE).all() else -2]
+
+
+def _width(low: float, high: float) -> float:
+    return high / low if low > 0 else math.inf
+
+
+def _core_distances(between: Float64[np.ndarray, "n n"], min_samples: int) -> Float64[np.ndarray, "n"]:
+    if len(between) < min_samples:
+        return np.full(len(between), np.inf)
+    return np.sort(between, axis=1)[:, min_samples - 1]
+
+
+def _partitions(
+    between: Float64[np.ndarray, "n n"], min_samples: int
+) -> tuple[list[float], list[Int[np.ndarray, "n"]]]:
+    """The eps at which the partition becomes another, ascending from 0, and the labels from there on.
+
+    Two points are core and near each other from eps = max(d_pq, core_p, core_q) on. By these distances, clusters of
+    core points are the components of a single-linkage tree cut at eps (Campello et al., PAKDD 2013). So a partition
+    can change only at a height of that tree, or where a point that is not core (fewer than min_samples points
+    are near it) comes into the reach of another core point. All of these are tried.
+    """
+    n = len(between)
+    if n < max(min_samples, 2):
+        return [0.0], [np.full(n, NOISE if n < min_samples else 0)]
+    cores = _core_distances(between, min_samples)
+    reach = np.maximum(between, cores)  # [p, q]: the eps from which q is core, and p near it
+    tree = linkage(squareform(np.maximum(reach, cores[:, None]), checks=False), "single")
+    near = np.argsort(between, axis=1)[:, : min_samples - 1]
+    steps = np.take_along_axis(reach, near, axis=1)
+    tried = np.unique(np.concatenate([[0.0], tree[:, 2], steps[steps < cores[:, None]]]))
+    lows, partitions = [], []
+    for eps in tried.tolist():
+        components = fcluster(tree, eps, "distance")
+        labels = _labels(components, cores <= eps, near, steps <= eps)
+        if not partitions or not np.array_equal(labels, partitions[-1]):
+            lows.append(eps)
+            partitions.append(labels)
+    return lows, partitions
+
+
+def _labels(
+    components: Int[np.ndarray, "n"],
+    core: Bool[np.ndarray, "n"],
+    near: Int[np.ndarray, "n k"],
+    within: Bool[np.ndarray, "n k"],
+) -> Int[np.ndarray, "n"]:
+    """DBSCAN's labels: a core point has its component's, another that of the first component whose core is near.
+
+    Components are known by their first core point, because DBSCAN goes through the points in their order.
+    """
+    n = len(components)
+    first = np.full(n + 1, n)
+    np.minimum.at(first, components[core], np.flatnonzero(core))
+    owner = np.where(core, first[components], n)
+    border = np.where(within, owner[near], n).min(axis=1, initial=n)
+    owner = np.where(core, owner, border)
+    return by_first_appearance(np.where(owner < n, owner, NOISE))
+
+
+def _silhouette(between: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float | None:
+    some = np.flatnonzero(labels != NOISE)
+    if not 1 < len(np.unique(labels[some])) < len(some):
+        return None
+    return float(silhouette_score(between[np.ix_(some, some)], labels[some], metric="precomputed"))

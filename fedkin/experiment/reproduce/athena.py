@@ -1,0 +1,217 @@
+"""ATHENA-FL and the clustering it stands on (SBRC 2022, CoUrb 2023, and the thesis): which eps finds which clusters,
+Figures 1 to 4 and Tables 1 and 4, at the paper's settings (Adam 1e-3, batches of 32, 5 local epochs, half of a
+cluster's clients a round) but with fewer images and rounds: what two cores compute in an hour. Two of the five training
+batches of CIFAR-10 are used, so that the recipe runs where no more are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedkin.clustering.density import dbscan, optics
+from fedkin.clustering.kmeans import kmeans
+from fedkin.experiment.eps_study import study_eps
+from fedkin.experiment.reproduce.recipe import Cell, Options, Setting, load, run
+from fedkin.methods import Athena, FedAvg, Hierarchical
+from fedkin.models import MODELS
+from fedkin.world import Adam
+
+EPS = 0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
+PRETRAINING = (5, 10, 20)
+WORK = Adam(epochs=5, batch_size=32, lr=1e-3)
+
+SPLITS: dict[str, tuple[Options, int]] = {  # options, and the true number of clusters
+    "IID": ((("partition", "iid"),), 1),
+    "2 classes": ((("partition", "blocks"), ("classes_per_client", 2)), 5),
+    "5 classes": ((("partition", "blocks"), ("classes_per_client", 5)), 2),
+}
+DIRICHLET: Options = (("partition", "dirichlet"), ("alpha", 0.5))
+
+
+def _setting(
+    row: str, data: str, options: Options, model: str, model_options: Options, clusters: int, rounds: int, clients: int
+) -> Setting:
+    options = (("clients", clients), *options)
+    if data == "cifar10":
+        options = (("batches", 2), *options)
+    return Setting(row, data, options, model, model_options, 1e-3, clusters, 5, rounds, clients, (0,), work=WORK)
+
+
+# --- which eps: ten clients, a thousand training images each (31 batches of 32, as the authors')
+
+CNN, MOBILE = ("cnn", (("variant", "athena"),)), ("mobilenet_v2", ())
+SCALES = {"cnn": "unit", "mobilenet_v2": "bytes"}
+
+
+def _clustering(split: str, model: str, model_options: Options) -> Setting:
+    options, clusters = SPLITS[split]
+    options = (*options, ("scale", SCALES[model]), ("train_fraction", 1000 / 3000))
+    row = f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}"
+    return _setting(row, "cifar10", options, model, model_options, clusters, 1, 10)
+
+
+CLUSTERINGS = {(split, model[0]): _clustering(split, *model) for model in (CNN, MOBILE) for split in SPLITS}
+
+# --- clusters apart (Figure 1, SBRC's Table 4): ten clients, tested on their own kind of images
+
+HALF: dict[str, tuple[Callable[[int], Any], int]] = {  # the method, and its cohort: five of ten clients train
+    "clustered": (lambda m: Hierarchical(eps=EPS, fraction=0.5), 10),
+    "one model": (lambda m: FedAvg(), 5),
+}
+
+
+def _apart(split: str, options: Options, clusters: int) -> Setting:
+    options = (*options, ("scale", "unit"), ("train_fraction", 1000 / 3000))
+    return _setting(f"{split}, CIFAR-10", "cifar10", options, *CNN, clusters, 10, 10)
+
+
+APART = {split: _apart(split, *how) for split, how in {**SPLITS, "Dirichlet(0.5)": (DIRICHLET, 0)}.items()}
+
+# --- detectors for everybody (Figures 2 to 4, Table 1): twenty clients, tested on all classes
+
+DATA: dict[str, Options] = {"cifar10": (), "mnist": (("size", 32),), "fashion_mnist": (("size", 32),)}
+TITLES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "FMNIST"}
+SAMPLES = 9000  # images in all: 300 to train and 150 to test for each client
+
+
+def _shared(data: str, split: str) -> Setting:
+    options, clusters = SPLITS[split]
+    options = (
+        *options,
+        *DATA[data],
+        ("scale", "unit"),
+        ("samples", SAMPLES),
+        ("train_fraction", 2 / 3),
+        ("tested", "iid"),
+    )
+    return _setting(f"{split}, {TITLES[data]}", data, options, *CNN, clusters, 20, 20)
+
+
+SHARED = {(data, split): _shared(data, split) for data in DATA for split in SPLITS}
+
+
+def _given(clusters: int) -> tuple[int, ...]:
+    """The clusters of twenty clients in ``blocks``, as the authors write them down."""
+    return tuple(client * clusters // 20 for client in range(20))
+
+
+def _combined(setting: Setting) -> list[Cell]:
+    """The detectors' scores as they are and calibrated, and one model for all: half of the clients train a round."""
+    detectors, given = replace(setting, model="detector", model_options=()), _given(setting.clusters)
+    return [
+        Cell("Fig. 2-4", detectors, "ATHENA-FL", lambda m: Athena(assignment=given, fraction=0.5), None),
+        Cell(
+            "Fig. 2-4",
+            detectors,
+            "ATHENA-FL, calibrated",
+            lambda m: Athena(assignment=given, fraction=0.5, calibrate=5),
+            None,
+        ),
+        Cell("Fig. 2-4", replace(setting, cohort=setting.cohort // 2), "FedAvg", lambda m: FedAvg(), None),
+    ]
+
+
+def _clusterings(setting: Setting) -> list[Cell]:
+    return [
+        Cell("eps", setting, str(epochs), lambda m, epochs=epochs: Hierarchical(pretraining=epochs), None)
+        for epochs in PRETRAINING
+    ]
+
+
+CELLS = [
+    *(cell for setting in CLUSTERINGS.values() for cell in _clusterings(setting)),
+    *(
+        Cell("Fig. 1", replace(setting, cohort=cohort), name, method, None)
+        for setting in APART.values()
+        for name, (method, cohort) in HALF.items()
+    ),
+    *(cell for setting in SHARED.values() for cell in _combined(setting)),
+]
+
+# --- what the papers print
+
+EPS_PUBLISHED = {  # least and largest eps that find 5 clusters (2 classes) and 2 clusters (5 classes), by local epochs
+    5: ((0.0023, 0.0488), (0.0508, 0.4496)),
+    10: ((0.0023, 0.0475), (0.0083, 0.0904)),
+    20: ((0.0024, 0.0568), (0.0067, 0.0939)),
+}
+FOUND_PUBLISHED = {"IID": (1, 5), "2 classes": (5, 5), "5 classes": (2, 2)}  # DBSCAN, OPTICS
+APART_PUBLISHED = {  # accuracy by cluster, and what is gained over one model
+    "2 classes": ("81.05, 71.0, 75.3, 81.5, 80.4", "about 16 for clusters 1 and 4"),
+    "5 classes": ("56, 63", "-"),
+    "Dirichlet(0.5)": ("-", "more than 14"),
+    "IID": ("-", "0"),
+}
+SHARED_PUBLISHED = {  # combined detectors; MobileNet, MobileNetV2 by FedAvg (%)
+    ("cifar10", "IID"): ("-", "66 ± 2, 73 ± 1"),
+    ("mnist", "IID"): ("99.8 ± 0.1", "99.3 ± 0.1, 7.69 ± 0.01"),
+    ("fashion_mnist", "IID"): ("67.0 ± 0.5", "8 ± 1, 91 ± 1"),
+    ("cifar10", "2 classes"): ("30 ± 3", "20 ± 10, 20 ± 10"),
+    ("mnist", "2 classes"): ("47 ± 1", "40 ± 10, 10 ± 5"),
+    ("fashion_mnist", "2 classes"): ("50.0 ± 0.7", "22 ± 2, 60 ± 20"),
+    ("cifar10", "5 classes"): ("10 above MobileNet", "-"),
+    ("mnist", "5 classes"): ("10.9 above MobileNet", "-"),
+    ("fashion_mnist", "5 classes"): ("above both", "-"),
+}
+TABLE_1 = {  # epochs of the detectors and of FedAvg
+    ("cifar10", "IID"): (7, 30),
+    ("cifar10", "5 classes"): (12, 23),
+    ("cifar10", "2 classes"): (14, 8),
+    ("mnist", "IID"): (4, 7),
+    ("mnist", "5 classes"): (24, 58),
+    ("mnist", "2 classes"): (4, 65),
+    ("fashion_mnist", "IID"): (5, 44),
+    ("fashion_mnist", "5 classes"): (81, 151),
+    ("fashion_mnist", "2 classes"): (21, 80),
+}
+DETECTOR_FILE, MOBILENET_FILE = 563_760, 13_215_768  # bytes, of the authors' Keras files for CIFAR-10
+
+
+def measure(cell: Cell, seed: int) -> dict[str, Any]:
+    """What a cell asks for, from one seed."""
+    found = clustering(cell, seed) if cell.table == "eps" else curves(cell, seed)
+    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **found}
+
+
+def clustering(cell: Cell, seed: int) -> dict[str, Any]:
+    """The last layers' biases after the clustering round, and what the three algorithms make of them."""
+    s = cell.setting
+    data = load(s.data, s.data_options, s.data_seed or 0)
+    study = study_eps(
+        cell.method(s.clusters), data, MODELS[s.model](data, **dict(s.model_options)), local=s.work, seed=seed
+    )
+    points = study.layers
+    right = [one for one in study.ranges if one.clusters == s.clusters and not one.noise]
+    widest = max(right, key=lambda one: one.high - one.low, default=None)
+    return {
+        "biases": [[round(float(v), 6) for v in row] for row in points],
+        "range": [_short(end) for end in (widest.low, widest.high)] if widest else [],  # None: no end
+        "suggested": float(f"{study.suggested:.4g}"),
+        "dbscan": dbscan(points, EPS, 2).tolist(),
+        "optics": optics(points, 2).tolist(),
+        "kmeans": kmeans(points, s.clusters if s.clusters > 1 else 3, 0).tolist(),
+    }
+
+
+def curves(cell: Cell, seed: int) -> dict[str, Any]:
+    """Accuracy after each of the rounds 0 to T, by cluster at the end, of detectors (their mean), and bytes so far."""
+    done = run(cell, seed)
+    records = done.records
+    detectors = [record.get("accuracy_by_detector") for record in records]
+    return {
+        "curve": [round(record["accuracy"], 4) for record in records],
+        "clusters": [None if a is None else round(a, 4) for a in records[-1]["accuracy_by_cluster"]],
+        "clients": [round(float(a), 4) for a in done.clients["accuracy"]],
+        **({"detectors": [[round(a, 4) for a in row] for row in detectors if row]} if all(detectors) else {}),
+        "sizes": np.bincount(done.assignment[done.assignment >= 0]).tolist(),
+        "parameters": int(done.models.shape[1]),
+        "bytes": [[record["bytes_down"], record["bytes_up"]] for record in records],
+        "seconds": round(done.seconds, 1),
+    }
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.4g}") if np.isfinite(value) else None

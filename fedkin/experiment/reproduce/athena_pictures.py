@@ -1,0 +1,78 @@
+"""Which eps makes how many clusters, and ATHENA-FL's Figures 1 to 4, from what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkin.clustering.eps import eps_ranges
+from fedkin.experiment.reproduce.athena import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
+from fedkin.experiment.reproduce.athena_page import COLUMNS, one
+from fedkin.experiment.reproduce.tables import Measured
+
+
+def draw(measured: Measured, docs: Path) -> None:
+    """Write every picture into ``docs/images``."""
+    import matplotlib
+
+    from fedkin.experiment.figure import STYLE, write
+
+    with matplotlib.rc_context(STYLE):
+        for name, figure in {
+            "eps": _eps(measured),
+            "apart": _accuracies(measured, "Fig. 1", APART, tuple(HALF), 2),
+            "shared": _accuracies(measured, "Fig. 2-4", SHARED, COLUMNS, 3),
+        }.items():
+            write(figure, docs / "images" / f"athena-{name}.svg")
+
+
+def _figure(rows: int, columns: int, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.5, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _eps(measured: Measured) -> Any:
+    """Number of clusters (noise left out) over eps, for each split, model and number of local epochs."""
+    from fedkin.experiment.figure import COLOURS, DASHES, FADED, prepare
+
+    figure, panels = _figure(2, len(SPLITS), 3.0)
+    for (split, model), axes in zip(CLUSTERINGS, panels.ravel(), strict=True):
+        prepare(axes, f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}", "clusters over eps, by local epochs")
+        for epochs, colour, dash in zip(PRETRAINING, COLOURS, DASHES, strict=False):
+            run = one(measured, "eps", CLUSTERINGS[split, model].row, str(epochs))
+            if run:
+                found = eps_ranges(np.array(run["biases"], np.float64), 2)
+                edges = [max(r.low, 1e-4) for r in found] + [1.0]
+                axes.stairs([r.clusters for r in found], edges, baseline=None, color=colour, ls=dash, label=f"{epochs}")
+        axes.axvline(EPS, color=FADED, lw=0.8, zorder=0.5)
+        axes.set_xscale("log")
+        axes.set_xlim(5e-4, 0.5)
+        axes.set_ylim(0, 6)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, title="local epochs", title_fontsize=8, fontsize=8)
+    return figure
+
+
+def _accuracies(measured: Measured, table: str, settings: dict, columns: tuple[str, ...], wide: int) -> Any:
+    """Accuracy over the rounds of each setting."""
+    from matplotlib.ticker import PercentFormatter
+
+    from fedkin.experiment.figure import COLOURS, DASHES, prepare
+
+    figure, panels = _figure(-(-len(settings) // wide), wide, 3.2)
+    for (key, setting), axes in zip(settings.items(), panels.ravel(), strict=True):
+        heading = key if isinstance(key, str) else f"{TITLES[key[0]]}, {key[1]}"
+        prepare(axes, heading, "test accuracy of all clients together, over the rounds")
+        for column, colour, dash in zip(columns, COLOURS, DASHES, strict=False):
+            run = one(measured, table, setting.row, column)
+            if run:
+                axes.plot(run["curve"], color=colour, ls=dash, lw=1.8, label=column)
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure

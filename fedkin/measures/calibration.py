@@ -1,0 +1,134 @@
+"""Platt scaling from histograms: what a detector's score is worth, learnt without seeing a sample.
+
+The detectors of ATHENA-FL are trained apart and their scores compared, though nothing makes them comparable. Clients
+count the scores of their own samples; the server adds the counts up and finds, for each detector, the a and b with
+which sigma(a s + b) is a probability. In no paper of ATHENA-FL. Letters: n samples, D detectors, P parameters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int
+from scipy.special import expit
+
+from fedkin.errors import MethodError, ModelError
+
+BINS = 64
+EDGES = np.linspace(-16, 16, BINS + 1)  # of a score before the sigmoid; the outer bins are open
+CENTRES = (EDGES[:-1] + EDGES[1:]) / 2
+POSITIVE, NEGATIVE = 0, 1  # rows of a histogram
+
+_STEPS = 100  # Newton's method takes about ten
+_HALVINGS = 30
+_SMALL = 1e-10  # of the samples: a gradient below this is zero
+_ROUNDING = 1e-12  # of the cross entropy
+_RIDGE = 1e-12  # of the samples: scores that are all in one bin determine no slope
+
+
+def histogram(scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "2 64"]:
+    """How many of the positive samples (row 0) and of the others (row 1) have their score in which bin.
+
+    A score is the detector's output before the sigmoid (a logit). Bin i is [EDGES[i], EDGES[i + 1]); scores below the
+    first edge or above the last count in the outer bins. Histograms of clients add up to that of all their samples.
+
+    Raises:
+        MethodError: a score that is not a number.
+    """
+    if np.isnan(scores).any():
+        broken = np.flatnonzero(np.isnan(scores))
+        raise MethodError(f"scores must be numbers, {len(broken)} are NaN, such as that of sample {broken[0]}")
+    bins = np.clip(np.searchsorted(EDGES, scores, side="right") - 1, 0, BINS - 1)
+    return np.stack([np.bincount(bins[positive], minlength=BINS), np.bincount(bins[~positive], minlength=BINS)])
+
+
+def platt(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
+    """(a, b) of each detector: sigma(a s + b) is the probability that a sample of score s is positive.
+
+    Maximum likelihood at the centres of the bins, with Platt's targets (N+ + 1) / (N+ + 2) and 1 / (N- + 2) in place of
+    1 and 0, so that detectors without an error have a finite scale too (Platt 1999; by Newton's method with
+    backtracking, as in Lin, Lin & Weng, Machine Learning 68, 2007). Bins make a 1 % too small for scores that spread
+    widely, and a tenth where their deviation is 0.5, one bin.
+
+    ``a`` is below 0 where a detector is worse than chance; that is told, not repaired. A detector without positives or
+    without negatives cannot be calibrated: its scores stay as they are, (1, 0). Scores that are all in one bin
+    determine no slope: one of the best scales is found.
+
+    Raises:
+        MethodError: a count below 0.
+    """
+    if counts.min(initial=0) < 0:
+        raise MethodError(f"counts of samples must be at least 0, got {counts.min()}")
+    flat = counts.reshape(-1, 2, BINS).astype(np.float64)
+    totals = flat.sum(axis=2)
+    scale = np.tile([1.0, 0.0], (len(flat), 1))
+    known = (totals > 0).all(axis=1)
+    targets = np.stack([(totals[:, POSITIVE] + 1) / (totals[:, POSITIVE] + 2), 1 / (totals[:, NEGATIVE] + 2)], axis=1)
+    hits = np.einsum("dk,dkb->db", targets, flat)
+    if known.any():
+        start = np.log((totals[known, POSITIVE] + 1) / (totals[known, NEGATIVE] + 1))
+        scale[known] = _newton(flat[known].sum(axis=1), hits[known], np.stack([np.zeros_like(start), start], axis=1))
+    return scale.reshape(*counts.shape[:-2], 2)
+
+
+def folded(
+    models: Float[np.ndarray, "D P"], head: slice, bias: slice, scale: Float[np.ndarray, "D 2"]
+) -> Float[np.ndarray, "D P"]:
+    """The same detectors with (a, b) taken into their last layer: the new score is a s + b.
+
+    ``head`` is the slice of the last layer, weights and bias, and ``bias`` that of its bias (``ModelSpec.head`` and
+    ``head_bias``). Both are multiplied by a, and b is added to the bias.
+
+    Raises:
+        ModelError: a bias that is not a part of the head, or a head that is not a part of the model.
+    """
+    if not 0 <= head.start <= bias.start < bias.stop <= head.stop <= models.shape[1]:
+        raise ModelError(
+            f"the bias {bias} must be a part of the head {head}, and that of {models.shape[1]} parameters; "
+            "take both from the model's spec"
+        )
+    models = models.copy()
+    models[:, head] *= scale[:, :1]
+    models[:, bias] += scale[:, 1:]
+    return models
+
+
+def _newton(
+    samples: Float64[np.ndarray, "D 64"], hits: Float64[np.ndarray, "D 64"], scale: Float64[np.ndarray, "D 2"]
+) -> Float64[np.ndarray, "D 2"]:
+    """The least cross entropy of ``samples`` in each bin, of which ``hits`` count as positive; convex in (a, b)."""
+    features = np.stack([CENTRES, np.ones(BINS)])
+    total = samples.sum(axis=1)
+    ridge = _RIDGE * total[:, None, None] * np.eye(2)
+    for _ in range(_STEPS):
+        chance = expit(scale @ features)
+        gradient = (samples * chance - hits) @ features.T
+        if np.all(np.abs(gradient) <= _SMALL * total[:, None]):
+            break
+        curvature = np.einsum("ib,db,jb->dij", features, samples * chance * (1 - chance), features) + ridge
+        step = -np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        scale = scale + _length(samples, hits, scale, step)[:, None] * step
+    return scale
+
+
+def _length(
+    samples: Float64[np.ndarray, "D 64"],
+    hits: Float64[np.ndarray, "D 64"],
+    scale: Float64[np.ndarray, "D 2"],
+    step: Float64[np.ndarray, "D 2"],
+) -> Float64[np.ndarray, "D"]:
+    """How much of each step to take: all of it, halved until the cross entropy does not grow; else none."""
+    before = _cross_entropy(samples, hits, scale) * (1 + _ROUNDING)
+    length = np.ones(len(scale))
+    for _ in range(_HALVINGS):
+        worse = ~(_cross_entropy(samples, hits, scale + length[:, None] * step) <= before)
+        if not worse.any():
+            return length
+        length = np.where(worse, length / 2, length)
+    return np.where(worse, 0, length)
+
+
+def _cross_entropy(
+    samples: Float64[np.ndarray, "D 64"], hits: Float64[np.ndarray, "D 64"], scale: Float64[np.ndarray, "D 2"]
+) -> Float64[np.ndarray, "D"]:
+    scores = scale @ np.stack([CENTRES, np.ones(BINS)])
+    return (samples * np.logaddexp(0, scores) - hits * scores).sum(axis=1)

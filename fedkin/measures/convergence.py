@@ -1,0 +1,82 @@
+"""How ATHENA-FL counts epochs and bytes (its Table 1). Letters: T epochs, D detectors, n values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.errors import MethodError
+
+DETECTOR_AS_CODED = 2  # the authors' file "mean_model2": the third of ten, counted from 0
+
+_MIB = 2**20
+
+
+def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.001) -> int | None:
+    """The first epoch e >= 2, counted from 1, with prev (1 - tolerance) < accuracy < prev (1 + tolerance); else None.
+
+    prev is the accuracy of the epoch before. It stops at the first two epochs that are alike, which may be long before
+    the best one, and never where both are 0. Of several detectors, the epoch at which their mean accuracy converges.
+    The authors' average over detectors is another: ``mean_convergence_epoch``.
+    """
+    if not len(accuracy):
+        return None
+    curve = accuracy.mean(axis=tuple(range(accuracy.ndim - 1)), dtype=np.float64)
+    before, after = curve[:-1], curve[1:]
+    alike = (before * (1 - tolerance) < after) & (after < before * (1 + tolerance))
+    return int(alike.argmax()) + 2 if alike.any() else None
+
+
+def mean_convergence_epoch(
+    accuracy: Float[np.ndarray, "D T"], tolerance: float = 0.001, as_coded: bool = False
+) -> float | None:
+    """E[e] of ATHENA-FL: the mean over detectors of the epochs at which each converges; None if none does.
+
+    Detectors that do not converge are left out, as the authors' script does, which flatters. ``as_coded``: a line left
+    in that script reads the same detector ten times, number 2 counted from 0, so that the published means are its
+    epoch alone.
+
+    Raises:
+        MethodError: as coded with fewer than three detectors.
+    """
+    if as_coded and len(accuracy) <= DETECTOR_AS_CODED:
+        raise MethodError(f"as coded, the third detector counts: expected at least 3, got {len(accuracy)}")
+    curves = accuracy[DETECTOR_AS_CODED, None] if as_coded else accuracy
+    epochs = [epoch for curve in curves if (epoch := convergence_epoch(curve, tolerance)) is not None]
+    return float(np.mean(epochs)) if epochs else None
+
+
+def transmitted(epochs: float | int, models: int, bytes_each: int) -> float:
+    """TDT of ATHENA-FL, in MiB: epochs x models x bytes of one, in one direction and for one client.
+
+    The paper says MB, and means 2^20 bytes. What a client sends and receives in a run is on the ``Ledger``.
+    """
+    return epochs * models * bytes_each / _MIB
+
+
+def economy(athena: float | int, fedavg: float | int) -> float:
+    """1 - athena / fedavg: the share of FedAvg's bytes that is saved, below 0 where more are sent.
+
+    Raises:
+        MethodError: FedAvg sent nothing.
+    """
+    if not fedavg > 0:
+        raise MethodError(f"economy is a share of what FedAvg sends, which must be above 0; got {fedavg}")
+    return 1 - athena / fedavg
+
+
+def confidence_interval(values: Float[np.ndarray, "n"]) -> tuple[float, float]:
+    """(mean, half width) of the normal 95 % interval that ATHENA-FL prints, 1.96 s / sqrt(n).
+
+    s is the standard deviation with n - 1 (MATLAB's). The half width of one value is NaN. For few values it is too
+    narrow: Student's t at n = 10 has 2.26 in place of 1.96.
+
+    Raises:
+        MethodError: no value.
+    """
+    if not len(values):
+        raise MethodError("an interval needs at least 1 value, got 0")
+    deviation = values.std(ddof=1, dtype=np.float64) if len(values) > 1 else math.nan
+    return float(values.mean(dtype=np.float64)), float(1.96 * deviation / math.sqrt(len(values)))

@@ -1,0 +1,150 @@
+"""ATHENA-FL: within each cluster a detector for every class that it has; all detectors together make one classifier.
+
+L. A. C. de Souza, G. F. Camilo, G. A. F. Rebello, M. Sammarco, M. E. M. Campista, L. H. M. K. Costa: ATHENA-FL:
+Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado Federado. CoUrb 2023; and the thesis.
+
+    f_d  detector d, a model with one score, trained by FedAvg in its cluster: its class against the cluster's others
+    class of x = argmax_c f_{d(c)}(x), the first of equals, over one detector d(c) of each class
+
+Clusters come from the detectors' own last layers, or are given: ``assignment`` has one for every client (-1: set
+aside), such as ``tuple(run.assignment)`` of Hierarchical with another model; the paper clusters by a MobileNet. A class
+that several clusters have is detected by a client's own, or by that where most clients have it (the paper's share
+none). Every client trains all detectors of its cluster, on the same batches, and only those travel. The server learns
+which classes a client has.
+
+A cluster with a single class has nothing to tell it from. Its detector is not trained: its score is zero, probability
+one half, so that the class is chosen where all other detectors say no. A class that no cluster has cannot be chosen.
+
+Detectors of different clusters have never met each other's classes, so that their scores need not compare. Every
+``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on their training samples and return
+histograms of the scores; each detector's score is then scaled by Platt's method, from those of all clusters.
+
+Differs from the authors' code: clusters there are written down, not found; its mean over detectors is that of number 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.errors import MethodError
+from fedkin.measures.calibration import folded, platt
+from fedkin.method import COLD, Served, at_least_one, in_unit
+from fedkin.methods.hierarchical import drawn, present
+from fedkin.methods.last_layer import LastLayer, LastLayerState
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+NONE = -1  # in place of a detector
+
+
+@dataclass(frozen=True)
+class AthenaState(LastLayerState):
+    positive: Int[np.ndarray, "D"]  # class of each detector
+    home: Int[np.ndarray, "D"]  # and its cluster
+    trained: Bool[np.ndarray, "D"]  # not where its cluster has no other class
+    table: Int[np.ndarray, "k C"]  # the detector of each class that a cluster's clients use
+    scale: Float[np.ndarray, "D 2"]  # (a, b): the score is a f_d(x) + b
+    head: Int[np.ndarray, "3"]  # where in a vector the last layer begins, its bias begins, and both end
+
+    @property
+    def clusters(self) -> int:
+        return len(self.table)
+
+    def served(self, clients: Int[np.ndarray, "n"]) -> Served:
+        first, bias, end = self.head.tolist()
+        models = folded(self.models, slice(first, end), slice(bias, end), self.scale)
+        return Served(models, self.table[self.assignment[clients]], self.positive, self.home)
+
+    def becomes(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        return trained
+
+
+@dataclass(frozen=True)
+class Athena(LastLayer):
+    """Clusters from last layers, or given; then one-versus-all detectors, trained in clusters and used by everybody."""
+
+    assignment: tuple[int, ...] | None = None  # given clusters, one entry per client
+    fraction: float = 1.0  # of a cluster's members in the cohort, that train
+    calibrate: int = 0  # every so many rounds
+
+    detects: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_unit("fraction", self.fraction)
+        if self.calibrate:
+            at_least_one("calibrate", self.calibrate)
+        if self.assignment is not None:
+            object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
+        given = np.unique((0,) if self.assignment is None else self.assignment)
+        clusters = given[given != COLD]
+        if not len(clusters) or not np.array_equal(clusters, np.arange(len(clusters))):
+            raise MethodError(f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}")
+
+    def init(self, world: World, stream: Stream) -> AthenaState:
+        head, bias = world.spec.head, world.spec.head_bias
+        if not world.spec.detects or head is None or bias is None:
+            raise MethodError(
+                "Athena trains detectors: models with one score, that end in a weight [1, d] and a bias [1]"
+            )
+        found = self.clustered(world, stream) if self.assignment is None else self._given(world, stream)
+        there = np.flatnonzero(found.assignment != COLD)
+        counts = present(world, there, found.assignment[there], found.clusters)
+        home, positive = np.nonzero(counts)
+        trained = np.count_nonzero(counts, axis=1)[home] > 1
+        models = np.repeat(found.start[None], len(home), axis=0)
+        models[~trained, head] = 0
+        scale = np.tile([1.0, 0.0], (len(home), 1))
+        base = {f.name: getattr(found, f.name) for f in fields(found)} | {"models": models}
+        place = np.array([head.start, bias.start, bias.stop])
+        told = {"positive": positive, "home": home, "trained": trained, "table": one_of_each(counts)}
+        return AthenaState(**base, **told, scale=scale, head=place)
+
+    def round(self, world: World, state: AthenaState, cohort: Int[np.ndarray, "n"], stream: Stream) -> AthenaState:
+        cohort = drawn(cohort, state.assignment, self.fraction, stream)
+        row, detector = np.nonzero((state.assignment[cohort][:, None] == state.home) & state.trained)
+        if len(row):
+            work = replace(world.work, positive=state.positive[detector])
+            reply = world.train(
+                state.models, cohort[row], detector, work=work, reduce=True, stream=stream.child("train")
+            )
+            state = replace(state, models=state.models + reply.update)
+        return self._calibrated(world, state, stream) if self.calibrate and not stream.round % self.calibrate else state
+
+    def remarks(self, state: Any) -> tuple[str, ...]:
+        said = super().remarks(state) if self.assignment is None else ()
+        missing, lonely = np.flatnonzero((state.table == NONE).all(axis=0)), state.home[~state.trained]
+        if len(missing):
+            said += (f"no client has class {', '.join(map(str, missing))}: no detector finds it",)
+        if len(lonely):
+            said += (f"cluster {', '.join(map(str, lonely))} has a single class: its detector is not trained, score 0",)
+        return said
+
+    def _given(self, world: World, stream: Stream) -> LastLayerState:
+        """The clusters that were given; nobody has trained for them."""
+        assignment, clients = np.array(self.assignment, np.int64), world.total_clients
+        if len(assignment) != clients:
+            raise MethodError(f"assignment must have an entry for each of the {clients} clients, got {len(assignment)}")
+        start = world.initial(stream.child("model"))
+        models = np.repeat(start[None], assignment.max() + 1, axis=0)
+        return LastLayerState(models, assignment, start, np.zeros((clients, 0), np.float32), assignment == COLD)
+
+    def _calibrated(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
+        """Platt's scale for every detector, from the samples of all clusters."""
+        reachable = world.clients(stream.round)
+        there = reachable[state.assignment[reachable] != COLD]
+        client, detector = np.divmod(np.arange(len(there) * len(state.home)), len(state.home))
+        counts = world.detections(state.models, there[client], detector, state.positive[detector])
+        counts = np.maximum(counts, 0).reshape(len(there), len(state.home), *counts.shape[1:]).sum(axis=0)
+        return replace(state, scale=np.where(state.trained[:, None], platt(counts), state.scale))
+
+
+def one_of_each(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
+    """The detector of each class that a cluster's clients use, detectors being numbered by cluster and class: their
+    own, or that of the cluster where most clients have the class (the first of equals); NONE where nobody has it."""
+    own = np.where(counts > 0, np.cumsum(counts > 0).reshape(counts.shape) - 1, NONE)
+    return np.where(own == NONE, own[counts.argmax(axis=0), np.arange(counts.shape[1])], own)

@@ -1,0 +1,114 @@
+"""Hierarchical client clustering: one short training tells the clusters, and each is a federation of its own from then.
+
+L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Clientes para Aumento da Acuracia. SBRC
+2022. How clients are clustered, and how newcomers and suspicious clients are met: see ``last_layer``.
+
+After the clustering round every cluster starts from w_0 again, since only last layers have travelled, and runs FedAvg
+among its members: a random ``fraction`` of them, where the cohort is everybody (the authors train half of a cluster).
+A cluster may have hyper-parameters of its own, by its number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are
+numbered by their lowest client. ``narrow`` leaves the last layer of a cluster only the classes that its members said
+they have: the bias of every other class is set so low that its probability is exactly zero, and so are its gradients.
+(The text narrows heads; the committed scripts do not. The vector keeps its length, and the ledger counts all of it.)
+
+Nobody is clustered again and clusters share nothing. A newcomer's classes do not widen a narrow head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.errors import ConfigError, MethodError
+from fedkin.method import COLD, in_unit, one_of
+from fedkin.methods.fedavg import averaged
+from fedkin.methods.last_layer import LastLayer, LastLayerState
+from fedkin.randomness import Stream
+from fedkin.world import LocalWork, World
+
+CAN_DIFFER = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
+NEVER = -1e4  # a bias after which a class has probability zero in float32, and a gradient of zero
+
+
+@dataclass(frozen=True)
+class Hierarchical(LastLayer):
+    """Clusters from last layers, then FedAvg in each."""
+
+    fraction: float = 1.0  # of a cluster's members in the cohort, that train
+    narrow: bool = False  # heads have the classes of their cluster only
+    own: Mapping[int, Mapping[str, float | int | str]] = field(
+        default_factory=dict, hash=False
+    )  # local work, by cluster
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_unit("fraction", self.fraction)
+        one_of("narrow", self.narrow, (True, False))
+        for cluster in self.own:
+            self._work(LocalWork(), cluster)
+
+    def init(self, world: World, stream: Stream) -> LastLayerState:
+        if world.spec.detects:
+            raise MethodError("Hierarchical trains models with a score for every class, not detectors; see Athena")
+        for cluster in self.own:
+            self._work(world.work, cluster)
+        state = self.clustered(world, stream)
+        return replace(state, models=narrowed(world, state)) if self.narrow else state
+
+    def round(
+        self, world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> LastLayerState:
+        cohort = drawn(cohort, state.assignment, self.fraction, stream)
+        own = np.isin(state.assignment[cohort], list(self.own))
+        models = averaged(world, state, cohort[~own], world.work, stream)
+        for cluster in np.unique(state.assignment[cohort[own]]):
+            members = cohort[state.assignment[cohort] == cluster]
+            models[cluster] = averaged(world, state, members, self._work(world.work, int(cluster)), stream)[cluster]
+        return replace(state, models=models)
+
+    def _work(self, common: LocalWork, cluster: int) -> LocalWork:
+        """The local work of a cluster that has its own."""
+        changes = self.own[cluster]
+        numbered = isinstance(cluster, (int, np.integer)) and cluster >= 0
+        if not (numbered and isinstance(changes, Mapping) and changes.keys() <= CAN_DIFFER):
+            raise MethodError(
+                f"own: expected numbers of clusters with {', '.join(sorted(CAN_DIFFER))}, got {cluster!r}: {changes!r}"
+            )
+        if "epochs" in changes:  # where the run counts steps
+            changes = {"steps": None, **changes}
+        try:
+            return replace(common, **changes)  # type: ignore[arg-type]
+        except ConfigError as error:
+            raise MethodError(f"own, cluster {cluster}: {error}") from None
+
+
+def narrowed(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
+    """The models, with a bias of NEVER for the classes that no member of the cluster has."""
+    there, bias = np.flatnonzero(state.assignment != COLD), world.spec.head_bias
+    classes = present(world, there, state.assignment[there], state.clusters)
+    if bias is None or bias.stop - bias.start != classes.shape[1]:
+        raise MethodError("narrow: this model does not end in a layer with a bias for every class")
+    models = state.models.copy()
+    models[:, bias] = np.where(classes, models[:, bias], NEVER)
+    return models
+
+
+def drawn(
+    cohort: Int[np.ndarray, "n"], assignment: Int[np.ndarray, "N"], fraction: float, stream: Stream
+) -> Int[np.ndarray, "m"]:
+    """Of each cluster's clients in the cohort, a random fraction: rounded, one at least. Ascending."""
+    order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != COLD])
+    members = [order[assignment[order] == cluster] for cluster in np.unique(assignment[order])]
+    return np.sort(np.concatenate([cohort[:0], *(m[: max(1, round(fraction * len(m)))] for m in members)]))
+
+
+def present(
+    world: World, clients: Int[np.ndarray, "c"], cluster: Int[np.ndarray, "c"], clusters: int
+) -> Int[np.ndarray, "K C"]:
+    """How many clients of each cluster have training samples of each class, as they say."""
+    has = world.classes(clients)
+    counts = np.zeros((clusters, has.shape[1]), np.int64)
+    np.add.at(counts, cluster, has)
+    return counts

@@ -1,0 +1,150 @@
+"""Clients clustered by the last layer of one short training: the half that the two systems of the thesis share.
+
+L. A. C. de Souza, G. F. Camilo, M. Sammarco, M. E. M. Campista, L. H. M. K. Costa: Aprendizado Federado com Agrupamento
+Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C. de Souza's thesis, which names no formula.
+
+    all clients train from one start w_0; v_i = what client i's last layer has become; clusters of the v_i, once
+
+``layer`` is what travels, and nothing else does: the ``bias`` of the last layer, C numbers (what the authors' code
+clusters), or the whole ``last_layer`` (what the text says). Where models are detectors, v_i joins those of one detector
+for each class that client i has; zero for the others. Distances are Euclidean, on raw numbers.
+
+``dbscan`` links clients at most ``eps`` apart, if they have ``min_samples`` clients that near, themselves included; eps
+depends on model, data and local work: see ``fedkin eps``. ``optics`` needs no eps, ``kmeans`` the number of clusters.
+Noise, of which the paper says nothing, becomes a cluster of its ``own`` (default), or joins the ``nearest``.
+
+A newcomer trains from w_0 likewise and joins the cluster of the nearest client that has one; clusters are never made
+anew. ``suspicious``, which the paper has without a number: a client farther than that from everybody, in the same unit
+as eps, is set aside. It gets no model and is not asked again.
+
+Differs from the code: v_i is the layer's update, which for the bias is the same, because biases start at zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin import policies
+from fedkin.clustering.density import by_first_appearance, dbscan, gap, nearest, optics, without_noise
+from fedkin.clustering.eps import eps_ranges, suggest, useful
+from fedkin.clustering.kmeans import kmeans
+from fedkin.errors import MethodError
+from fedkin.method import COLD, State, at_least_one, not_negative, one_of, positive
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+
+@dataclass(frozen=True)
+class LastLayerState(State):
+    start: Float[np.ndarray, "P"]  # w_0
+    layers: Float[np.ndarray, "N d"]  # v_i; NaN of a client that has not trained for it
+    suspects: Bool[np.ndarray, "N"]
+
+    def set_aside(self) -> Bool[np.ndarray, "N"]:
+        return self.suspects
+
+
+S = TypeVar("S", bound=LastLayerState)
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """How clients are clustered; the two methods say what a cluster then trains."""
+
+    algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"
+    eps: float = 0.0279  # of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
+    min_samples: int = 2  # of dbscan and optics
+    clusters: int | None = None  # of kmeans
+    layer: Literal["bias", "last_layer"] = "bias"
+    noise: Literal["own", "nearest"] = "own"
+    suspicious: float | None = None
+    pretraining: int = 10  # local epochs of the clustering round
+
+    def __post_init__(self) -> None:
+        one_of("algorithm", self.algorithm, ("dbscan", "optics", "kmeans"))
+        one_of("layer", self.layer, ("bias", "last_layer"))
+        one_of("noise", self.noise, ("own", "nearest"))
+        for name in ("min_samples", "pretraining"):
+            at_least_one(name, getattr(self, name))
+        if self.algorithm == "optics" and self.min_samples < 2:
+            raise MethodError(f"min_samples must be at least 2 for optics, got {self.min_samples}")
+        positive("eps", self.eps)
+        if self.suspicious is not None:
+            not_negative("suspicious", self.suspicious)
+        if (self.clusters is not None) != (self.algorithm == "kmeans"):
+            raise MethodError(f"clusters is for algorithm 'kmeans', which needs it; got {self.clusters!r}")
+        if self.clusters is not None:
+            at_least_one("clusters", self.clusters)
+
+    @property
+    def _reach(self) -> float:
+        return np.inf if self.suspicious is None else self.suspicious
+
+    def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
+        """The cluster of the nearest client that has one."""
+        newcomers, known = newcomers[~state.suspects[newcomers]], state.assignment != COLD
+        if not len(newcomers):
+            return state
+        clients, points = policies.last_layers(world, state.start, newcomers, self.layer, self.pretraining, stream)
+        cluster, far = nearest(points, state.layers[known], state.assignment[known])
+        return self._settled(world, state, clients, points, cluster, far)
+
+    def clustered(self, world: World, stream: Stream) -> LastLayerState:
+        """The clustering round: everybody there trains from w_0. The models of the clusters are w_0 still."""
+        start, everybody = world.initial(stream.child("model")), world.clients(stream.round)
+        clients, points = policies.last_layers(world, start, everybody, self.layer, self.pretraining, stream)
+        far = gap(points)
+        near = far <= self._reach
+        if not near.any():
+            raise MethodError(
+                f"clustering round: {len(clients)} of {len(everybody)} clients answered, and none is near another "
+                f"(suspicious = {self.suspicious}; the nearest two are {far.min(initial=np.inf):.3g} apart)"
+            )
+        labels = np.full(len(clients), COLD)
+        labels[near] = self._partition(points[near], stream)
+        nobody = np.full(world.total_clients, COLD)
+        layers = np.full((len(nobody), points.shape[1]), np.nan, np.float32)
+        models = np.repeat(start[None], int(labels.max()) + 1, axis=0)
+        empty = LastLayerState(models, nobody, start, layers, nobody == 0)
+        return self._settled(world, empty, clients, points, labels, far)
+
+    def _partition(self, points: Float[np.ndarray, "n d"], stream: Stream) -> Int[np.ndarray, "n"]:
+        """Clusters, numbered by their lowest client."""
+        if self.algorithm == "kmeans":
+            labels = kmeans(points, self.clusters or 1, int(stream.child("kmeans").words()[0]))
+        else:
+            dense = self.algorithm == "dbscan"
+            labels = dbscan(points, self.eps, self.min_samples) if dense else optics(points, self.min_samples)
+        return by_first_appearance(without_noise(points, labels, self.noise))
+
+    def _settled(
+        self,
+        world: World,
+        state: S,
+        clients: Int[np.ndarray, "n"],
+        points: Float[np.ndarray, "n d"],
+        cluster: Int[np.ndarray, "n"],
+        far: Float[np.ndarray, "n"],
+    ) -> S:
+        """Clients in their clusters, or set aside; their last layers are kept, for newcomers to compare with."""
+        layers, suspects, aside = state.layers.copy(), state.suspects.copy(), far > self._reach
+        layers[clients], suspects[clients] = points, aside
+        state = replace(state, layers=layers, suspects=suspects)
+        return policies.seated(world, state, clients, np.where(aside, COLD, cluster))
+
+    def remarks(self, state: LastLayerState) -> tuple[str, ...]:
+        """What the experimenter should hear of the clustering: an eps at which nothing is told apart."""
+        points = state.layers[state.assignment != COLD]
+        low, high = useful(points, self.min_samples)
+        if self.algorithm != "dbscan" or low <= self.eps < high:
+            return ()
+        what = "one cluster of all clients" if self.eps >= high else "noise of all clients"
+        if not low < high < np.inf:
+            return (f"eps = {self.eps:g} makes {what}, and no other would tell them apart",)
+        hint = suggest(eps_ranges(points, self.min_samples))
+        more = f"{hint:.3g} is suggested" if hint < high else "no gap is clear, so that one cluster may be right"
+        return (f"eps = {self.eps:g} makes {what}; they come apart from {low:.3g} up to {high:.3g}; {more}",)

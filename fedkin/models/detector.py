@@ -1,0 +1,55 @@
+"""ATHENA-FL's detector: a small convolutional network that tells one class from all others."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from fedkin.models.cnn import Image, at_least, image_of
+from fedkin.models.layers import Conv, Dense
+from fedkin.models.model import Model, Samples, as_model
+
+_CHANNELS = (16, 32, 64, 64, 64)
+
+
+def detector(data: Samples) -> Model:
+    """Five convolutions with pooling, a dense layer of 512, one logit (32 x 32 x 3: 131,233 parameters).
+
+    The score is positive where the network sees its class (a sigmoid makes it a probability): de Souza et al.,
+    ATHENA-FL, CoUrb 2023. One is trained for each class.
+
+    Raises:
+        ModelError: samples that are no images, or images of less than 32 x 32, of which five poolings leave nothing.
+    """
+    return _detector(at_least(32, image_of(data), data.name))
+
+
+class Detector(eqx.Module):
+    """Five times (conv 3x3, pool) with 16, 32, 64, 64 and 64 channels, dense 512, one score."""
+
+    convs: list[Conv]
+    hidden: Dense
+    head: Dense
+    image: Image = eqx.field(static=True)
+
+    def __init__(self, image: Image, key: Array) -> None:
+        self.image, (height, width, channels) = image, image
+        keys = iter(jax.random.split(key, len(_CHANNELS) + 2))
+        inputs = (channels, *_CHANNELS)
+        self.convs = [Conv(i, o, 3, next(keys)) for i, o in zip(inputs, _CHANNELS, strict=False)]
+        self.hidden = Dense((height >> 5) * (width >> 5) * _CHANNELS[-1], 512, next(keys))
+        self.head = Dense(512, 1, next(keys))
+
+    def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B 1"]:
+        x = x.reshape(len(x), *self.image)
+        for conv in self.convs:
+            x = conv.pooled(x)
+        return self.head(jax.nn.relu(self.hidden(x.reshape(len(x), -1))))
+
+
+@lru_cache(maxsize=64)
+def _detector(image: Image) -> Model:
+    return as_model(partial(Detector, image), name="detector", batched=True, detects=True)

@@ -1,0 +1,171 @@
+"""MobileNet and MobileNetV2 of keras.applications (alpha 1, no weights), the networks ATHENA-FL is measured against.
+
+Equal shapes and options give the same ``Model`` object, so that a second run compiles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedkin.errors import ModelError
+from fedkin.models.cnn import Image, at_least, image_of
+from fedkin.models.layers import Conv, Dense, Depthwise, dropout
+from fedkin.models.model import Model, Samples, Tree, as_model
+from fedkin.models.norm import BatchNorm, GroupNorm
+
+Kind = Literal["batch", "group"]
+Norm = BatchNorm | GroupNorm
+
+# Channels and stride of each block; of V2 expansion, channels, how many of them, stride of the first.
+_BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
+_BLOCKS_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+def mobilenet(data: Samples, norm: Kind = "batch", dropout: float = 0.001) -> Model:
+    """MobileNet (Howard et al. 2017, arXiv 1704.04861): 3,239,114 parameters for 32 x 32 x 3 images and 10 classes.
+
+    Args:
+        norm: ``batch``, whose running means and variances (21,888 of the parameters) are sent and averaged like any
+            weight, or ``group``, which has none: groups of 8 channels.
+        dropout: share of the 1,024 features that is left out before the head while training (0.001 in Keras; ATHENA-FL
+            took 0.3 and 0.01 for CIFAR-10 and 0.1 for MNIST).
+
+    Raises:
+        ModelError: samples that are no images of at least 32 x 32, an unknown norm, or a dropout outside [0, 1).
+    """
+    return _named("mobilenet", data, norm, dropout)
+
+
+def mobilenet_v2(data: Samples, norm: Kind = "batch", dropout: float = 0.0) -> Model:
+    """MobileNetV2 (Sandler et al. 2018, arXiv 1801.04381): 2,270,794 parameters, 2,236,682 of them trained.
+
+    Arguments and errors as for ``mobilenet``; Keras has no dropout here, and moves its running statistics by a
+    thousandth in a step (MobileNet's by a hundredth).
+    """
+    return _named("mobilenet_v2", data, norm, dropout)
+
+
+class Unit(eqx.Module):
+    """A convolution, normalisation and, unless it is linear, rectified units that end at 6."""
+
+    conv: Conv | Depthwise
+    norm: Norm
+    linear: bool = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None) -> tuple[Array, Unit]:
+        y, norm = self.norm(self.conv(x), mask)
+        return y if self.linear else jnp.clip(y, 0, 6), replace(self, norm=norm)
+
+
+class Chain(eqx.Module):
+    """Units one after another; what goes in is added to what comes out where ``residual``."""
+
+    units: list[Unit]
+    residual: bool = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None) -> tuple[Array, Chain]:
+        y, units = x, []
+        for unit in self.units:
+            y, moved = unit(y, mask)
+            units.append(moved)
+        return x + y if self.residual else y, replace(self, units=units)
+
+
+class MobileNet(eqx.Module):
+    """Chains of units, the mean over the pixels, dropout, dense."""
+
+    chains: list[Chain]
+    head: Dense
+    image: Image = eqx.field(static=True)
+    rate: float | int = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "B ..."], key: Array | None) -> Float[Array, "B C"]:
+        return self.run(x, None, key)[0]
+
+    def run(
+        self, x: Float[Array, "B ..."], mask: Float[Array, "B"] | None, key: Array | None
+    ) -> tuple[Float[Array, "B C"], MobileNet]:
+        """Scores, and this network with moved running statistics. ``mask`` (None: inference) says which samples
+        count."""
+        y, chains = x.reshape(len(x), *self.image), []
+        for chain in self.chains:
+            y, moved = chain(y, mask)
+            chains.append(moved)
+        scores = self.head(dropout(jnp.mean(y, axis=(1, 2)), self.rate, key))
+        return scores, replace(self, chains=chains)
+
+
+def _first(image: Image, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
+    keys = iter(jax.random.split(key, 2 * len(_BLOCKS) + 2))
+    channels = 32
+    units = [_unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))]
+    for outputs, stride in _BLOCKS:
+        units.append(_unit(Depthwise(channels, next(keys), stride, same=stride == 1), make_norm(channels)))
+        units.append(_unit(Conv(channels, outputs, 1, next(keys), bias=False), make_norm(outputs)))
+        channels = outputs
+    return MobileNet([Chain(units, False)], Dense(channels, classes, next(keys)), image, rate)
+
+
+def _second(image: Image, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
+    keys = iter(jax.random.split(key, 64))
+    channels = 32
+    chains = [Chain([_unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))], False)]
+    for expansion, outputs, count, stride in _BLOCKS_V2:
+        for block in range(count):
+            own = stride if block == 0 else 1
+            chains.append(_inverted(channels, outputs, expansion, own, make_norm, keys))
+            channels = outputs
+    chains.append(Chain([_unit(Conv(channels, 1280, 1, next(keys), bias=False), make_norm(1280))], False))
+    return MobileNet(chains, Dense(1280, classes, next(keys)), image, rate)
+
+
+def _inverted(
+    inputs: int, outputs: int, expansion: int, stride: int, make_norm: Callable[[int], Norm], keys: Iterator[Array]
+) -> Chain:
+    """An inverted residual: expand, filter each channel, project without rectifying."""
+    wide = inputs * expansion
+    units = [] if expansion == 1 else [_unit(Conv(inputs, wide, 1, next(keys), bias=False), make_norm(wide))]
+    units.append(_unit(Depthwise(wide, next(keys), stride), make_norm(wide)))
+    units.append(_unit(Conv(wide, outputs, 1, next(keys), bias=False), make_norm(outputs), linear=True))
+    return Chain(units, stride == 1 and inputs == outputs)
+
+
+def _unit(conv: Conv | Depthwise, norm: Norm, linear: bool = False) -> Unit:
+    return Unit(conv, norm, linear)
+
+
+_NETWORKS = {"mobilenet": (_first, 0.99), "mobilenet_v2": (_second, 0.999)}  # and momentum of the statistics
+
+
+def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
+    if norm not in ("batch", "group"):
+        raise ModelError(f"{name}: norm must be batch or group, got {norm!r}")
+    if not 0 <= rate < 1:
+        raise ModelError(f"{name}: dropout must be at least 0 and below 1, got {rate}")
+    return _mobilenet(name, at_least(32, image_of(data), data.name), data.classes, norm, float(rate))
+
+
+@lru_cache(maxsize=64)
+def _mobilenet(name: str, image: Image, classes: int, norm: str, rate: float | int) -> Model:
+    network, momentum = _NETWORKS[name]
+    make_norm = partial(BatchNorm, momentum=momentum) if norm == "batch" else GroupNorm
+    model = as_model(partial(network, image, classes, make_norm, rate), name=f"{name}-{norm}", batched=True)
+    return _with_statistics(model) if norm == "batch" else model
+
+
+def _with_statistics(model: Model) -> Model:
+    """The same with the training pass that moves the running means and variances."""
+
+    def fit(network: Tree, x: Array, mask: Array, key: Array | None) -> tuple[Array, Tree]:
+        return network.run(x, mask, key)
+
+    statistics = tuple(name.endswith((".mean", ".variance")) for name in model.spec.slices)
+    return replace(model, fit=fit, statistics=statistics)

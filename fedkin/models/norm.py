@@ -1,0 +1,65 @@
+"""Normalisation layers, with a training pass over the samples that count."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+EPSILON = 1e-3  # Keras
+CHANNELS = 8  # of a group
+
+
+class BatchNorm(eqx.Module):
+    """Batch normalisation (Ioffe and Szegedy 2015) over images and pixels; 1e-3 is added to the variance, as in Keras.
+
+    Inference takes the running statistics. In training they become ``momentum`` times themselves and the rest of the
+    batch's, its variance with n - 1 below, as in TensorFlow's fused kernel and in PyTorch.
+    """
+
+    scale: Float[Array, "c"]
+    bias: Float[Array, "c"]
+    mean: Float[Array, "c"]
+    variance: Float[Array, "c"]
+    momentum: float = eqx.field(static=True)
+
+    def __init__(self, channels: int, momentum: float = 0.99) -> None:
+        self.scale, self.bias = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
+        self.mean, self.variance = jnp.zeros(channels, jnp.float32), jnp.ones(channels, jnp.float32)
+        self.momentum = momentum
+
+    def __call__(self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None) -> tuple[Array, BatchNorm]:
+        """The normalised images, and this layer with moved statistics. ``mask`` says which images count (None:
+        inference)."""
+        if mask is None:
+            factor = self.scale * jax.lax.rsqrt(self.variance + EPSILON)
+            return (x - self.mean) * factor + self.bias, self
+        count = jnp.maximum(jnp.sum(mask), 1) * x.shape[1] * x.shape[2]
+        weight = mask[:, None, None, None] / count
+        mean = jnp.sum(x * weight, axis=(0, 1, 2))
+        variance = jnp.sum((x - mean) ** 2 * weight, axis=(0, 1, 2))
+        factor = self.scale * jax.lax.rsqrt(variance + EPSILON)
+        return (x - mean) * factor + self.bias, self._moved(mean, variance * count / jnp.maximum(count - 1, 1))
+
+    def _moved(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
+        fresh = 1 - self.momentum
+        moved = (self.momentum * self.mean + fresh * mean, self.momentum * self.variance + fresh * variance)
+        return eqx.tree_at(lambda layer: (layer.mean, layer.variance), self, moved)
+
+
+class GroupNorm(eqx.Module):
+    """Group normalisation (Wu and He 2018), groups of 8 channels: each image by itself, so nothing runs along."""
+
+    scale: Float[Array, "c"]
+    bias: Float[Array, "c"]
+
+    def __init__(self, channels: int) -> None:
+        self.scale, self.bias = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
+
+    def __call__(self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None) -> tuple[Array, GroupNorm]:
+        grouped = x.reshape(len(x), -1, x.shape[3] // CHANNELS, CHANNELS)
+        mean = jnp.mean(grouped, axis=(1, 3), keepdims=True)
+        variance = jnp.mean((grouped - mean) ** 2, axis=(1, 3), keepdims=True)
+        normal = (grouped - mean) * jax.lax.rsqrt(variance + EPSILON)
+        return normal.reshape(x.shape) * self.scale + self.bias, self
