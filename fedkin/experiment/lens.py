@@ -80,8 +80,8 @@ class Lens:
         now = Seen(models, clients, reply)
         before = self.seen if self.seen is not None and self.seen.models is models else None
         self.seen = None if part is not None else joined(before, now) if before else now
-        self.missing += int((~reply.arrived & ~reply.broken).sum())
-        self._set_aside(clients[reply.broken])
+        self.missing += len(np.unique(clients[~reply.arrived & ~reply.broken]))
+        self._set_aside(np.unique(clients[reply.broken]))
         return reduced(reply, clients, len(models)) if reduce and single else reply
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:

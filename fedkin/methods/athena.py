@@ -78,12 +78,12 @@ class Athena(LastLayer):
         in_unit("fraction", self.fraction)
         if self.calibrate:
             at_least_one("calibrate", self.calibrate)
-        if self.assignment is not None:
-            object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
         given = np.unique((0,) if self.assignment is None else self.assignment)
         clusters = given[given != COLD]
-        if not len(clusters) or not np.array_equal(clusters, np.arange(len(clusters))):
+        if not len(clusters) or given.dtype.kind != "i" or not np.array_equal(clusters, np.arange(len(clusters))):
             raise MethodError(f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}")
+        if self.assignment is not None:
+            object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
     def init(self, world: World, stream: Stream) -> AthenaState:
         head, bias = world.spec.head, world.spec.head_bias

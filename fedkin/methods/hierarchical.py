@@ -68,6 +68,11 @@ class Hierarchical(LastLayer):
             models[cluster] = averaged(world, state, members, self._work(world.work, int(cluster)), stream)[cluster]
         return replace(state, models=models)
 
+    def remarks(self, state: LastLayerState) -> tuple[str, ...]:
+        nobody = sorted(k for k in self.own if k >= state.clusters)
+        said = (f"own: there is no cluster {', '.join(map(str, nobody))} among {state.clusters}",) if nobody else ()
+        return super().remarks(state) + said
+
     def _work(self, common: LocalWork, cluster: int) -> LocalWork:
         """The local work of a cluster that has its own."""
         changes = self.own[cluster]

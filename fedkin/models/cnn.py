@@ -31,10 +31,11 @@ def cnn(
     6,482,634 and 6,497,162).
 
     fedsim is the network of FedSim's Table 5; its code, and so its curves, has larger windows and fewer channels
-    (fedsim_as_coded). athena is what ATHENA-FL trains within hierarchical clusters; its last layer are sigmoids, which
-    the loss takes for probabilities, as Keras does: -log(s_y / sum of s). ``dropout`` acts in mnist (0.5) and femnist
-    (0.4), as in the authors' code; ``l2`` on the dense kernels of femnist (0.001 there), and is refused elsewhere.
-    FedSim's code declares both without effect.
+    (fedsim_as_coded). athena is what ATHENA-FL's authors train within hierarchical clusters. Its last layer is declared
+    sigmoid with a cross entropy over classes, of which Keras takes the softmax of what lies before the sigmoid, and so
+    does this. (Sigmoids divided by their sum saturate: clients of two classes stand still at a loss of ln 2.)
+    ``dropout`` acts in mnist (0.5) and femnist (0.4), as in the authors' code; ``l2`` on the dense kernels of femnist
+    (0.001 there), and is refused elsewhere. FedSim's code declares both without effect.
     """
     if variant not in _NETWORKS:
         raise ModelError(f"cnn: variant must be one of {', '.join(_NETWORKS)}, got {variant!r}")
@@ -126,8 +127,7 @@ class FemnistCNN(eqx.Module):
 
 
 class AthenaCNN(eqx.Module):
-    """conv 3x3x32, pool, conv 3x3x64 valid, pool, conv 3x3x128 valid, pool, conv 3x3x128, pool, dense 512, dense,
-    sigmoid."""
+    """conv 3x3x32, pool, conv 3x3x64 valid, pool, conv 3x3x128 valid, pool, conv 3x3x128, pool, dense 512, dense."""
 
     convs: list[Conv]
     hidden: Dense
@@ -148,8 +148,7 @@ class AthenaCNN(eqx.Module):
         x = x.reshape(len(x), *self.image)
         for conv in self.convs:
             x = conv.pooled(x)
-        x = self.head(jax.nn.relu(self.hidden(x.reshape(len(x), -1))))
-        return jax.nn.log_sigmoid(x)  # whose softmax is the sigmoids divided by their sum
+        return self.head(jax.nn.relu(self.hidden(x.reshape(len(x), -1))))
 
 
 _NETWORKS = {

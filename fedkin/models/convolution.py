@@ -137,7 +137,7 @@ def _pooled_of(padding: int) -> tuple[Callable[..., Array], Callable[..., tuple[
     def back_on_the_same(x: Array, kernels: Array, biases: Array, g: Array) -> tuple[Array, Array, Array]:
         count = len(kernels)
         slope, by_bias = slopes(x, _joined(kernels), biases.ravel(), _joined(g))
-        by_image = jax.lax.map(lambda one: _by_image(*one, padding), (_apart(slope, count), kernels))
+        by_image = jax.lax.map(lambda own: _by_image(own[0], own[1], padding), (_apart(slope, count), kernels))
         return by_image, _apart(_by_kernel(x, slope, padding), count), by_bias.reshape(count, -1)
 
     return _for_several(forth, forth_on_the_same), _for_several(back, back_on_the_same)

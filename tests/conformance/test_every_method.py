@@ -24,6 +24,7 @@ from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
 from fedkin.world import LocalWork
+from tests.simulator.detectors import linear
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Case:
     places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
     models_down: int = 1  # messages to each client of a round
     models_up: int = 1  # and back
+    detects: bool = False  # its models are detectors, and a cluster has several
 
 
 GROUP = Case(
@@ -62,6 +64,13 @@ IFCA = Case(
 )
 BY_LOSS = {"newcomers": "loss"}  # newcomers by distance are all nearest to one cluster
 FESEM = Case(as_fedavg=ONE_MEAN, impossible=IMPOSSIBLE, clusters=3, resting=BY_LOSS, finding={"clusters": 6, **BY_LOSS})
+LAST_LAYER = Case(
+    options={"algorithm": "kmeans", "clusters": 3},
+    impossible=tuple({name: 0} for name in ("clusters", "min_samples", "pretraining"))
+    + ({"fraction": 0.0}, {"suspicious": -1.0}, {"eps": float("nan")}, {"algorithm": "em"}, {"layer": "first"})
+    + ({"noise": "away"},),
+    clusters=3,
+)
 CASES = {
     "fedavg": Case(as_fedavg={}),
     "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
@@ -99,6 +108,15 @@ CASES = {
         resting={"cluster_round": 99},  # when clusters are made everybody trains, not the cohort alone
         grows=True,
     ),
+    "hierarchical": replace(LAST_LAYER, as_fedavg={"clusters": 1}),
+    "athena": replace(
+        LAST_LAYER,
+        options={**LAST_LAYER.options, "layer": "last_layer"},
+        impossible=(*LAST_LAYER.impossible, {"assignment": (0, 2)}, {"calibrate": -1}),
+        models_down=2,  # the detectors of a kind's two classes
+        models_up=2,
+        detects=True,
+    ),
 }
 CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
 CLIENTS = 24
@@ -116,15 +134,18 @@ def make(name: str, **changes: Any) -> Any:
 # --- two worlds
 
 
-def fake(**options: Any) -> FakeWorld:
-    """Three kinds of clients, far apart, that differ a little within a kind."""
+def fake(name: str, **options: Any) -> FakeWorld:
+    """Three kinds of clients, far apart, that differ a little within a kind. A kind has two of six classes."""
     rng = np.random.default_rng(0)
     kinds = np.array([[8, 0, 0, 1], [0, 9, 0, 1], [0, 0, 10, 1]])
     target = kinds[np.arange(CLIENTS) % 3] + rng.normal(scale=0.3, size=(CLIENTS, 4))
+    if CASES[name].detects:
+        counts = np.repeat(np.eye(3, dtype=np.int64), 2, axis=1)[np.arange(CLIENTS) % 3]
+        options = {"counts": counts, "detects": True, **options}
     return FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalWork(2, lr=0.3), **options)
 
 
-def simulated(**options: Any) -> SimulatedWorld:
+def simulated(name: str, **options: Any) -> SimulatedWorld:
     """Twenty-four clients of 6 to 12 samples; a kind is a pair of the six classes."""
     rng = np.random.default_rng(1)
     sizes = rng.integers(6, 13, CLIENTS)
@@ -134,7 +155,8 @@ def simulated(**options: Any) -> SimulatedWorld:
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(CLIENTS)])
     train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
     data = FederatedData("kinds", x, y, 6, train, test)
-    return SimulatedWorld(data, mclr(data), LocalWork(epochs=2, batch_size=5, lr=0.1), **options)
+    model = linear() if CASES[name].detects else mclr(data)
+    return SimulatedWorld(data, model, LocalWork(epochs=2, batch_size=5, lr=0.1), **options)
 
 
 WORLDS = {"fake": fake, "simulated": simulated}
@@ -182,12 +204,32 @@ def assert_same(a: Any, b: Any) -> None:
 
 
 def assert_sound(state: Any, name: str, world: Any) -> None:
-    clusters, case = len(state.models), CASES[name]
+    clusters, case = state.clusters, CASES[name]
     assert clusters >= 1 if case.grows else clusters == case.clusters
-    assert state.models.shape == (clusters, world.spec.parameters) and state.models.dtype == np.float32
+    assert state.models.shape == (len(state.models), world.spec.parameters) and state.models.dtype == np.float32
+    assert len(state.models) >= clusters if case.detects else len(state.models) == clusters
     assert np.isfinite(state.models).all()
     assert state.assignment.shape == (world.total_clients,)
     assert np.all((state.assignment >= COLD) & (state.assignment < clusters))
+
+
+def loss_of(world: Any, state: Any) -> float:
+    """Mean over clients of the training loss of the models that their cluster trains: detectors one by one, others
+    those of a client without a cluster too, which has the first."""
+    everybody = np.arange(CLIENTS)
+    if not world.spec.detects:
+        return float(world.losses(state.models, everybody)[everybody, np.maximum(state.assignment, 0)].mean())
+    client, detector = np.nonzero(state.assignment[:, None] == state.home)
+    if isinstance(world, FakeWorld):
+        wanted = world.target[client] + state.positive[detector][:, None]
+        return float(np.mean((state.models[detector] - wanted) ** 2))
+    work, stream = replace(world.work, positive=state.positive[detector]), Stream(5, 0, "loss")
+    return float(world.train(state.models, client, detector, work=work, stream=stream).first_loss.mean())
+
+
+def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
+    """Which models other clusters train."""
+    return np.flatnonzero(getattr(state, "home", np.arange(len(state.models))) != cluster)
 
 
 each_method = pytest.mark.parametrize("name", CASES)
@@ -209,7 +251,7 @@ def test_it_is_a_frozen_dataclass_with_defaults(name: str) -> None:
 @each_world
 @each_method
 def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., Any]) -> None:
-    method, w = make(name), world()
+    method, w = make(name), world(name)
     state = method.init(w, Stream(5, 0, "init"))
 
     def shapes(state: Any) -> dict[str, Any]:  # models may become more, never fewer
@@ -227,25 +269,20 @@ def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., 
 @each_world
 @each_method
 def test_training_helps(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(), make(name)
-    everybody = np.arange(CLIENTS)
-
-    def loss(state: Any) -> float:
-        return float(w.losses(state.models, everybody)[everybody, np.maximum(state.assignment, 0)].mean())
-
-    assert loss(run(method, w, rounds=8)) < loss(method.init(w, Stream(5, 0, "init")))
+    w, method = world(name), make(name)
+    assert loss_of(w, run(method, w, rounds=8)) < loss_of(w, method.init(w, Stream(5, 0, "init")))
 
 
 @each_world
 @each_method
 def test_the_same_seed_gives_the_same_bits(name: str, world: Callable[..., Any]) -> None:
-    assert_same(run(make(name), world()), run(make(name), world()))
+    assert_same(run(make(name), world(name)), run(make(name), world(name)))
 
 
 @each_world
 @each_method
 def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) -> None:
-    a, b = run(make(name), world(), seed=5), run(make(name), world(), seed=6)
+    a, b = run(make(name), world(name), seed=5), run(make(name), world(name), seed=6)
     assert a.models.tobytes() != b.models.tobytes()
 
 
@@ -253,18 +290,18 @@ def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) ->
 @each_method
 def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
     """The state is all there is: saved as plain arrays, loaded in a fresh world, it goes on as if never stopped."""
-    half = run(make(name), world(), rounds=2)
+    half = run(make(name), world(name), rounds=2)
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays(half))
     file.seek(0)
     loaded = type(half)(**np.load(file, allow_pickle=False))
-    assert_same(run(make(name), world(), state=loaded, first=3), run(make(name), world()))
+    assert_same(run(make(name), world(name), state=loaded, first=3), run(make(name), world(name)))
 
 
 @each_world
 @each_method
 def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(), make(name)
+    w, method = world(name), make(name)
     state = method.init(w, Stream(5, 0, "init"))
     for array in arrays(state).values():
         array.flags.writeable = False
@@ -274,7 +311,7 @@ def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any])
 @each_world
 @each_method
 def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(), make(name)
+    w, method = world(name), make(name)
     state = settled(method, w)
     cohort = cohort_of(w, 5, 2)
     forward = method.round(w, state, cohort, Stream(5, 2, "method"))
@@ -286,7 +323,7 @@ def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., An
 @each_method
 def test_the_names_of_clients_do_not_matter(name: str) -> None:
     """Clients renumbered: the same models, and everybody in the cluster she was in."""
-    w, method = fake(), make(name)
+    w, method = fake(name), make(name)
     state = settled(method, w)
     new = np.random.default_rng(2).permutation(CLIENTS)  # old client i is now client new[i]
     old = np.argsort(new)
@@ -302,7 +339,7 @@ def test_the_names_of_clients_do_not_matter(name: str) -> None:
 @each_world
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.as_fedavg is not None])
 def test_one_cluster_is_fedavg(name: str, world: Callable[..., Any]) -> None:
-    w, fedavg, method = world(), FedAvg(), make(name, **(CASES[name].as_fedavg or {}))
+    w, fedavg, method = world(name), FedAvg(), make(name, **(CASES[name].as_fedavg or {}))
     plain = fedavg.init(w, Stream(5, 0, "init"))
     state = replace(method.init(w, Stream(5, 0, "init")), models=plain.models)
     for r in range(1, 4):
@@ -314,20 +351,21 @@ def test_one_cluster_is_fedavg(name: str, world: Callable[..., Any]) -> None:
 @each_world
 @each_clustered
 def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(), make(name, **CASES[name].resting)
+    w, method = world(name), make(name, **CASES[name].resting)
     state = settled(method, w)
     only = int(state.assignment[0])
     cohort = np.flatnonzero(state.assignment == only)
     after = method.round(w, state, cohort, Stream(5, 2, "method"))
-    others = [k for k in range(len(state.models)) if k != only]
-    assert after.models[others].tobytes() == state.models[others].tobytes()
-    assert after.models[only].tobytes() != state.models[only].tobytes()
+    others = models_elsewhere(state, only)
+    assert (len(others) or CASES[name].grows) and after.models[others].tobytes() == state.models[others].tobytes()
+    own = np.setdiff1d(np.arange(len(state.models)), others)
+    assert after.models[own].tobytes() != state.models[own].tobytes()
 
 
 @each_clustered
 def test_kinds_that_are_far_apart_are_found(name: str) -> None:
     everybody = CASES[name].grows  # who is absent when a cluster is cut may end in none
-    state = run(make(name, **CASES[name].finding), fake(), rounds=8, cohort=CLIENTS if everybody else 8)
+    state = run(make(name, **CASES[name].finding), fake(name), rounds=8, cohort=CLIENTS if everybody else 8)
     kinds = [set(state.assignment[k::3].tolist()) for k in range(3)]
     assert all(len(kind) == 1 for kind in kinds) and len(set.union(*kinds)) == 3
 
@@ -341,10 +379,10 @@ LOST = frozenset({1, 4, 5, 11, 18})
 @each_method
 def test_a_round_uses_what_came(name: str, how: str) -> None:
     """With some replies lost, a round is what it would have been without those clients."""
-    method, whole = make(name), fake()
+    method, whole = make(name), fake(name)
     state = settled(method, whole)
     everybody = np.arange(CLIENTS)
-    after = method.round(fake(**{how: LOST}), state, everybody, Stream(5, 2, "method"))
+    after = method.round(fake(name, **{how: LOST}), state, everybody, Stream(5, 2, "method"))
     without = method.round(whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 2, "method"))
     np.testing.assert_allclose(after.models, without.models, rtol=1e-6, atol=1e-6)
 
@@ -352,13 +390,13 @@ def test_a_round_uses_what_came(name: str, how: str) -> None:
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 @each_method
 def test_a_run_survives_missing_replies(name: str, how: str) -> None:
-    w = fake(**{how: LOST})
+    w = fake(name, **{how: LOST})
     assert_sound(run(make(name), w), name, w)
 
 
 @each_method
 def test_a_simulated_run_survives_dropout_and_stragglers(name: str) -> None:
-    w = simulated(population=Population(dropout=0.3, stragglers=0.3))
+    w = simulated(name, population=Population(dropout=0.3, stragglers=0.3))
     assert_sound(run(make(name), w), name, w)
 
 
@@ -366,8 +404,8 @@ def test_a_simulated_run_survives_dropout_and_stragglers(name: str) -> None:
 @each_method
 def test_a_round_without_any_reply_changes_no_model(name: str, how: str) -> None:
     method = make(name, **CASES[name].resting)
-    state = method.init(fake(), Stream(5, 0, "init"))
-    deaf = fake(**{how: frozenset(range(CLIENTS))})
+    state = method.init(fake(name), Stream(5, 0, "init"))
+    deaf = fake(name, **{how: frozenset(range(CLIENTS))})
     after = step(method, deaf, state, np.arange(CLIENTS), 5, 1)
     assert after.models.tobytes() == state.models.tobytes()
 
@@ -375,14 +413,14 @@ def test_a_round_without_any_reply_changes_no_model(name: str, how: str) -> None
 @each_method
 def test_a_round_without_a_cohort_changes_no_model(name: str) -> None:
     method = make(name, **CASES[name].resting)
-    state = method.init(fake(), Stream(5, 0, "init"))
-    after = method.round(fake(), state, np.zeros(0, np.int64), Stream(5, 1, "method"))
+    state = method.init(fake(name), Stream(5, 0, "init"))
+    after = method.round(fake(name), state, np.zeros(0, np.int64), Stream(5, 1, "method"))
     assert after.models.tobytes() == state.models.tobytes()
 
 
 @each_method
 def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> None:
-    deaf = fake(silent=frozenset(range(CLIENTS)))
+    deaf = fake(name, silent=frozenset(range(CLIENTS)))
     try:
         state = make(name).init(deaf, Stream(5, 0, "init"))
     except FedkinError as error:
@@ -396,14 +434,14 @@ def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> No
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CLUSTERED])
 def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
-    state = make(name).init(simulated(population=Population(arrivals={2: 6})), Stream(5, 0, "init"))
+    state = make(name).init(simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init"))
     np.testing.assert_array_equal(state.assignment, np.zeros(CLIENTS))
 
 
 @each_world
 @each_clustered
 def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(), make(name)
+    w, method = world(name), make(name)
     state = settled(method, w)
     cold = state.assignment.copy()
     cold[[2, 3, 10]] = COLD
@@ -418,7 +456,7 @@ def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[...
 
 @each_method
 def test_clients_that_arrive_later(name: str) -> None:
-    w = simulated(population=Population(arrivals={2: 6}))
+    w = simulated(name, population=Population(arrivals={2: 6}))
     state = run(make(name), w)
     assert_sound(state, name, w)
     late = [c for r in (2, 3, 4) for c in cohort_of(w, 5, r) if c >= CLIENTS - 6]
@@ -430,7 +468,7 @@ def test_clients_that_arrive_later(name: str) -> None:
 
 @each_method
 def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
-    w, method = simulated(), make(name)
+    w, method = simulated(name), make(name)
     state = settled(method, w)
     before = w.ledger.total()
     method.round(w, state, cohort_of(w, 5, 2), Stream(5, 2, "method"))
@@ -453,4 +491,4 @@ def test_impossible_settings_are_refused(name: str, options: dict[str, Any]) -> 
 @pytest.mark.parametrize("name", [name for name in CLUSTERED if hasattr(METHODS[name](), "clusters")])
 def test_more_clusters_than_clients_are_refused(name: str) -> None:
     with pytest.raises(FedkinError, match=str(CLIENTS + 1)):
-        make(name, clusters=CLIENTS + 1).init(fake(), Stream(5, 0, "init"))
+        make(name, clusters=CLIENTS + 1).init(fake(name), Stream(5, 0, "init"))

@@ -173,6 +173,41 @@ def test_a_client_that_moves_is_measured_from_its_new_cluster() -> None:
     np.testing.assert_array_equal(found, [1.0])
 
 
+@pytest.mark.parametrize("memory", [2**28, 0])
+@pytest.mark.parametrize("reduce", [False, True])
+def test_a_part_passes_and_is_no_training_to_look_at(tiny_world: SimulatedWorld, memory: int, reduce: bool) -> None:
+    """What finds clusters says nothing of a round's discrepancy."""
+    models, clients, which = tiny_world.initial(STREAM)[None], np.array([0, 2, 5]), np.zeros(3, np.int64)
+    part = tiny_world.spec.head_bias
+    bare = tiny_world.train(models, clients, which, part=part, reduce=reduce, stream=STREAM)
+    lens = Lens(tiny_world, memory)
+    through = lens.train(models, clients, which, part=part, reduce=reduce, stream=STREAM)
+    assert through.update.tobytes() == bare.update.tobytes() and through.update.shape[1] == 2
+    assert lens.seen is None
+
+
+def test_missing_parts_are_counted_and_broken_ones_told(caplog: pytest.LogCaptureFixture) -> None:
+    lens = Lens(fake_world(silent=frozenset({1}), garbage=frozenset({4})))
+    lens.train(np.zeros((1, 3), np.float32), np.arange(8), np.zeros(8, np.int64), part=slice(2, 3), stream=STREAM)
+    assert (lens.missing, lens.broken) == (1, 1)
+    assert "client 4" in caplog.text
+
+
+def test_detectors_are_measured_from_the_detector_they_trained() -> None:
+    """A state says which model a solution has become a part of: (2, 0) of detector 1, which is at (2, 1) now."""
+
+    class Detecting(State):
+        def becomes(self, clients: np.ndarray, trained: np.ndarray) -> np.ndarray:
+            return trained
+
+    world = FakeWorld(np.array([[4.0, 0.0]], np.float32), np.array([1]), work=LocalWork(lr=0.5))
+    lens = Lens(world)
+    lens.train(np.zeros((2, 2), np.float32), np.array([0]), np.array([1]), reduce=True, stream=STREAM)
+    found = distances(lens.seen, Detecting(np.array([[9, 9], [2, 1]], np.float32), np.array([0])))
+    assert found is not None
+    np.testing.assert_array_equal(found, [1.0])
+
+
 def test_everything_else_passes_through() -> None:
     world = fake_world()
     lens, models, clients = Lens(world), np.ones((2, 3), np.float32), np.arange(4)
@@ -182,6 +217,10 @@ def test_everything_else_passes_through() -> None:
     np.testing.assert_array_equal(lens.clients(3), world.clients(3))
     np.testing.assert_array_equal(lens.initial(STREAM), world.initial(STREAM))
     np.testing.assert_array_equal(lens.shifted(clients), world.shifted(clients))
+    np.testing.assert_array_equal(lens.classes(clients), world.classes(clients))
+    counts = lens.detections(models, clients, which, np.zeros(4, np.int64))
+    np.testing.assert_array_equal(counts, world.detections(models, clients, which, np.zeros(4, np.int64)))
+    assert counts.sum() == 4
     lens.send(models, clients)
     assert world.ledger.down == {"send": 2 * 4 * 3 * 4}
     assert (lens.spec, lens.work, lens.ledger, lens.total_clients) == (world.spec, world.work, world.ledger, 8)

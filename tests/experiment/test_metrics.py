@@ -19,7 +19,7 @@ from fedkin.experiment.metrics import (
     weighted_mean,
     worst_decile,
 )
-from fedkin.method import COLD, State
+from fedkin.method import COLD, Served, State
 from fedkin.randomness import Stream
 from fedkin.world import Ledger, Scores
 from tests.experiment.toy import fake_world
@@ -119,6 +119,60 @@ def test_scoring_tests_the_warm_clients_on_their_own_account() -> None:
     np.testing.assert_array_equal(result.scores.correct, [1, 1, 0])
     np.testing.assert_array_equal(result.client_accuracy, [1, 1, 0])
     assert result.partial
+
+
+class Aside(State):
+    """Client 2 shall have no cluster."""
+
+    def set_aside(self) -> np.ndarray:
+        return np.arange(len(self.assignment)) == 2
+
+
+@pytest.mark.parametrize(("cold", "partial"), [([2], False), ([2, 3], True), ([3], True)])
+def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool) -> None:
+    """Of those without a cluster only the others are still to be placed."""
+    assignment = np.where(np.isin(np.arange(4), cold), COLD, 0)
+    state = Aside(np.ones((1, 3), np.float32), assignment)
+    if 2 not in cold:
+        state = State(state.models, assignment)
+    result = score(Lens(fake_world(clients=4)), state, 1)
+    assert result.partial is partial
+    record = accuracy_record(result, 1, None)
+    assert record.get("set_aside", 0) == (2 in cold) and record["partial"] is partial
+    assert 2 in cold or "set_aside" not in record
+
+
+class Detected(State):
+    """Everybody is tested on two detectors, of classes 0 and 1, one of each cluster."""
+
+    def served(self, clients: np.ndarray) -> Served:
+        return Served(self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1]))
+
+
+def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
+    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). Clients 0 and 1 of cluster 0 have class 0 and
+    not; 2 and 3 of cluster 1 have no sample of class 1, so that no is right; client 2 does not answer."""
+    counts = np.array([[1, 0], [0, 1], [1, 0], [1, 0]])
+    world = fake_world(clients=4, counts=counts, detects=True, silent=frozenset({2}))
+    state = Detected(np.array([[0, 0, 0], [2, 2, 2]], np.float32), np.array([0, 0, 1, 1]))
+    result = score(Lens(world), state, 1)
+    assert result.detectors == [0.5, 1.0]
+    record = accuracy_record(result, 2, None)
+    assert record["accuracy_by_detector"] == [0.5, 1.0]
+    np.testing.assert_array_equal(result.scores.correct, [1, 0, 1, 1])
+    assert set(world.ledger.total()) == {0}
+
+
+def test_a_detector_without_clients_has_no_accuracy() -> None:
+    world = fake_world(clients=4, counts=np.array([[1, 0]] * 4), detects=True)
+    state = Detected(np.zeros((2, 3), np.float32), np.array([0, 0, COLD, 0]))
+    assert score(Lens(world), state, 1).detectors == [1.0, None]
+
+
+def test_other_models_have_no_accuracy_by_detector() -> None:
+    state = State(np.ones((1, 3), np.float32), np.zeros(4, np.int64))
+    result = score(Lens(fake_world(clients=4)), state, 1)
+    assert result.detectors is None and "accuracy_by_detector" not in accuracy_record(result, 1, None)
 
 
 def test_ledger_record_keeps_scoring_apart() -> None:

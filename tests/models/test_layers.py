@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from fedkin.models import layers
-from fedkin.models.layers import Conv, Dense, dropout, glorot, max_pool, product
+from fedkin.models.convolution import max_pool, pooled
+from fedkin.models.layers import Conv, Dense, Depthwise, dropout, glorot, product
 
 RNG = np.random.Generator(np.random.PCG64(0))
 CASES = {
@@ -132,3 +134,79 @@ def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatc
     written_out = program()
     monkeypatch.setattr(layers, "_UNROLLED_BATCH", 0)
     assert (program() != written_out) == (jax.default_backend() == "cpu")
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("side", [1, 2, 5, 6])
+def test_depthwise_and_its_gradient(side: int, stride: int) -> None:
+    """``conv_general_dilated`` by groups, with TensorFlow's padding."""
+    conv = Depthwise(3, jax.random.key(0), stride)
+    x = normal(4, side, side, 3)
+
+    def ours(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.tree.unflatten(jax.tree.structure(conv), [w])(x)
+
+    def xla(x: jax.Array, w: jax.Array) -> jax.Array:
+        numbers = ("NHWC", "OIHW", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, w, (stride, stride), "SAME", dimension_numbers=numbers, feature_group_count=3
+        )
+
+    assert_same(ours, xla, (x, conv.weight))
+
+
+def assert_same(ours: Callable[..., jax.Array], xla: Callable[..., jax.Array], at: tuple[jax.Array, ...]) -> None:
+    """Values and gradients."""
+    cotangent = normal(*jax.eval_shape(xla, *at).shape)
+    pairs = zip(value_and_gradients(ours, at, cotangent), value_and_gradients(xla, at, cotangent), strict=True)
+    for one, other in pairs:
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+POOLED = {"same": (8, 3, True), "valid": (8, 3, False), "odd": (7, 5, True), "small": (3, 3, True)}
+
+
+def reference(x: jax.Array, kernel: jax.Array, bias: jax.Array, same: bool) -> jax.Array:
+    """relu, then pool, in the order of the papers."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+    z = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME" if same else "VALID", dimension_numbers=numbers)
+    window = (1, 2, 2, 1)
+    return jax.lax.reduce_window(jax.nn.relu(z + bias), -jnp.inf, jax.lax.max, window, window, "VALID")
+
+
+@pytest.mark.parametrize("case", POOLED)
+def test_pooled_convolution_and_its_gradient(case: str) -> None:
+    side, size, same = POOLED[case]
+    at = (normal(4, side, side, 2), normal(size, size, 2, 3), normal(3))
+    assert_same(partial(pooled, same=same), partial(reference, same=same), at)
+
+
+@pytest.mark.parametrize("case", POOLED)
+@pytest.mark.parametrize("shared", ["images", "nothing", "kernels", "biases"])
+def test_several_models_at_once(case: str, shared: str) -> None:
+    """vmap over three models: each gets what it would get alone, gradients too."""
+    side, size, same = POOLED[case]
+    at = [normal(3, 4, side, side, 2), normal(3, size, size, 2, 3), normal(3, 3)]
+    axes: list[int | None] = [0, 0, 0]
+    if shared != "nothing":
+        place = ["images", "kernels", "biases"].index(shared)
+        at[place], axes[place] = at[place][0], None
+    first = [a if axis is None else a[0] for a, axis in zip(at, axes, strict=True)]
+    cotangents = normal(3, *jax.eval_shape(partial(reference, same=same), *first).shape)
+
+    def pulled(f: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, ...]]:
+        return lambda g, *a: (f(*a, same), *jax.vjp(lambda *b: f(*b, same), *a)[1](g))
+
+    together = jax.jit(jax.vmap(pulled(pooled), in_axes=(0, *axes)))(cotangents, *at)
+    for model in range(3):
+        own = [a if axis is None else a[model] for a, axis in zip(at, axes, strict=True)]
+        for got, expected in zip(together, jax.jit(pulled(reference))(cotangents[model], *own), strict=True):
+            np.testing.assert_allclose(got[model], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_equal_pixels_share_the_gradient() -> None:
+    """The rows of an image share by halves, and in a row its columns."""
+    x = jnp.array([[2.0, 2.0, 7.0, 1.0], [2.0, 1.0, 7.0, 3.0]])[None, :, :, None]
+    gradient = jax.grad(lambda x: max_pool(x).sum())(x)
+    np.testing.assert_array_equal(gradient[0, :, :, 0], [[0.25, 0.25, 0.5, 0], [0.5, 0, 0.5, 0]])

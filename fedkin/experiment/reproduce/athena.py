@@ -20,7 +20,7 @@ from fedkin.models import MODELS
 from fedkin.world import Adam
 
 EPS = 0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
-PRETRAINING = (5, 10, 20)
+PRETRAINING = (5, 10, 20)  # local epochs of the clustering round
 WORK = Adam(epochs=5, batch_size=32, lr=1e-3)
 
 SPLITS: dict[str, tuple[Options, int]] = {  # options, and the true number of clusters
@@ -64,8 +64,8 @@ HALF: dict[str, tuple[Callable[[int], Any], int]] = {  # the method, and its coh
 
 
 def _apart(split: str, options: Options, clusters: int) -> Setting:
-    options = (*options, ("scale", "unit"), ("train_fraction", 1000 / 3000))
-    return _setting(f"{split}, CIFAR-10", "cifar10", options, *CNN, clusters, 10, 10)
+    options = (*options, ("scale", "unit"), ("samples", 7500), ("train_fraction", 2 / 3))
+    return _setting(f"{split}, CIFAR-10", "cifar10", options, *CNN, clusters, 8, 10)
 
 
 APART = {split: _apart(split, *how) for split, how in {**SPLITS, "Dirichlet(0.5)": (DIRICHLET, 0)}.items()}
@@ -74,7 +74,7 @@ APART = {split: _apart(split, *how) for split, how in {**SPLITS, "Dirichlet(0.5)
 
 DATA: dict[str, Options] = {"cifar10": (), "mnist": (("size", 32),), "fashion_mnist": (("size", 32),)}
 TITLES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "FMNIST"}
-SAMPLES = 9000  # images in all: 300 to train and 150 to test for each client
+SAMPLES = 6000  # images in all: 200 to train and 100 to test for each client
 
 
 def _shared(data: str, split: str) -> Setting:
@@ -87,7 +87,7 @@ def _shared(data: str, split: str) -> Setting:
         ("train_fraction", 2 / 3),
         ("tested", "iid"),
     )
-    return _setting(f"{split}, {TITLES[data]}", data, options, *CNN, clusters, 20, 20)
+    return _setting(f"{split}, {TITLES[data]}", data, options, *CNN, clusters, 12, 20)
 
 
 SHARED = {(data, split): _shared(data, split) for data in DATA for split in SPLITS}
@@ -107,7 +107,7 @@ def _combined(setting: Setting) -> list[Cell]:
             "Fig. 2-4",
             detectors,
             "ATHENA-FL, calibrated",
-            lambda m: Athena(assignment=given, fraction=0.5, calibrate=5),
+            lambda m: Athena(assignment=given, fraction=0.5, calibrate=4),
             None,
         ),
         Cell("Fig. 2-4", replace(setting, cohort=setting.cohort // 2), "FedAvg", lambda m: FedAvg(), None),
@@ -118,6 +118,7 @@ def _clusterings(setting: Setting) -> list[Cell]:
     return [
         Cell("eps", setting, str(epochs), lambda m, epochs=epochs: Hierarchical(pretraining=epochs), None)
         for epochs in PRETRAINING
+        if setting.clusters > 1 or epochs == 10
     ]
 
 

@@ -1,0 +1,100 @@
+"""What ATHENA-FL's networks cost on one core: MobileNetV2 beside PyTorch, ten detectors together beside one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.measure import Times, take_turns
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.models import detector, mobilenet_v2
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+
+SAMPLES, BATCH, CLASSES, LR = 320, 32, 10, 0.01
+# Sandler et al., Table 2: expansion, channels, blocks, stride of the first (1 where 32 x 32 images start)
+BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+def one_client() -> FederatedData:
+    """Random pixels of CIFAR-10's shape."""
+    rng = np.random.default_rng(0)
+    x, rows = rng.random((SAMPLES, 32, 32, 3), np.float32), Ragged.of([np.arange(SAMPLES)])
+    return FederatedData("pixels", x, rng.integers(0, CLASSES, SAMPLES), CLASSES, rows, rows)
+
+
+class Residual(nn.Sequential):
+    """What goes in is added to what comes out."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + super().forward(x)
+
+
+def unit(inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1, linear: bool = False) -> list:
+    conv = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
+    return [conv, nn.BatchNorm2d(outputs, 1e-3, 0.001), *([] if linear else [nn.ReLU6()])]
+
+
+def torch_network() -> nn.Module:
+    """MobileNetV2 in PyTorch."""
+    layers, channels = unit(3, 32, 3, 2), 32
+    for expansion, outputs, count, first in BLOCKS:
+        for stride in [first] + [1] * (count - 1):
+            wide = channels * expansion
+            block = [*(unit(channels, wide) if expansion > 1 else []), *unit(wide, wide, 3, stride, wide)]
+            block += unit(wide, outputs, linear=True)
+            layers.append((Residual if stride == 1 and channels == outputs else nn.Sequential)(*block))
+            channels = outputs
+    layers += [*unit(320, 1280), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, CLASSES)]
+    return nn.Sequential(*layers)
+
+
+def torch_epoch(network: nn.Module, data: FederatedData) -> None:
+    """One local epoch of SGD in place, on one thread."""
+    torch.set_num_threads(1)
+    x, y = torch.from_numpy(data.x.transpose(0, 3, 1, 2).copy()), torch.from_numpy(data.y)
+    optimizer = torch.optim.SGD(network.parameters(), lr=LR)
+    for rows in torch.randperm(len(y)).split(BATCH):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(x[rows]), y[rows]).backward()
+        optimizer.step()
+
+
+def mobilenet_epoch(turns: int) -> Times:
+    """A local epoch of MobileNetV2 on 320 images, one client."""
+    data, network = one_client(), torch_network()
+    world = SimulatedWorld(data, mobilenet_v2(data), LocalWork(epochs=1, batch_size=BATCH, lr=LR))
+    start, first = world.initial(Stream(0))[None], np.zeros(1, np.int64)
+    engines = {
+        "fedkin": lambda turn: world.train(start, first, first, stream=Stream(0, turn)),
+        "PyTorch loop, 1 thread": lambda _: torch_epoch(network, data),
+    }
+    return take_turns(engines, turns, 1)
+
+
+def detectors(turns: int) -> Times:
+    """A local epoch of the ten detectors of one client: in one call, and in a call each."""
+    data = one_client()
+    work = LocalWork(epochs=1, batch_size=BATCH, lr=1e-3, optimizer="adam")
+    classes, client = np.arange(CLASSES), np.zeros(CLASSES, np.int64)
+    world = SimulatedWorld(data, detector(data), replace(work, positive=classes))
+    starts = np.stack([world.initial(Stream(0, c)) for c in classes])
+
+    def some(chosen: np.ndarray, turn: int) -> None:
+        own = replace(work, positive=chosen)
+        world.train(starts, client[chosen], chosen, work=own, stream=Stream(0, turn))
+
+    engines = {
+        "together": lambda turn: some(classes, turn),
+        "one by one": lambda turn: [some(classes[c : c + 1], turn) for c in classes],
+    }
+    return take_turns(engines, turns, 1)
+
+
+def everything(turns: int) -> dict[str, Times]:
+    """Both of the above."""
+    return {"mobilenet": mobilenet_epoch(min(turns, 5)), "detectors": detectors(min(turns, 5))}

@@ -1,0 +1,215 @@
+"""The ranges of eps against DBSCAN at every distance, and the rules that choose one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import pdist
+from sklearn.cluster import DBSCAN
+from sklearn.metrics import silhouette_score
+
+from fedkin.clustering.density import dbscan, euclidean, same_partition
+from fedkin.clustering.eps import EpsRange, eps_ranges, k_distances, knee, suggest, useful
+from fedkin.errors import MethodError
+
+LINE = np.array([[0.0], [1.0], [10.0], [12.0], [40.0]])
+
+
+def found(points: np.ndarray, eps: float, min_samples: int) -> np.ndarray:
+    """scikit-learn's labels; it refuses an eps of 0, for which the least number will do."""
+    return DBSCAN(eps=max(eps, 1e-300), min_samples=min_samples, metric="precomputed").fit_predict(euclidean(points))
+
+
+def by_every_distance(points: np.ndarray, min_samples: int) -> list[tuple[float, int, int]]:
+    """(low, clusters, noise) of each other partition, from DBSCAN at 0 and at all distances there are."""
+    expected: list[tuple[float, int, int]] = []
+    before = None
+    for eps in np.unique([0.0, *pdist(points)]):
+        labels = found(points, eps, min_samples)
+        if before is None or not same_partition(labels, before):
+            expected.append((float(eps), int(labels.max() + 1), int((labels == -1).sum())))
+        before = labels
+    return expected
+
+
+def blobs(seed: int, centres: np.ndarray, each: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    true = np.repeat(np.arange(len(centres)), each)
+    noise = np.random.default_rng(seed).normal(size=(len(true), centres.shape[1]))
+    return centres[true] + spread * noise, true
+
+
+def test_ranges_by_hand() -> None:
+    ranges = eps_ranges(LINE, 2)
+    assert [(r.low, r.high, r.clusters, r.noise) for r in ranges] == [
+        (0, 1, 0, 5),
+        (1, 2, 1, 3),
+        (2, 9, 2, 1),
+        (9, 28, 1, 1),
+        (28, math.inf, 1, 0),
+    ]
+    # points 0, 1 | 10, 12: distances within 1 and 2, the mean ones between 11, 10, 9.5 and 11.5
+    expected = np.mean([1 - 1 / 11, 1 - 1 / 10, 1 - 2 / 9.5, 1 - 2 / 11.5])
+    assert [r.silhouette for r in ranges] == [None, None, pytest.approx(expected), None, None]
+    assert {r.points for r in ranges} == {5}
+
+
+@given(st.integers(0, 10_000), st.integers(1, 14), st.integers(1, 5), st.booleans())
+def test_no_partition_is_missed(seed: int, n: int, min_samples: int, grid: bool) -> None:
+    """On a grid many distances are equal, and so are points."""
+    rng = np.random.default_rng(seed)
+    points = rng.integers(5, size=(n, 2)).astype(float) if grid else rng.normal(size=(n, 2))
+    ranges = eps_ranges(points, min_samples)
+    assert [(r.low, r.clusters, r.noise) for r in ranges] == by_every_distance(points, min_samples)
+    assert [r.high for r in ranges] == [*(r.low for r in ranges[1:]), math.inf]
+
+
+@pytest.mark.parametrize("min_samples", [4, 6])
+def test_border_points_that_change_hands(min_samples: int) -> None:
+    """Dense places in one dimension, where points lie between clusters and are core of none."""
+    for seed in range(3):
+        points = np.sort(np.random.default_rng(seed).normal(size=(18, 1)) ** 3, axis=0)[::-1].copy()
+        ranges = eps_ranges(points, min_samples, scored=0)
+        assert [(r.low, r.clusters, r.noise) for r in ranges] == by_every_distance(points, min_samples)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(2, 3))
+def test_silhouette_is_that_of_the_points(seed: int, min_samples: int) -> None:
+    points = np.random.default_rng(seed).normal(size=(12, 2))
+    for r in eps_ranges(points, min_samples):
+        labels = found(points, r.low, min_samples)
+        some = labels >= 0
+        if 1 < r.clusters < some.sum():
+            assert r.silhouette == pytest.approx(silhouette_score(points[some], labels[some]), abs=1e-9)
+        else:
+            assert r.silhouette is None
+
+
+def test_only_the_widest_are_scored() -> None:
+    points, _ = blobs(0, np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 200.0]]), each=6)
+    ranges = eps_ranges(points, 2, scored=2)
+    several = sorted((r for r in ranges if r.clusters > 1), key=lambda r: r.high / r.low)
+    assert len(several) > 3
+    assert [r.silhouette is None for r in several] == [True] * (len(several) - 2) + [False] * 2
+
+
+def test_few_points() -> None:
+    assert eps_ranges(LINE[:0], 2) == [EpsRange(0.0, math.inf, 0, 0, None, 0)]
+    assert eps_ranges(LINE[:1], 2) == [EpsRange(0.0, math.inf, 0, 1, None, 1)]
+    assert eps_ranges(LINE[:1], 1) == [EpsRange(0.0, math.inf, 1, 0, None, 1)]
+    assert eps_ranges(LINE, 6) == [EpsRange(0.0, math.inf, 0, 5, None, 5)]
+    assert eps_ranges(np.zeros((3, 2)), 3) == [EpsRange(0.0, math.inf, 1, 0, None, 3)]
+
+
+def test_k_distances_by_hand() -> None:
+    np.testing.assert_array_equal(k_distances(LINE, 2), [1, 1, 2, 2, 28])
+    np.testing.assert_array_equal(k_distances(LINE, 3), [9, 9, 10, 11, 30])
+    np.testing.assert_array_equal(k_distances(LINE, 1), np.zeros(5))
+    np.testing.assert_array_equal(k_distances(LINE, 6), np.full(5, np.inf))
+
+
+@pytest.mark.parametrize("min_samples", [2, 3, 5])
+def test_points_are_core_from_their_k_distance_on(min_samples: int) -> None:
+    points = np.random.default_rng(0).normal(size=(15, 3))
+    distances = k_distances(points, min_samples)
+    for eps in distances:
+        fit = DBSCAN(eps=eps, min_samples=min_samples, metric="precomputed").fit(euclidean(points))
+        assert len(fit.core_sample_indices_) == (distances <= eps).sum()
+
+
+def test_knee_by_hand() -> None:
+    """The chord of (0, 0), (1, 0), (2, 0), (3, 1), (4, 8) is y = 2 x: below it by 0, 2, 4, 5, 0."""
+    assert knee(np.array([0.0, 0.0, 0.0, 1.0, 8.0])) == 1
+    assert knee(np.array([0.0, 7.0, 8.0, 8.0, 8.0])) == 7  # above it by 0, 5, 4, 2, 0
+    assert knee(np.array([0.0, 0.0, 0.0, 1.0, 8.0]) * 1e-9 + 3) == pytest.approx(3 + 1e-9, abs=1e-15)
+
+
+def test_straight_curves_have_no_knee() -> None:
+    for curve in ([4.0], [1.0, 4.0], [4.0, 4.0, 4.0], [0.0, 0.0], [1.0, 1.1, 1.2, 1.3, 1.4]):
+        assert knee(np.array(curve)) == curve[-1]
+
+
+@pytest.mark.parametrize("curve", [[], [1.0, np.inf], [np.nan]])
+def test_a_knee_of_what_is_no_curve(curve: list[float]) -> None:
+    with pytest.raises(MethodError, match="finite values, at least 1"):
+        knee(np.array(curve))
+
+
+@pytest.mark.parametrize("min_samples", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_suggested_for_blobs(seed: int, min_samples: int) -> None:
+    points, true = blobs(seed, 40 * np.eye(4), each=6)
+    np.testing.assert_array_equal(dbscan(points, suggest(eps_ranges(points, min_samples)), min_samples), true)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_suggested_for_one_blob(seed: int) -> None:
+    points, _ = blobs(seed, np.zeros((1, 10)), each=20)
+    np.testing.assert_array_equal(dbscan(points, suggest(eps_ranges(points, 2)), 2), np.zeros(20))
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+def test_the_suggestion_has_the_unit_of_the_points(unit: float) -> None:
+    points, _ = blobs(0, 40 * np.eye(3), each=5)
+    assert suggest(eps_ranges(points * unit, 2)) == pytest.approx(unit * suggest(eps_ranges(points, 2)), rel=1e-9)
+
+
+def test_a_client_that_is_like_nobody_stays_noise() -> None:
+    points, true = blobs(0, 40 * np.eye(4), each=6)
+    points = np.vstack([points, np.full((1, 4), 500.0)])
+    np.testing.assert_array_equal(dbscan(points, suggest(eps_ranges(points, 2)), 2), [*true, -1])
+
+
+def test_the_rule_by_hand() -> None:
+    last = EpsRange(100.0, math.inf, 1, 0, None, 10)
+    quiet, wide = EpsRange(1.0, 4.0, 3, 0, None, 10), EpsRange(4.0, 64.0, 2, 1, None, 10)
+    wider, noisy = EpsRange(4.0, 36.0, 2, 0, None, 10), EpsRange(1.0, 50.0, 2, 6, None, 10)
+    narrow, equal = EpsRange(10.0, 19.0, 3, 0, None, 10), EpsRange(0.0, 5.0, 4, 0, None, 10)
+    assert suggest([quiet, wide, last]) == pytest.approx(2)  # the least noise first
+    assert suggest([quiet, wider, last]) == pytest.approx(12)  # then the widest
+    assert suggest([narrow, noisy, last]) == pytest.approx(100 * math.sqrt(2))  # no gap, too much noise: one cluster
+    assert suggest([narrow, noisy, last], gap=1.5) == pytest.approx(math.sqrt(190))
+    assert suggest([noisy, last], noise=0.6) == pytest.approx(math.sqrt(50))
+    assert suggest([equal, quiet, last]) == 2.5
+    assert suggest([EpsRange(0.0, 5.0, 6, 0, None, 10), quiet, last]) == pytest.approx(2)  # mostly clusters of one
+    assert suggest([EpsRange(0.0, math.inf, 1, 0, None, 3)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: suggest(eps_ranges(LINE, 6)), "fewer points than min_samples"),
+        (lambda: suggest([]), "fewer points"),
+        (lambda: suggest(eps_ranges(LINE, 2), gap=0.5), "at least 1, got 0.5"),
+        (lambda: eps_ranges(LINE, 0), "at least 1 .*got 0"),
+        (lambda: useful(LINE, 0), "at least 1 .*got 0"),
+        (lambda: k_distances(LINE, 0), "at least 1 .*got 0"),
+        (lambda: eps_ranges(np.array([[0.0], [np.nan]]), 2), "row 1"),
+    ],
+)
+def test_what_cannot_be(call: Any, message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        call()
+
+
+def test_useful_by_hand() -> None:
+    assert useful(LINE, 2) == (1, 28)
+    assert useful(LINE, 1) == (0, 28)  # a point is a cluster
+    assert useful(LINE[:2], 2) == (1, 1)
+    assert useful(np.zeros((3, 2)), 2) == (0, 0)
+    assert useful(LINE, 6) == useful(LINE[:0], 1) == (math.inf, math.inf)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 4))
+def test_useful_against_dbscan(seed: int, min_samples: int) -> None:
+    points = np.random.default_rng(seed).normal(size=(12, 2))
+    low, high = useful(points, min_samples)
+    assert (found(points, np.nextafter(low, 0), min_samples) == -1).all()
+    assert (found(points, low, min_samples) >= 0).any()
+    assert not (found(points, np.nextafter(high, 0), min_samples) == 0).all()
+    assert (found(points, high, min_samples) == 0).all()

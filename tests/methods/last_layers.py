@@ -1,0 +1,83 @@
+"""Quadratic clients whose last layer moves to where they want it, and a small simulated federation, for the tests of
+Hierarchical and Athena.
+
+One epoch of lr 1 goes all the way from the model to the client's target: from zeros, the update is the target.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.fake_world import FakeWorld
+from fedkin.models import mclr
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+
+INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")
+NOBODY = np.zeros(0, np.int64)
+
+
+class Watched(FakeWorld):
+    """A fake world that remembers what it was asked, where clients may arrive late: ``late`` {round: number}."""
+
+    late: Any = None
+    noted: Any = None
+
+    def clients(self, round: int) -> Any:
+        return np.arange(self.total_clients - sum(n for when, n in (self.late or {}).items() if when > round))
+
+    def train(self, models: Any, clients: Any, which: Any = None, *, work: Any = None, **options: Any) -> Any:
+        self.calls = [*getattr(self, "calls", []), (clients.tolist(), work or self.work, options.get("part"))]
+        return super().train(models, clients, which, work=work, **options)
+
+    def note(self, clients: Any) -> None:
+        self.noted = clients.tolist()
+        super().note(clients)
+
+
+def world(points: Any, late: Any = None, **options: Any) -> Watched:
+    """Client i has 10 i + 10 examples and wants point i."""
+    points = np.asarray(points, np.float32)
+    examples = 10 * np.arange(1, len(points) + 1)
+    made = Watched(points, examples, LocalWork(lr=1.0), start=lambda _: np.zeros(points.shape[1]), **options)
+    made.late = late
+    return made
+
+
+def started(method: Any, w: Any, stream: Stream = INIT) -> Any:
+    return method.init(w, stream)
+
+
+def groups(state: Any) -> list[list[int]]:
+    """Who is with whom, by lowest client; nobody of those that are cold."""
+    numbers = np.unique(state.assignment[state.assignment >= 0])
+    return sorted(np.flatnonzero(state.assignment == number).tolist() for number in numbers)
+
+
+# --- nine simulated clients of three kinds, a kind being two of the six classes; the tenth is like nobody
+
+CLIENTS = 9
+
+
+@cache
+def kinds(strange: bool = False, seed: int = 1) -> FederatedData:
+    rng = np.random.default_rng(seed)
+    clients = CLIENTS + strange
+    owner = np.repeat(np.arange(clients), 12)
+    y = 2 * (owner % 3) + np.arange(len(owner)) % 2
+    x = (np.eye(6)[y] + rng.normal(scale=0.2, size=(len(y), 6))).astype(np.float32)
+    if strange:
+        x[owner == CLIENTS] *= -20
+    rows = np.arange(len(y)).reshape(clients, 12)
+    train, test = Ragged.of(list(rows[:, 4:])), Ragged.of(list(rows[:, :4]))
+    return FederatedData("kinds", x, y, 6, train, test, np.arange(clients) % 3)
+
+
+def simulated(data: FederatedData | None = None, work: LocalWork | None = None, **options: Any) -> SimulatedWorld:
+    data = data or kinds()
+    return SimulatedWorld(data, mclr(data), work or LocalWork(epochs=1, batch_size=4, lr=0.1), **options)

@@ -1,0 +1,204 @@
+"""Narrow heads, runs that go on, and configurations of hierarchical clustering, in the simulated world."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+import fedkin as fk
+from fedkin.errors import ConfigError
+from fedkin.experiment import choices, folder
+from fedkin.experiment.config import from_dict, load
+from fedkin.experiment.simulate import execute
+from fedkin.method import COLD
+from fedkin.methods.hierarchical import Hierarchical
+from fedkin.models import mclr
+from fedkin.models.model import Model
+from fedkin.scenarios.population import Population
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+from tests.methods.last_layers import CLIENTS, ROUND, kinds, simulated, started
+from tests.methods.test_hierarchical_runs import KMEANS, SGD
+
+# --- narrow heads
+
+
+def narrow(adam: bool = False, model: Model | None = None, **options: Any) -> tuple[Any, SimulatedWorld]:
+    work = LocalWork(epochs=2, batch_size=4, lr=0.05, optimizer="adam" if adam else "sgd")
+    w = SimulatedWorld(kinds(), model or mclr(kinds()), work)
+    return Hierarchical(**KMEANS, narrow=True, **options), w
+
+
+def classes_of(state: Any, cluster: int) -> np.ndarray:
+    """Which classes a cluster has: two for each kind of its clients."""
+    members = np.flatnonzero(state.assignment == cluster)
+    return np.isin(np.arange(6) // 2, members % 3)
+
+
+def head(models: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights [K, 6, inputs] and biases [K, 6]."""
+    return models[:, :-6].reshape(len(models), 6, -1), models[:, -6:]
+
+
+@pytest.mark.parametrize("adam", [False, True], ids=["sgd", "adam"])
+def test_the_numbers_of_other_classes_never_move(adam: bool) -> None:
+    method, w = narrow(adam)
+    state = started(method, w)
+    after = state
+    for r in range(1, 4):
+        after = method.round(w, after, np.arange(CLIENTS), ROUND.at(r))
+    for k in range(3):
+        own = classes_of(state, k)
+        for before, now in zip(head(state.models), head(after.models), strict=True):
+            assert now[k, ~own].tobytes() == before[k, ~own].tobytes()
+            assert (now[k, own] != before[k, own]).all()
+
+
+def test_other_classes_are_never_predicted() -> None:
+    """Every client tries the models of the two other kinds: none of its samples is ever of their classes."""
+    method, w = narrow()
+    state = method.round(w, started(method, w), np.arange(CLIENTS), ROUND)
+    everybody = np.arange(CLIENTS)
+    for k in range(3):
+        scores = w.evaluate(state.models, everybody, np.full(CLIENTS, k), split="train")
+        assert not scores.correct[state.assignment != k].any()
+        assert scores.correct[state.assignment == k].any()
+
+
+def test_a_narrow_head_is_never_worse_on_its_own_classes() -> None:
+    """At the start, where all else is the same: a class that is out of the way cannot be mistaken for the right one."""
+    wide = Hierarchical(**KMEANS)
+    method, w = narrow()
+    one, other = started(wide, w), started(method, w)
+    np.testing.assert_array_equal(one.assignment, other.assignment)
+    everybody = np.arange(CLIENTS)
+    correct = [w.evaluate(s.models, everybody, s.assignment, split="train").correct for s in (one, other)]
+    assert np.all(correct[1] >= correct[0]) and correct[1].sum() > correct[0].sum()
+
+
+def test_a_narrow_head_sends_as_many_bytes() -> None:
+    method, w = narrow()
+    wide, v = Hierarchical(**KMEANS), simulated()
+    method.round(w, started(method, w), np.arange(CLIENTS), ROUND)
+    wide.round(v, started(wide, v), np.arange(CLIENTS), ROUND)
+    assert (w.ledger.down, w.ledger.up) == (v.ledger.down, v.ledger.up)
+
+
+def test_only_biases_of_missing_classes_differ_from_the_start() -> None:
+    method, w = narrow()
+    state = started(method, w)
+    moved = state.models != state.start
+    expected = np.zeros_like(moved)
+    expected[:, -6:] = [~classes_of(state, k) for k in range(3)]
+    np.testing.assert_array_equal(moved, expected)
+
+
+def test_a_newcomer_with_another_class_does_not_widen_the_head() -> None:
+    """Its cluster never predicts that class, and its models stay finite."""
+    data = kinds()
+    y = data.y.copy()
+    y[data.train[8]] = np.where(y[data.train[8]] == 4, 0, y[data.train[8]])  # half of a kind, half of another
+    data = replace(data, y=y)
+    w = SimulatedWorld(data, mclr(data), SGD, population=Population(arrivals={1: 1}))
+    method = Hierarchical(**KMEANS, narrow=True)
+    state = method.place(w, started(method, w), np.array([8]), ROUND)
+    cluster = int(state.assignment[8])
+    assert cluster != COLD
+    after = state
+    for r in range(1, 4):
+        after = method.round(w, after, np.arange(CLIENTS), ROUND.at(r))
+    assert np.isfinite(after.models).all()
+    others = np.flatnonzero(state.assignment != cluster)
+    assert len(others)
+    scores = w.evaluate(after.models, np.arange(CLIENTS), np.full(CLIENTS, cluster), split="train")
+    strangers = [c for c in range(8) if c % 3 != {state.assignment[0]: 0, state.assignment[1]: 1}.get(cluster, 2)]
+    assert not scores.correct[strangers].any()
+
+
+# --- runs that go on, and configurations
+
+
+def assert_same(one: Any, other: Any) -> None:
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), field.name
+
+
+def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
+    method = Hierarchical(**KMEANS, narrow=True, fraction=0.5, own={1: {"lr": 0.01}}, suspicious=0.1)
+    data = kinds(strange=True)
+
+    def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
+        scenario, settings = Population(arrivals={3: 2}), {"cohort": 7, "local": SGD, "checkpoint_every": 1}
+        more = {"rounds": rounds, "scenario": scenario, "out": out, "resume": resume}
+        return fk.simulate(method, data, mclr(data), **settings, **more)
+
+    whole = go(5)
+    go(2, tmp_path / "run")
+    again = go(5, tmp_path / "run", resume=True)
+    assert_same(whole.state, again.state)
+    assert whole.records == again.records
+
+
+TOML = """
+[data]
+name = "planted"
+base = "digits"
+clients = 6
+[method]
+name = "hierarchical"
+algorithm = "kmeans"
+clusters = 2
+pretraining = 1
+[method.own.1]
+lr = 0.01
+epochs = 2
+[method.own.0]
+optimizer = "adam"
+[run]
+rounds = 1
+cohort = 6
+"""
+
+
+def test_hyper_parameters_of_clusters_in_a_configuration(tmp_path: Path) -> None:
+    """From TOML, whose keys are text, to integers, and from the run's own config.toml again."""
+    path = tmp_path / "run.toml"
+    path.write_text(TOML)
+    config = load(path)
+    own = {0: {"optimizer": "adam"}, 1: {"lr": 0.01, "epochs": 2}}
+    method = choices.make(choices.methods(), config.method)
+    assert method.own == own and all(isinstance(key, int) for key in method.own)
+    path.write_text(tomli_w.dumps(config.description()))
+    assert choices.make(choices.methods(), load(path).method) == method
+    first = execute(config, out=tmp_path / "run")
+    kept = from_dict(folder.read_config(tmp_path / "run"))
+    assert choices.make(choices.methods(), kept.method) == method
+    longer = from_dict({**kept.description(), "run": {**kept.description()["run"], "rounds": 2}})
+    again = execute(longer, out=tmp_path / "run", resume=True)
+    assert again.records[: len(first.records)] == first.records and len(again.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[method.own.x]\nlr = 0.1", "method.own"),
+        ("[method.own.1]\nlearning_rate = 0.1", "own"),
+        ("[method.own.1]\nlr = 0.0", "lr"),
+        ("own = 3", "method.own"),
+        ("eps = 0.0", "eps"),
+        ("eps = nan", "eps"),
+        ('algorithm = "kmeans"', "clusters"),
+        ('layer = "first"', "layer"),
+    ],
+)
+def test_mistakes_in_a_configuration(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(f'[method]\nname = "hierarchical"\n{line}\n')
+    with pytest.raises(ConfigError, match=message):
+        load(path)
