@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clustering, fedsim, measure, report
+from benchmarks import clustering, fedsim, measure, models, report
 from fedkin.models.model import prepare_jax
 
 
@@ -26,6 +26,8 @@ def main() -> None:
     scoring = measure.evaluation(4 * options.turns)
     print("finding clusters ...", flush=True)
     found = clustering.everything(options.turns) | fedsim.everything(options.turns)
+    print("ATHENA-FL's networks ...", flush=True)
+    found |= models.everything(options.turns)
     flower = None
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fedkin.errors import MissingExtra as MissingExtra
     from fedkin.errors import ModelError as ModelError
     from fedkin.errors import StorageError as StorageError
+    from fedkin.experiment.eps_study import EpsStudy as EpsStudy
+    from fedkin.experiment.eps_study import study_eps as study_eps
     from fedkin.experiment.heterogeneity import non_iid_index as non_iid_index
     from fedkin.experiment.repeat import Repeated as Repeated
     from fedkin.experiment.repeat import repeat as repeat
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from fedkin.method import State as State
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
+    from fedkin.methods import Athena as Athena
     from fedkin.methods import FedAvg as FedAvg
     from fedkin.methods import FedGroup as FedGroup
     from fedkin.methods import FedGrouProx as FedGrouProx
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from fedkin.methods import FeSEM as FeSEM
     from fedkin.methods import FeSEMMig as FeSEMMig
     from fedkin.methods import FlexCFL as FlexCFL
+    from fedkin.methods import Hierarchical as Hierarchical
     from fedkin.methods import IFCAMig as IFCAMig
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
@@ -62,10 +66,12 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Adam": "fedkin.world",
+    "Athena": "fedkin.methods",
     "CheckpointError": "fedkin.errors",
     "ChecksumError": "fedkin.errors",
     "ConfigError": "fedkin.errors",
     "DataError": "fedkin.errors",
+    "EpsStudy": "fedkin.experiment.eps_study",
     "FLHC": "fedkin.methods",
     "FeSEM": "fedkin.methods",
     "FeSEMMig": "fedkin.methods",
@@ -76,6 +82,7 @@ _HOME = {
     "FedSim": "fedkin.methods",
     "FedkinError": "fedkin.errors",
     "FlexCFL": "fedkin.methods",
+    "Hierarchical": "fedkin.methods",
     "IFCA": "fedkin.methods",
     "IFCAMig": "fedkin.methods",
     "Incremental": "fedkin.scenarios.shift",
@@ -107,15 +114,18 @@ _HOME = {
     "planted": "fedkin.scenarios.plant",
     "repeat": "fedkin.experiment.repeat",
     "simulate": "fedkin.experiment.simulate",
+    "study_eps": "fedkin.experiment.eps_study",
 }
 _MODULES = ("data", "models")
 
 __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Adam",
+    "Athena",
     "CheckpointError",
     "ChecksumError",
     "ConfigError",
     "DataError",
+    "EpsStudy",
     "FLHC",
     "FeSEM",
     "FeSEMMig",
@@ -126,6 +136,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FedSim",
     "FedkinError",
     "FlexCFL",
+    "Hierarchical",
     "IFCA",
     "IFCAMig",
     "Incremental",
@@ -160,6 +171,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "planted",
     "repeat",
     "simulate",
+    "study_eps",
 ]
 
 

@@ -15,11 +15,12 @@ from fedkin import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = """
-Adam CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup FedProx FedSim
+Adam Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup
+FedProx FedSim
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalWork Method MethodError MissingExtra ModelError ModelSpec
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart Trained
 World __version__ as_model data
-models non_iid_index planted repeat Repeated simulate
+models non_iid_index planted repeat Repeated simulate EpsStudy Hierarchical study_eps
 """
 
 

@@ -12,6 +12,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.femnist import femnist
 from fedkin.data.goodreads import goodreads
 from fedkin.data.image_sets import cifar10, digits, fashion_mnist, mnist
+from fedkin.data.looks import augmented
 from fedkin.data.mex import mex
 from fedkin.data.own import load
 from fedkin.data.sent140 import sent140
@@ -35,6 +36,7 @@ __all__ = [
     "DATASETS",
     "FederatedData",
     "Ragged",
+    "augmented",
     "available",
     "cifar10",
     "digits",
