@@ -20,6 +20,7 @@ from fedkin.randomness import Stream
 from fedkin.world import BYTES_PER_NUMBER, World
 
 MIGRATION = ("none", "label_blind", "label_aware")
+NONE = -1  # in place of a detector
 PRETRAINING = 50  # mini-batches that tell a client's direction, as in FlexCFL's code
 
 S = TypeVar("S", bound=State)
@@ -145,6 +146,13 @@ def last_layers(
     points[row, kind] = reply.update
     there = np.bincount(row, ~reply.arrived, len(clients)) == 0
     return clients[there], points.reshape(len(clients), -1)[there]
+
+
+def one_of_each(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
+    """The detector of each class that a cluster's clients use, detectors being numbered by cluster and class: their
+    own, or that of the cluster where most clients have the class (the first of equals); NONE where nobody has it."""
+    own = np.where(counts > 0, np.cumsum(counts > 0).reshape(counts.shape) - 1, NONE)
+    return np.where(own == NONE, own[counts.argmax(axis=0), np.arange(counts.shape[1])], own)
 
 
 def shared(world: World, state: S, eta_g: float, normalize: bool = True) -> S:

@@ -25,8 +25,8 @@ class ModelSpec:
 
     parameters: int
     slices: Mapping[str, slice] = field(default_factory=dict)  # "layer.weight" -> slice, in order of the vector
-    head: slice | None = None  # last layer, weight and bias
-    head_bias: slice | None = None  # bias of the last layer
+    head: slice | None = None  # last layer, weight and bias; None where it cannot be found
+    head_bias: slice | None = None  # bias of the last layer, a number for each score
     detects: bool = False  # one score per sample: whether it is of one class
 
 
@@ -228,7 +228,7 @@ class World(Protocol):
         split: str = "train",
     ) -> Int[np.ndarray, "n 2 bins"]:
         """Histograms of each detector's scores on a client's samples, of the ``positive`` class and of the others
-        (``measures.calibration``); -1 everywhere from a client that gave no answer."""
+        (``measures.calibration``); -1 everywhere from a client that gave no answer about its training samples."""
         ...
 
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:

@@ -440,6 +440,42 @@ def test_data_pni_refuses(elsewhere: Path, arguments: list[str], words: list[str
     nothing_in(elsewhere)
 
 
+# --- which eps
+
+KIN = (
+    *("method.name=hierarchical", "method.pretraining=3", "data.name=digits", "data.clients=10"),
+    *("data.partition=blocks", "data.classes_per_client=2", "local.optimizer=adam", "run.cohort=10"),
+)
+
+
+def test_eps_tells_what_each_finds_and_the_run_finds_it(elsewhere: Path) -> None:
+    shown = fedkin("eps", *KIN, "--out", "kin.png")
+    assert shown.exit_code == 0, shown.output
+    assert "suggested" in shown.stdout and Path("kin.png").exists() and Path("kin.svg").exists()
+    told = json.loads(fedkin("eps", *KIN, "--json").stdout, parse_constant=pytest.fail)
+    result = fedkin("run", *KIN, f"method.eps={told['suggested']}", "run.rounds=1", "run.against=[]", "--json")
+    assert result.exit_code == 0, result.output
+    (one,) = [r for r in told["ranges"] if r["low"] <= told["suggested"] < (r["high"] or 9e9)]
+    assert json.loads(result.stdout.splitlines()[-1])["clusters"] == one["clusters"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["method.epss=1"], ["unknown key 'epss'", "did you mean 'eps'"]),
+        (["method.eps=0"], ["eps must be a number above 0"]),
+        (["method.clusters=3"], ["clusters is for algorithm 'kmeans'"]),
+        (["method.name=athena"], ["Athena trains a detector"]),
+        (["model.name=detector"], ["at least 32 x 32"]),
+        (["data.classes_per_client=3"], ["classes_per_client", "10"]),
+    ],
+)
+def test_eps_refuses(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
+    refused(fedkin("eps", *KIN, *arguments), *words)
+    refused(fedkin("eps", "method.name=fedavg"), "method.name", "hierarchical and athena", "FedAvg")
+    nothing_in(elsewhere)
+
+
 # --- many seeds
 
 

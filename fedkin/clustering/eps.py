@@ -146,6 +146,23 @@ def useful(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, f
     return ends[int((partitions[0] == NOISE).all())], ends[-1 if (partitions[-1] == NOISE).all() else -2]
 
 
+def advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
+    """What to say of an eps that tells no points apart, with the useful range; None where it does.
+
+    Raises:
+        MethodError: as ``useful``.
+    """
+    low, high = useful(points, min_samples)
+    if low <= eps < high:
+        return None
+    what = "one cluster of all clients" if eps >= high else "noise of all clients"
+    if not low < high < math.inf:
+        return f"eps = {eps:g} makes {what}, and no other would tell them apart"
+    hint = suggest(eps_ranges(points, min_samples))
+    more = f"{hint:.3g} is suggested" if hint < high else "no gap is clear, so that one cluster may be right"
+    return f"eps = {eps:g} makes {what}; they come apart from {low:.3g} up to {high:.3g}; {more}"
+
+
 def _width(low: float, high: float) -> float:
     return high / low if low > 0 else math.inf
 

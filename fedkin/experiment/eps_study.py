@@ -63,7 +63,9 @@ class EpsStudy:
 
     def table(self) -> pd.DataFrame:
         """One row per number of clusters, with and without noise; of many, those in which eps can grow most."""
-        shown = sorted(sorted(self.widest(), key=_growth)[-_ROWS:], key=lambda one: one.low)
+        told = [one for one in self.ranges if one.low <= self.suggested < one.high]
+        others = [one for one in self.widest() if one not in told]
+        shown = sorted([*told, *sorted(others, key=_growth)[1 - _ROWS :]], key=lambda one: one.low)
         return pd.DataFrame(
             {
                 "eps from": [f"{one.low:.4g}" for one in shown],

@@ -52,7 +52,7 @@ class Run:
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
-        """The final models, one row per cluster."""
+        """The final models, one row per cluster; of ATHENA-FL the detectors, as they were trained."""
         return self.state.models
 
     @property
@@ -101,6 +101,7 @@ class Run:
             "rounds_to_target": min(reached, default=None),
             "clusters": self.state.clusters,
             "cluster_sizes": last["cluster_sizes"],
+            **({"set_aside": last["set_aside"]} if last.get("set_aside") else {}),  # in no score
             "ari": last["ari"],
             "nmi": last["nmi"],
             **watch.summary(self.records),

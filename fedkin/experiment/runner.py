@@ -165,12 +165,15 @@ def check(plan: Plan, method: Method, clients: int, where: str = "method") -> No
         raise ConfigError(f"{where}.clusters divide a cohort: at most run.cohort ({plan.cohort}), got {clusters}")
 
 
-def check_kind(method: Method, spec: ModelSpec) -> None:
-    """Refuse detectors for a method that trains other models, and the reverse."""
+def check_kind(method: Method, spec: ModelSpec, where: str = "method") -> None:
+    """Refuse detectors for a method that trains other models, and the reverse; ``where`` as for ``check``."""
     wanted = getattr(method, "detects", False)
     if spec.detects != wanted:
-        expected, got = ("a detector", "none") if wanted else ("a model with a score for every class", "a detector")
-        raise ConfigError(f"{type(method).__name__} trains {expected}, and the model is {got}; see model.name")
+        expected, got = ("a detector", "not one") if wanted else ("a model with a score for every class", "a detector")
+        raise ConfigError(
+            f"{where}: {type(method).__name__} trains {expected}, and the model is {got}; see model.name (methods side "
+            "by side train the same model: run.against=[] runs one alone)"
+        )
 
 
 @dataclass

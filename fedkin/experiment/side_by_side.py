@@ -98,7 +98,7 @@ class Experiment:
             ["method", *(f"run.against: {name}" for name in names[1:])], methods, strict=True
         ):
             check(self.plan, method, self.data.clients, place)
-            check_kind(method, self.model.spec)
+            check_kind(method, self.model.spec, place)
         world = self.world()
         with stage("scenario"):  # whoever comes or goes, somebody is there in every round
             for round in (0, *world.population.arrivals, *world.population.departures):

@@ -49,9 +49,9 @@ def platt(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
     backtracking, as in Lin, Lin & Weng, Machine Learning 68, 2007). Bins make a 1 % too small for scores that spread
     widely, and a tenth where their deviation is 0.5, one bin.
 
-    ``a`` is below 0 where a detector is worse than chance; that is told, not repaired. A detector without positives or
-    without negatives cannot be calibrated: its scores stay as they are, (1, 0). Scores that are all in one bin
-    determine no slope: one of the best scales is found.
+    ``a`` is below 0 where a detector is worse than chance: its scores then count the other way round. A detector
+    without positives or without negatives cannot be calibrated: its scores stay as they are, (1, 0). Scores that are
+    all in one bin determine no slope: one of the best scales is found.
 
     Raises:
         MethodError: a count below 0.

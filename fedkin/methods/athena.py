@@ -8,9 +8,9 @@ Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado
 
 Clusters come from the detectors' own last layers, or are given: ``assignment`` has one for every client (-1: set
 aside), such as ``tuple(run.assignment)`` of Hierarchical with another model; the paper clusters by a MobileNet. A class
-that several clusters have is detected by a client's own, or by that where most clients have it (the paper's share
-none). Every client trains all detectors of its cluster, on the same batches, and only those travel. The server learns
-which classes a client has.
+that several clusters have is detected by a client's own, or by that where most clients have it. Every client trains
+all detectors of its cluster, on the same batches, and only those travel. The server learns which classes a client has.
+A class that comes later, with a newcomer, gets no detector: its samples are others to those of its cluster.
 
 A cluster with a single class has nothing to tell it from. Its detector is not trained: its score is zero, probability
 one half, so that the class is chosen where all other detectors say no. A class that no cluster has cannot be chosen.
@@ -19,7 +19,8 @@ Detectors of different clusters have never met each other's classes, so that the
 ``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on their training samples and return
 histograms of the scores; each detector's score is then scaled by Platt's method, from those of all clusters.
 
-Differs from the authors' code: clusters there are written down, not found; its mean over detectors is that of number 2.
+Differs from the authors' code: clusters there are written down, not found; scores are compared before the sigmoid,
+which keeps their order and has fewer ties; images are augmented after the split, not before.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin import policies
 from fedkin.errors import MethodError
 from fedkin.measures.calibration import folded, platt
 from fedkin.method import COLD, Served, at_least_one, in_unit
@@ -37,8 +39,6 @@ from fedkin.methods.hierarchical import drawn, present
 from fedkin.methods.last_layer import LastLayer, LastLayerState
 from fedkin.randomness import Stream
 from fedkin.world import World
-
-NONE = -1  # in place of a detector
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class Athena(LastLayer):
         clusters = given[given != COLD]
         if not len(clusters) or given.dtype.kind != "i" or not np.array_equal(clusters, np.arange(len(clusters))):
             raise MethodError(f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}")
+        if self.assignment is not None and (self.suspicious, self.clusters) != (None, None):
+            raise MethodError("assignment gives the clusters: leave suspicious and clusters out")
         if self.assignment is not None:
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
@@ -89,19 +91,18 @@ class Athena(LastLayer):
         head, bias = world.spec.head, world.spec.head_bias
         if not world.spec.detects or head is None or bias is None:
             raise MethodError(
-                "Athena trains detectors: models with one score, that end in a weight [1, d] and a bias [1]"
+                "Athena trains detectors: models with one score, and a last layer [1, d] and [1] at their end"
             )
         found = self.clustered(world, stream) if self.assignment is None else self._given(world, stream)
-        there = np.flatnonzero(found.assignment != COLD)
+        there = np.intersect1d(world.clients(stream.round), np.flatnonzero(found.assignment != COLD))
         counts = present(world, there, found.assignment[there], found.clusters)
         home, positive = np.nonzero(counts)
         trained = np.count_nonzero(counts, axis=1)[home] > 1
         models = np.repeat(found.start[None], len(home), axis=0)
         models[~trained, head] = 0
-        scale = np.tile([1.0, 0.0], (len(home), 1))
         base = {f.name: getattr(found, f.name) for f in fields(found)} | {"models": models}
-        place = np.array([head.start, bias.start, bias.stop])
-        told = {"positive": positive, "home": home, "trained": trained, "table": one_of_each(counts)}
+        told = {"positive": positive, "home": home, "trained": trained, "table": policies.one_of_each(counts)}
+        scale, place = np.tile([1.0, 0.0], (len(home), 1)), np.array([head.start, bias.start, bias.stop])
         return AthenaState(**base, **told, scale=scale, head=place)
 
     def round(self, world: World, state: AthenaState, cohort: Int[np.ndarray, "n"], stream: Stream) -> AthenaState:
@@ -117,7 +118,7 @@ class Athena(LastLayer):
 
     def remarks(self, state: Any) -> tuple[str, ...]:
         said = super().remarks(state) if self.assignment is None else ()
-        missing, lonely = np.flatnonzero((state.table == NONE).all(axis=0)), state.home[~state.trained]
+        missing, lonely = np.flatnonzero((state.table == policies.NONE).all(axis=0)), state.home[~state.trained]
         if len(missing):
             said += (f"no client has class {', '.join(map(str, missing))}: no detector finds it",)
         if len(lonely):
@@ -140,11 +141,5 @@ class Athena(LastLayer):
         client, detector = np.divmod(np.arange(len(there) * len(state.home)), len(state.home))
         counts = world.detections(state.models, there[client], detector, state.positive[detector])
         counts = np.maximum(counts, 0).reshape(len(there), len(state.home), *counts.shape[1:]).sum(axis=0)
-        return replace(state, scale=np.where(state.trained[:, None], platt(counts), state.scale))
-
-
-def one_of_each(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
-    """The detector of each class that a cluster's clients use, detectors being numbered by cluster and class: their
-    own, or that of the cluster where most clients have the class (the first of equals); NONE where nobody has it."""
-    own = np.where(counts > 0, np.cumsum(counts > 0).reshape(counts.shape) - 1, NONE)
-    return np.where(own == NONE, own[counts.argmax(axis=0), np.arange(counts.shape[1])], own)
+        known = state.trained & (counts.sum(axis=2) > 0).all(axis=1)
+        return replace(state, scale=np.where(known[:, None], platt(counts), state.scale))

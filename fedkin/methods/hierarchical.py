@@ -6,11 +6,12 @@ L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Cl
 After the clustering round every cluster starts from w_0 again, since only last layers have travelled, and runs FedAvg
 among its members: a random ``fraction`` of them, where the cohort is everybody (the authors train half of a cluster).
 A cluster may have hyper-parameters of its own, by its number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are
-numbered by their lowest client. ``narrow`` leaves the last layer of a cluster only the classes that its members said
+numbered by their lowest client. ``narrow`` leaves the last layer of a cluster only the classes that its members say
 they have: the bias of every other class is set so low that its probability is exactly zero, and so are its gradients.
-(The text narrows heads; the committed scripts do not. The vector keeps its length, and the ledger counts all of it.)
+A class that a member brings later, a newcomer or one whose data moved, is let in before it trains. (The text narrows
+heads; the committed scripts do not. The vector keeps its length, and the ledger counts all of it.)
 
-Nobody is clustered again and clusters share nothing. A newcomer's classes do not widen a narrow head.
+Nobody is clustered again, and clusters share nothing.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Hierarchical(LastLayer):
         super().__post_init__()
         in_unit("fraction", self.fraction)
         one_of("narrow", self.narrow, (True, False))
+        if not isinstance(self.own, Mapping):
+            raise MethodError(f"own must map numbers of clusters to local work, got {self.own!r}")
         for cluster in self.own:
             self._work(LocalWork(), cluster)
 
@@ -61,6 +64,7 @@ class Hierarchical(LastLayer):
         self, world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> LastLayerState:
         cohort = drawn(cohort, state.assignment, self.fraction, stream)
+        state = replace(state, models=widened(world, state, cohort)) if self.narrow else state
         own = np.isin(state.assignment[cohort], list(self.own))
         models = averaged(world, state, cohort[~own], world.work, stream)
         for cluster in np.unique(state.assignment[cohort[own]]):
@@ -77,9 +81,13 @@ class Hierarchical(LastLayer):
         """The local work of a cluster that has its own."""
         changes = self.own[cluster]
         numbered = isinstance(cluster, (int, np.integer)) and cluster >= 0
-        if not (numbered and isinstance(changes, Mapping) and changes.keys() <= CAN_DIFFER):
+        known = (
+            isinstance(changes, Mapping) and changes.keys() <= CAN_DIFFER and not {"epochs", "steps"} <= changes.keys()
+        )
+        if not (numbered and known):
             raise MethodError(
-                f"own: expected numbers of clusters with {', '.join(sorted(CAN_DIFFER))}, got {cluster!r}: {changes!r}"
+                f"own: expected numbers of clusters with {', '.join(sorted(CAN_DIFFER))} (epochs or steps), "
+                f"got {cluster!r}: {changes!r}"
             )
         if "epochs" in changes:  # where the run counts steps
             changes = {"steps": None, **changes}
@@ -97,6 +105,18 @@ def narrowed(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
         raise MethodError("narrow: this model does not end in a layer with a bias for every class")
     models = state.models.copy()
     models[:, bias] = np.where(classes, models[:, bias], NEVER)
+    return models
+
+
+def widened(world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]) -> Float[np.ndarray, "K P"]:
+    """The models, in which classes that these clients have and their heads have not get the bias of w_0."""
+    bias = world.spec.head_bias
+    assert bias is not None
+    lacking = (
+        present(world, cohort, state.assignment[cohort], state.clusters) * (state.models[:, bias] <= NEVER / 2) > 0
+    )
+    models = state.models.copy()
+    models[:, bias] = np.where(lacking, state.start[bias], models[:, bias])
     return models
 
 

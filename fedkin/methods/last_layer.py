@@ -5,17 +5,16 @@ Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C. de Sou
 
     all clients train from one start w_0; v_i = what client i's last layer has become; clusters of the v_i, once
 
-``layer`` is what travels, and nothing else does: the ``bias`` of the last layer, C numbers (what the authors' code
-clusters), or the whole ``last_layer`` (what the text says). Where models are detectors, v_i joins those of one detector
-for each class that client i has; zero for the others. Distances are Euclidean, on raw numbers.
+Only ``layer`` travels: the ``bias`` of the last layer, C numbers (what the authors' code clusters), or the whole
+``last_layer`` (what the text says). Where models are detectors, v_i joins those of one detector for each class that
+client i has; zero for the others. Distances are Euclidean, on raw numbers.
 
 ``dbscan`` links clients at most ``eps`` apart, if they have ``min_samples`` clients that near, themselves included; eps
 depends on model, data and local work: see ``fedkin eps``. ``optics`` needs no eps, ``kmeans`` the number of clusters.
 Noise, of which the paper says nothing, becomes a cluster of its ``own`` (default), or joins the ``nearest``.
 
-A newcomer trains from w_0 likewise and joins the cluster of the nearest client that has one; clusters are never made
-anew. ``suspicious``, which the paper has without a number: a client farther than that from everybody, in the same unit
-as eps, is set aside. It gets no model and is not asked again.
+A newcomer trains from w_0 likewise and joins the cluster of the nearest client; clusters are never made anew. A client
+farther than ``suspicious`` from everybody (in the unit of eps; the paper gives no number) is set aside for good.
 
 Differs from the code: v_i is the layer's update, which for the bias is the same, because biases start at zero.
 """
@@ -30,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin import policies
 from fedkin.clustering.density import by_first_appearance, dbscan, gap, nearest, optics, without_noise
-from fedkin.clustering.eps import eps_ranges, suggest, useful
+from fedkin.clustering.eps import advice
 from fedkin.clustering.kmeans import kmeans
 from fedkin.errors import MethodError
 from fedkin.method import COLD, State, at_least_one, not_negative, one_of, positive
@@ -97,7 +96,7 @@ class LastLayer:
         """The clustering round: everybody there trains from w_0. The models of the clusters are w_0 still."""
         start, everybody = world.initial(stream.child("model")), world.clients(stream.round)
         clients, points = policies.last_layers(world, start, everybody, self.layer, self.pretraining, stream)
-        far = gap(points)
+        far = np.zeros(len(points)) if self.suspicious is None else gap(points)
         near = far <= self._reach
         if not near.any():
             raise MethodError(
@@ -137,14 +136,8 @@ class LastLayer:
         return policies.seated(world, state, clients, np.where(aside, COLD, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
-        """What the experimenter should hear of the clustering: an eps at which nothing is told apart."""
-        points = state.layers[state.assignment != COLD]
-        low, high = useful(points, self.min_samples)
-        if self.algorithm != "dbscan" or low <= self.eps < high:
-            return ()
-        what = "one cluster of all clients" if self.eps >= high else "noise of all clients"
-        if not low < high < np.inf:
-            return (f"eps = {self.eps:g} makes {what}, and no other would tell them apart",)
-        hint = suggest(eps_ranges(points, self.min_samples))
-        more = f"{hint:.3g} is suggested" if hint < high else "no gap is clear, so that one cluster may be right"
-        return (f"eps = {self.eps:g} makes {what}; they come apart from {low:.3g} up to {high:.3g}; {more}",)
+        """What the experimenter should hear: who is set aside, and an eps at which nothing is told apart."""
+        names, points = np.flatnonzero(state.suspects).tolist(), state.layers[state.assignment != COLD]
+        aside = (f"clients {names} are suspicious: set aside, and in no score",) if names else ()
+        said = advice(points, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
+        return aside if said is None else (*aside, said)

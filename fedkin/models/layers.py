@@ -69,7 +69,7 @@ class Dense(eqx.Module):
 
 
 class Conv(eqx.Module):
-    """Square convolution as patches and one matrix product: XLA's own gradients are slow in loops on a CPU."""
+    """Square convolution, by what is fast on a CPU: see ``convolution``."""
 
     weight: Float[Array, "o i k k"]
     bias: Float[Array, "o"] | None

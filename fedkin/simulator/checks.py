@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,11 +12,12 @@ from jaxtyping import Int
 from fedkin.data.federated import FederatedData
 from fedkin.errors import ModelError
 from fedkin.models.model import Model
-from fedkin.world import LocalWork
+from fedkin.world import LocalWork, ModelSpec
 
 
-def check_samples(model: Model, data: FederatedData) -> None:
-    """Try the model on one sample."""
+def check_samples(model: Model, data: FederatedData) -> ModelSpec:
+    """Try the model on one sample. What is known of it, without its last layer where the last bias is not that of the
+    scores (a model's leaves come in the order of their declaration)."""
     parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
     sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), data.x.dtype)
     try:
@@ -30,6 +33,9 @@ def check_samples(model: Model, data: FederatedData) -> None:
             f"model {model.name!r} returns scores of shape {scores.shape} for one sample of {data.name}, "
             f"expected {expected}"
         )
+    bias = model.spec.head_bias
+    fits = bias is not None and bias.stop - bias.start == expected[1]
+    return model.spec if fits else replace(model.spec, head=None, head_bias=None)
 
 
 def check_work(model: Model, work: LocalWork, which: Int[np.ndarray, "n"] | None, gradient: bool = False) -> None:

@@ -49,7 +49,7 @@ class SimulatedWorld:
         devices: int | None = None,
         clients_per_batch: int | None = None,
     ) -> None:
-        self.data, self.model, self.spec = data, model, model.spec
+        self.data, self.model, self.spec = data, model, check_samples(model, data)
         self.work = work or LocalWork()
         self.population = population or Population()
         self.ledger = Ledger()
@@ -61,7 +61,6 @@ class SimulatedWorld:
         self._labels = LabelMemory(data.label_counts())
         self.moved: Bool[np.ndarray, "N"] | None = None  # whose data moved in this round, where there is a shift
         self._now = Stream(0)  # of the round
-        check_samples(model, data)
 
     def begin(self, stream: Stream) -> None:
         self._now = stream
@@ -121,7 +120,8 @@ class SimulatedWorld:
         weight = None
         if reduce:
             update, weight = total.mean()
-        sent = n if which is not None else n * len(models)
+        pairs = np.unique(np.stack([clients, chosen]), axis=1)  # detectors of one start get it once
+        sent = pairs.shape[1] if which is not None else n * len(models)
         back = int(arrived.sum() + broken.sum()) * (2 if gradient else 1)
         self.ledger.add("train", sent * models.shape[1] * BYTES_PER_NUMBER, back * parameters * BYTES_PER_NUMBER)
         return Trained(update, chosen, examples, losses, first_losses, arrived, broken, weight, slope)
@@ -192,7 +192,7 @@ class SimulatedWorld:
         check_detects(self.model, True)
         self._count("detections", models.shape[1], len(clients), 0)
         counts = self._scorer.histograms(models, clients, which, positive, split)
-        return np.where(self._silent(clients)[:, None, None], -1, counts)
+        return counts if split == "test" else np.where(self._silent(clients)[:, None, None], -1, counts)
 
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
         return self.data.label_counts(clients=clients) > 0

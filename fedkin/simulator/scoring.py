@@ -72,7 +72,7 @@ class Scorer:
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
         self._data, self._model, self._mesh = data, model, mesh_of(devices)
-        self._laid_out: dict[str, tuple[tuple, tuple]] = {}
+        self._laid_out: dict[tuple[str, int], tuple[tuple, tuple]] = {}
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         nobody = np.zeros(len(clients), np.int64)
@@ -116,7 +116,8 @@ class Scorer:
         place, laid_out = self._lay_out(clients, which, split)
         whole = replicated(self._mesh, models)
         found = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in laid_out]
-        scores = np.nan_to_num(np.concatenate([np.asarray(part).ravel() for part in found])[place])
+        scores = np.concatenate([np.asarray(part).ravel() for part in found])[place]
+        scores = np.where(np.isnan(scores), -np.inf, scores)  # a broken detector finds nothing
         own = self._data.y[owned.rows] == np.repeat(positive, owned.sizes)
         cuts = owned.offsets[1:-1]
         return np.stack([histogram(s, p) for s, p in zip(np.split(scores, cuts), np.split(own, cuts), strict=True)])
@@ -142,9 +143,9 @@ class Scorer:
 
     def _lay_out(self, clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n ..."], split: str) -> tuple:
         """Blocks of samples on the device, kept while the same clients use the same models (or sets of detectors)."""
-        key = (clients.tobytes(), which.tobytes())
-        if split in self._laid_out and self._laid_out[split][0] == key:
-            return self._laid_out[split][1]
+        key, place = (clients.tobytes(), which.tobytes()), (split, which.ndim)
+        if place in self._laid_out and self._laid_out[place][0] == key:
+            return self._laid_out[place][1]
         owned = self._data.part(split)
         rows = np.concatenate([owned[int(c)] for c in clients])
         shares = self._mesh.size
@@ -157,7 +158,7 @@ class Scorer:
         small = b.take.size * x[:1].nbytes <= _KEPT
         laid_out = (b.place, list(parts) if small else parts)
         if small:
-            self._laid_out[split] = (key, laid_out)
+            self._laid_out[place] = (key, laid_out)
         return laid_out
 
     def _put(self, part: tuple[np.ndarray, ...]) -> Any:

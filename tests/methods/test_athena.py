@@ -264,7 +264,7 @@ def test_models_with_many_scores_are_not_detectors() -> None:
 def test_a_detector_without_a_last_layer_is_refused(lost: str, assignment: Any) -> None:
     w = athena_world()
     w.spec = replace(w.spec, **{lost: None})
-    with pytest.raises(MethodError, match="end in"):
+    with pytest.raises(MethodError, match="last layer"):
         started(Athena(**NEAR, assignment=assignment), w)
 
 
@@ -280,3 +280,9 @@ def test_nobody_answers() -> None:
 
 def test_a_method_is_a_value() -> None:
     assert hash(Athena(assignment=GIVEN)) == hash(Athena(assignment=GIVEN))
+
+
+def test_given_clusters_and_ways_to_find_them_exclude_each_other() -> None:
+    for options in ({"suspicious": 0.5}, {"algorithm": "kmeans", "clusters": 2}):
+        with pytest.raises(MethodError, match="leave suspicious and clusters out"):
+            Athena(**options, assignment=GIVEN)

@@ -60,10 +60,10 @@ def scores(served: Any, row: int, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 1), ("last_layer", P)])
 def test_the_clustering_round_sends_detectors_down_and_their_last_layers_up(layer: Any, numbers: int) -> None:
-    """Every client has two classes, so two detectors."""
+    """Every client has two classes, so two detectors, which start from one model."""
     w = simulated()
     started(Athena(**KMEANS, layer=layer), w)
-    assert w.ledger.total() == (CLIENTS * 2 * P * 4, CLIENTS * 2 * numbers * 4)
+    assert w.ledger.total() == (CLIENTS * P * 4, CLIENTS * 2 * numbers * 4)
 
 
 def test_kinds_are_found() -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 from fedkin.data.federated import FederatedData
-from fedkin.models import mlp
+from fedkin.errors import MethodError
+from fedkin.methods import Hierarchical
+from fedkin.models import as_model, mlp
+from fedkin.models.layers import Dense
 from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
@@ -120,3 +125,26 @@ def test_of_a_gradient_the_same_part_comes_with_it() -> None:
     assert found.gradient is not None and whole.gradient is not None
     np.testing.assert_array_equal(found.gradient, whole.gradient[:, HEAD])
     assert w.ledger.up == {"train": 2 * 12 * 15 * 4}
+
+
+class Upside(eqx.Module):
+    """Its last layer is declared first, so that the last leaves are those of a hidden one."""
+
+    head: Dense
+    body: Dense
+
+    def __init__(self, key: Array) -> None:
+        features = int(np.prod(DATA.x.shape[1:]))
+        self.head, self.body = Dense(DATA.classes + 1, DATA.classes, key), Dense(features, DATA.classes + 1, key)
+
+    def __call__(self, x: Array) -> Array:
+        return self.head(self.body(x.reshape(len(x), -1)))
+
+
+def test_a_last_layer_that_is_not_declared_last_is_not_found() -> None:
+    """Rather than to take a hidden layer for it."""
+    w = SimulatedWorld(DATA, as_model(Upside, batched=True))
+    assert w.spec.head is None and w.spec.head_bias is None
+    with pytest.raises(MethodError, match="last layer"):
+        Hierarchical().init(w, Stream(0))
+    assert SimulatedWorld(DATA, MODEL).spec.head_bias == BIAS

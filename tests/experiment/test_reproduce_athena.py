@@ -1,0 +1,125 @@
+"""ATHENA-FL's part of docs/results.md: the paper's Table 1 from its own inputs, and the page from invented runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkin.experiment.reproduce import athena, athena_page, athena_pictures
+from fedkin.experiment.reproduce.athena import APART, CELLS, CLUSTERINGS, SHARED, WORK
+from fedkin.experiment.reproduce.recipe import Cell, Setting
+from fedkin.methods import Athena, FedAvg, Hierarchical
+
+PRINTED = {  # Table 1: TDT of the detectors, of FedAvg, and the economy
+    "CIFAR-10, IID": ("37.635", "378.106", "90.05"),
+    "CIFAR-10, 5 classes": ("64.517", "289.881", "77.74"),
+    "CIFAR-10, 2 classes": ("75.270", "100.828", "25.35"),
+    "MNIST, IID": ("21.506", "88.225", "75.62"),
+    "MNIST, 5 classes": ("129.034", "731.005", "82.35"),
+    "MNIST, 2 classes": ("21.506", "819.230", "97.37"),
+    "FMNIST, IID": ("26.88", "554.56", "95.15"),
+    "FMNIST, 5 classes": ("435.49", "1903.1", "77.12"),
+    "FMNIST, 2 classes": ("112.9", "1008.", "88.8"),
+}
+BIASES = [[0.01 * (i // 2), 0.001 * (i % 2)] for i in range(10)]
+CLUSTERED = {
+    "biases": BIASES,
+    "range": [0.001, 0.01],
+    "suggested": 0.003,
+    "dbscan": [i // 2 for i in range(10)],
+    "optics": [-1, *[0] * 9],
+    "kmeans": [i // 2 for i in range(10)],
+}
+
+
+def line(table: str, row: str, column: str, **figures: Any) -> dict[str, Any]:
+    return {"table": table, "row": row, "column": column, "seed": 0, **figures}
+
+
+def test_every_cell_is_there_once() -> None:
+    keys = [(c.table, c.setting.row, c.column) for c in CELLS]
+    assert len(keys) == len(set(keys)) == 14 + 8 + 27
+
+
+def test_table_1_as_it_is_printed() -> None:
+    lines = [text.strip("| ").split(" | ") for text in athena_page.printed().splitlines()[2:]]
+    rows = {cells[0]: cells for cells in lines}
+    assert rows.keys() == PRINTED.keys()
+    for name, (ours, theirs, saved) in PRINTED.items():
+        assert rows[name][2].startswith(ours[: len(ours) - 1]), name
+        assert rows[name][4].startswith(theirs[: len(theirs) - 1]), name
+        assert float(rows[name][5]) == pytest.approx(float(saved), abs=0.006), name
+
+
+def test_the_page_of_nothing_says_so() -> None:
+    page = athena_page.section([])
+    assert "not run" in page and "90.05" in page and "None" not in page
+
+
+def test_ranges_and_clusters_beside_the_paper() -> None:
+    measured = [
+        line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED),
+        line("eps", CLUSTERINGS["5 classes", "cnn"].row, "10", **{**CLUSTERED, "range": [0.005, 0.05]}),
+    ]
+    (row,) = [text for text in athena_page.ranges(measured).splitlines() if text.startswith("| CNN | 10 ")]
+    assert "**0.001 - 0.01**<br>*0.0023 - 0.0475*" in row and "| 0.005 - 0.01 |" in row and row.endswith("not run |")
+    found = [text for text in athena_page.found(measured).splitlines() if text.startswith("| 2 classes | CNN")]
+    assert "**5** (1.00)<br>*5*" in found[0] and "**1** and 1 noise" in found[0]
+
+
+def test_gains_and_what_was_transmitted() -> None:
+    setting = APART["2 classes"]
+    measured = [
+        line("Fig. 1", setting.row, "clustered", curve=[0.1, 0.8], clusters=[0.8, 0.75], clients=[0.8]),
+        line("Fig. 1", setting.row, "one model", curve=[0.1, 0.3], clusters=[0.3], clients=[0.3]),
+    ]
+    (row,) = [text for text in athena_page.apart(measured).splitlines() if text.startswith("| 2 classes")]
+    assert "**80.0** | **30.0** | 80.0, 75.0" in row and "**+50.0**" in row
+
+    shared = SHARED["mnist", "5 classes"]
+    mib, clients = 2**20, [0.5] * 20
+    detectors = [[0.5] * 10, [0.8] * 10, [0.8] * 10, [0.9] * 10]  # alike in epochs 1 and 2
+    sent = [[0, 0], [30 * mib, 30 * mib], [60 * mib, 60 * mib], [90 * mib, 90 * mib]]
+    parameters = mib // 4  # a detector is one MiB
+    measured = [
+        line("Fig. 2-4", shared.row, "ATHENA-FL", curve=[0, 0.5, 0.6, 0.7], clients=clients, detectors=detectors)
+        | {"parameters": parameters, "bytes": sent},
+        line("Fig. 2-4", shared.row, "FedAvg", curve=[0, 0.5, 0.6, 0.7], clients=clients)
+        | {"parameters": parameters, "bytes": sent},
+    ]
+    (row,) = [text for text in athena_page.transmissions(measured).splitlines() if text.startswith("| MNIST, 5")]
+    # two epochs of ten detectors of 1 MiB; 120 MiB both ways, and ten detectors to each of twenty clients
+    assert "| **2** | 20.0 / 320 | over 3 | - | - / - |" in row
+
+
+def test_pictures_of_little(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    measured = [line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED)]
+    athena_pictures.draw(measured, tmp_path)
+    assert len(list((tmp_path / "images").glob("athena-*.svg"))) == 3
+
+
+SMALL = (("clients", 10), ("partition", "blocks"), ("classes_per_client", 5))
+TINY = Setting("tiny", "digits", SMALL, "mclr", (), 1e-3, 2, 1, 2, 10, (0,), work=replace(WORK, epochs=1))
+
+
+def test_a_clustering_is_measured() -> None:
+    found = athena.measure(Cell("eps", TINY, "1", lambda m: Hierarchical(pretraining=1), None), 0)
+    json.dumps(found, allow_nan=False)
+    assert len(found["biases"]) == 10 and len(found["biases"][0]) == 10 and len(found["kmeans"]) == 10
+    assert len(found["range"]) in (0, 2)
+
+
+def test_curves_are_measured_of_models_and_of_detectors() -> None:
+    plain = athena.measure(Cell("Fig. 1", TINY, "one model", lambda m: FedAvg(), None), 0)
+    assert len(plain["curve"]) == len(plain["bytes"]) == 3 and "detectors" not in plain
+    large = replace(TINY, data_options=(*SMALL, ("size", 32), ("train_fraction", 0.2)), model="detector")
+    given = tuple(client // 5 for client in range(10))
+    made = athena.measure(Cell("Fig. 2-4", large, "ATHENA-FL", lambda m: Athena(assignment=given), None), 0)
+    json.dumps(made, allow_nan=False)
+    assert [len(row) for row in made["detectors"]] == [10, 10, 10] and made["sizes"] == [5, 5]
+    assert made["parameters"] == 130_945  # a grey image has 288 weights fewer in the first window
