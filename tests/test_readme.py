@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from fedkin.cli import app
 from fedkin.data import DATASETS
 from fedkin.methods import METHODS
 
@@ -26,11 +26,6 @@ def commands(program: str) -> list[list[str]]:
     return [line[1:] for line in lines if line[:1] == [program]]
 
 
-def fedkin(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    start = [sys.executable, "-c", "from fedkin.cli import main; main()"]
-    return subprocess.run([*start, *arguments], cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after another in one session, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
@@ -40,15 +35,18 @@ def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         exec(compile(block, "README.md", "exec"), session)
 
 
-def test_commands_run(tmp_path: Path) -> None:
-    """In the order they are printed, with the file that is printed; only the number of rounds is cut."""
-    [config] = blocks("toml")
-    (tmp_path / "study.toml").write_text(re.sub(r"rounds = \d+", "rounds = 2", config))
+def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order they are printed, with the files that are printed; only the number of rounds is cut."""
+    for config in blocks("toml"):
+        name = re.match(r"# (\w+\.toml)\n", config)
+        assert name
+        (tmp_path / name[1]).write_text(re.sub(r"rounds = \d+", "rounds = 2", config))
     assert commands("fedkin")
+    monkeypatch.chdir(tmp_path)
     for arguments in commands("fedkin"):
-        done = fedkin(arguments, tmp_path)
-        assert done.returncode == 0, f"fedkin {' '.join(arguments)}\n{done.stderr}"
-    assert (tmp_path / "runs/study/config.toml").is_file()
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, f"fedkin {' '.join(arguments)}\n{done.stderr}"
+    assert (tmp_path / "runs/study/config.toml").is_file() and (tmp_path / "eps.png").is_file()
 
 
 def test_make_targets_exist() -> None:

@@ -177,7 +177,7 @@ def test_a_suspicious_client_is_in_no_score_and_rounds_are_complete() -> None:
     assert groups(result.state) == BY_KIND and result.assignment[9] == COLD
     assert [record["set_aside"] for record in result.records] == [1] * 3
     assert result.summary()["best_accuracy"] is not None and result.summary()["clusters"] == 3
-    assert 9 not in set(result.clients["client"])
+    assert 9 not in set(result.clients["client"]) and result.summary()["set_aside"] == 1
 
 
 def test_all_clients_with_a_cluster_leave() -> None:
