@@ -283,6 +283,7 @@ def test_a_method_is_a_value() -> None:
 
 
 def test_given_clusters_and_ways_to_find_them_exclude_each_other() -> None:
-    for options in ({"suspicious": 0.5}, {"algorithm": "kmeans", "clusters": 2}):
+    found: list[dict[str, Any]] = [{"suspicious": 0.5}, {"algorithm": "kmeans", "clusters": 2}]
+    for options in found:
         with pytest.raises(MethodError, match="leave suspicious and clusters out"):
             Athena(**options, assignment=GIVEN)
