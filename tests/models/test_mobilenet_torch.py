@@ -57,8 +57,7 @@ def peer(name: str) -> Any:
 
 def same_weights(network: Any, model: Model, w: np.ndarray) -> list[Any]:
     """Fill the PyTorch network; its tensors in the order of the flat vector."""
-    import torch
-
+    torch = pytest.importorskip("torch")
     tensors = [t for key, t in network.state_dict(keep_vars=True).items() if "num_batches" not in key]
     for tensor, part in zip(tensors, model.spec.slices.values(), strict=True):
         with torch.no_grad():

@@ -69,11 +69,10 @@ def section(measured: Measured) -> str:
 ABOUT = """\
 One seed. *Paper* numbers in italics. What two cores compute in an hour is less than the paper: 8 rounds of Figure 1,
 with 500 training images for each of ten clients, 12 rounds of Figures 2 to 4 with 200 for each of twenty; the paper has
-200
-rounds and more. FedAvg trains the convolutional network (312,010 parameters in colour), not MobileNet (3,239,114), so
-that Table 1 from our runs shows the same accounting of other models. No image is augmented. Clusters of Figures 2 to 4
-are given, as in the authors' code; that they are found is what the first two tables measure. Labels are right here: the
-authors' script mislabels a sixth of the images, and augments before it splits."""
+200 rounds and more. FedAvg trains the convolutional network (312,010 parameters in colour), not MobileNet (3,239,114),
+so that Table 1 from our runs shows the same accounting of other models. No image is augmented. Clusters of Figures 2 to
+4 are given, as in the authors' code; that they are found is what the first two tables measure. Labels are right here:
+the authors' script mislabels a sixth of the images, and augments before it splits."""
 
 
 def one(measured: Measured, table: str, row: str, column: str) -> Run | None:
@@ -188,7 +187,7 @@ def transmissions(measured: Measured) -> str:
     for (data, split), setting in SHARED.items():
         runs = [one(measured, "Fig. 2-4", setting.row, column) for column in ("ATHENA-FL", "FedAvg")]
         if any(run is None for run in runs):
-            lines.append([f"{TITLES[data]}, {split}", *["not run"] * 6])
+            lines.append([f"{TITLES[data]}, {split}", *["not run"] * 5])
             continue
         found = [_cost(run) for run in runs if run]
         cells = [text for cost in found for text in cost[0]]
