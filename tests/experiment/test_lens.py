@@ -63,7 +63,7 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: py
     lens.train(np.zeros((1, 3), np.float32), np.array([0, 1]), np.zeros(2, np.int64), stream=STREAM)
     [record] = caplog.records
     assert (record.name, record.levelname) == ("fedkin", "WARNING")
-    assert record.getMessage() == "round 7: no finite reply from client 6, 4; set aside for this round"
+    assert record.getMessage() == "round 7: no finite reply from client 4, 6; set aside for this round"
 
 
 def test_of_many_that_are_not_finite_twenty_are_named(caplog: pytest.LogCaptureFixture) -> None:

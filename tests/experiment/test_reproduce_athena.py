@@ -74,11 +74,11 @@ def test_ranges_and_clusters_beside_the_paper() -> None:
 def test_gains_and_what_was_transmitted() -> None:
     setting = APART["2 classes"]
     measured = [
-        line("Fig. 1", setting.row, "clustered", curve=[0.1, 0.8], clusters=[0.8, 0.75], clients=[0.8]),
-        line("Fig. 1", setting.row, "one model", curve=[0.1, 0.3], clusters=[0.3], clients=[0.3]),
+        line("Fig. 1", setting.row, "clustered", curve=[0.1, 0.8], clusters=[0.8, 0.75], clients=[0.8], sizes=[5, 5]),
+        line("Fig. 1", setting.row, "one model", curve=[0.1, 0.3], clusters=[0.3], clients=[0.3], sizes=[10]),
     ]
     (row,) = [text for text in athena_page.apart(measured).splitlines() if text.startswith("| 2 classes")]
-    assert "**80.0** | **30.0** | 80.0, 75.0" in row and "**+50.0**" in row
+    assert "**80.0** | **30.0** | 80.0, 75.0 (2 found)" in row and "**+50.0**" in row
 
     shared = SHARED["mnist", "5 classes"]
     mib, clients = 2**20, [0.5] * 20
@@ -93,7 +93,7 @@ def test_gains_and_what_was_transmitted() -> None:
     ]
     (row,) = [text for text in athena_page.transmissions(measured).splitlines() if text.startswith("| MNIST, 5")]
     # two epochs of ten detectors of 1 MiB; 120 MiB both ways, and ten detectors to each of twenty clients
-    assert "| **2** | 20.0 / 320 | over 3 | - | - / - |" in row
+    assert "| **2** (10 of 10) | 20.0 / 320 | over 3 | - | - / - |" in row
 
 
 def test_pictures_of_little(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,8 +145,10 @@ def test_by_the_head_the_rest_does_not_count() -> None:
 
 
 def test_the_head_needs_a_last_layer() -> None:
+    headless = world()
+    headless.spec = replace(headless.spec, head=None)
     with pytest.raises(FedkinError, match="last layer"):
-        FeSEM(part="head").init(world(), Stream(3))
+        FeSEM(part="head").init(headless, Stream(3))
 
 
 def test_the_head_in_the_simulator() -> None:
