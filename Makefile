@@ -41,7 +41,7 @@ clean: ## remove what was built, keep runs
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --editable '.[dev,p2p]'
 	@touch $@
 
 .venv/bench: .venv/core

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clustering, fedsim, measure, models, report
+from benchmarks import clustering, fedsim, measure, models, panm, report
 from fedkin.models.model import prepare_jax
 
 
@@ -28,6 +28,8 @@ def main() -> None:
     found = clustering.everything(options.turns) | fedsim.everything(options.turns)
     print("ATHENA-FL's networks ...", flush=True)
     found |= models.everything(options.turns)
+    print("PANM ...", flush=True)
+    found |= panm.everything(options.turns)
     flower = None
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)

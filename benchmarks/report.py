@@ -107,6 +107,7 @@ N x N x N numbers, so it is compared at {few} clients; for 1,000 ours takes {mad
 samples choose among three models 784-128-10. The shift test of 10,000 clients takes {blind:.1f} ms blind to labels and
 {aware:.1f} ms aware of them (aim: below 100 ms). FedSim and FedAvg: 20 of 1,000 MNIST-shaped clients, 20 epochs, five
 clusters, without scoring. Principal components: 20 gradients of 407,050 parameters, 95% of the variance.
+PANM: 100 peers of 50 samples, 784-128-10, one epoch, ten candidates, five neighbours, by gradients.
 
 ## ATHENA-FL's networks
 
@@ -137,6 +138,12 @@ def fedsim_rows(rounds: Times, components: Times) -> list[str]:
         row("FedSim's round", "FedAvg's", sim, avg, "ours / other: at most 1.15", sim / avg),
         row("principal components", "scikit-learn, full SVD", ours, full, "other / ours: at least 5", full / ours),
     ]
+
+
+def panm_row(times: Times) -> str:
+    """A round of PANM over the peers' training."""
+    ours, training = times["PANM"], times["training"]
+    return row("PANM's round", "its local training", ours, training, "ours / other: at most 1.5", ours / training)
 
 
 def network_rows(mobilenet: Times, detectors: Times) -> list[str]:
@@ -171,6 +178,7 @@ def page(
     train, score = (1000 * float(scoring[name].mean()) for name in ("training a round", "evaluating 1,000 clients"))
     found = clustering_rows(clustering["edc"], clustering["madc"], clustering["choice"])
     found += fedsim_rows(clustering["fedsim"], clustering["components"])
+    found.append(panm_row(clustering["panm"]))
     shift = {name: 1000 * float(np.median(times)) for name, times in clustering["shift"].items()}
     speed = [f"| {m} | {gflops(m, t):.1f} | {100 * gflops(m, t) / best:.0f} % |" for m, t in training.items()]
     return PAGE.format(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from fedkin.method import State as State
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
+    from fedkin.methods import PANM as PANM
+    from fedkin.methods import PENS as PENS
     from fedkin.methods import Athena as Athena
     from fedkin.methods import FedAvg as FedAvg
     from fedkin.methods import FedGroup as FedGroup
@@ -40,8 +42,12 @@ if TYPE_CHECKING:
     from fedkin.methods import FeSEM as FeSEM
     from fedkin.methods import FeSEMMig as FeSEMMig
     from fedkin.methods import FlexCFL as FlexCFL
+    from fedkin.methods import Gossip as Gossip
     from fedkin.methods import Hierarchical as Hierarchical
     from fedkin.methods import IFCAMig as IFCAMig
+    from fedkin.methods import Local as Local
+    from fedkin.methods import Oracle as Oracle
+    from fedkin.methods import PANMLoss as PANMLoss
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
     from fedkin.randomness import Stream as Stream
@@ -82,17 +88,23 @@ _HOME = {
     "FedSim": "fedkin.methods",
     "FedkinError": "fedkin.errors",
     "FlexCFL": "fedkin.methods",
+    "Gossip": "fedkin.methods",
     "Hierarchical": "fedkin.methods",
     "IFCA": "fedkin.methods",
     "IFCAMig": "fedkin.methods",
     "Incremental": "fedkin.scenarios.shift",
     "Ledger": "fedkin.world",
+    "Local": "fedkin.methods",
     "LocalWork": "fedkin.world",
     "Method": "fedkin.method",
     "MethodError": "fedkin.errors",
     "MissingExtra": "fedkin.errors",
     "ModelError": "fedkin.errors",
     "ModelSpec": "fedkin.world",
+    "Oracle": "fedkin.methods",
+    "PANM": "fedkin.methods",
+    "PANMLoss": "fedkin.methods",
+    "PENS": "fedkin.methods",
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
     "Repeated": "fedkin.experiment.repeat",
@@ -136,17 +148,23 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FedSim",
     "FedkinError",
     "FlexCFL",
+    "Gossip",
     "Hierarchical",
     "IFCA",
     "IFCAMig",
     "Incremental",
     "Ledger",
+    "Local",
     "LocalWork",
     "Method",
     "MethodError",
     "MissingExtra",
     "ModelError",
     "ModelSpec",
+    "Oracle",
+    "PANM",
+    "PANMLoss",
+    "PENS",
     "Population",
     "Relabel",
     "Repeated",

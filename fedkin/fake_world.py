@@ -33,6 +33,7 @@ class FakeWorld:
     start: Callable[[Stream], np.ndarray] | None = None
     counts: Int[np.ndarray, "N C"] | None = None
     detects: bool = False
+    truth: Int[np.ndarray, "N"] | None = None
 
     def __post_init__(self) -> None:
         self.total_clients, parameters = self.target.shape
@@ -111,6 +112,12 @@ class FakeWorld:
         reply = self.train(start[None], clients, which, work=work, stream=stream)
         there = reply.arrived & reply.update.any(axis=1)
         return np.where(there[:, None], cosine(reply.update, directions), np.nan)
+
+    def ask(self, askers, asked, vectors):  # type: ignore[no-untyped-def]
+        came = ~np.isin(asked, list(self.silent | self.garbage))
+        count = int(came.sum()) * vectors * self.spec.parameters * BYTES_PER_NUMBER
+        self.ledger.add("ask", count, count)
+        return came
 
     def note(self, clients):  # type: ignore[no-untyped-def]
         if self._labels is not None and self.counts is not None:

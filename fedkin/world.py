@@ -124,9 +124,12 @@ class Ledger:
         self.down: dict[str, int] = {}
         self.up: dict[str, int] = {}
         self._scoring = False
+        self.home = False  # whether models stay where they are
 
     def add(self, verb: str, down: int, up: int) -> None:
         """Count the bytes of one call of a verb."""
+        if self.home:
+            return
         account = f"scoring.{verb}" if self._scoring else verb
         self.down[account] = self.down.get(account, 0) + int(down)
         self.up[account] = self.up.get(account, 0) + int(up)
@@ -139,6 +142,15 @@ class Ledger:
             yield
         finally:
             self._scoring = False
+
+    @contextmanager
+    def at_home(self) -> Iterator[None]:
+        """Calls inside are what peers do with models that they have already: nothing travels."""
+        self.home = True
+        try:
+            yield
+        finally:
+            self.home = False
 
     def between_servers(self, verb: str, count: int) -> None:
         """Count bytes that cross between the servers of clusters, where every cluster has one."""
@@ -158,6 +170,7 @@ class World(Protocol):
     work: LocalWork  # the run's own local work
     ledger: Ledger
     total_clients: int  # N: ids are 0 .. N-1, newcomers included
+    truth: Int[np.ndarray, "N"] | None  # true clusters, where a simulation knows them; only the oracle may look
 
     def begin(self, stream: Stream) -> None:
         """Communication round ``stream.round`` begins; where clients are played here, their data move now."""
@@ -251,6 +264,11 @@ class World(Protocol):
         """Each client trains from ``start`` (the run's initial model, which it makes from the seed) and compares its
         update with directions that it was sent: K cosines come back, NaN from a client that gave no finite answer or
         whose update is zero."""
+        ...
+
+    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+        """Client ``askers[i]`` asks ``asked[i]`` for so many vectors, such as its model and its last update; who gives
+        an answer. It is counted down and up: one client receives what another sends."""
         ...
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:

@@ -11,13 +11,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "fedkin"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What each part may import, besides itself and fedkin.errors.
-METHOD_SIDE = {"measures", "clustering", "aggregation", "policies", "world", "method", "randomness"}
+METHOD_SIDE = {"measures", "clustering", "aggregation", "policies", "peers", "world", "method", "randomness"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "randomness": set(),
     "world": {"randomness"},
     "label_memory": {"measures"},
     "fake_world": {"label_memory", "measures", "world", "randomness"},
+    "peers": {"method", "world", "randomness"},
     "policies": {"aggregation", "method", "world", "randomness"},
     "method": {"world", "randomness"},
     "measures": set(),
@@ -29,7 +30,7 @@ BELOW: dict[str, set[str]] = {
     "scenarios": {"data", "world", "models", "randomness"},
     "simulator": {"data.federated", "scenarios", "aggregation", "label_memory", "measures"}
     | {"world", "models", "randomness"},
-    "federation": {"aggregation", "world", "models", "randomness"},
+    "federation": {"aggregation", "peers", "world", "models", "randomness"},
 }
 BELOW["experiment"] = METHOD_SIDE | {"methods", "models", "data", "scenarios", "simulator", "federation"}
 BELOW["cli"] = BELOW["experiment"] | {"experiment"}
@@ -42,6 +43,7 @@ SERVER_FREE = (
     "clustering",
     "aggregation",
     "policies",
+    "peers",
     "method",
     "world",
     "randomness",

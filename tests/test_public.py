@@ -21,6 +21,7 @@ FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalWork Method MethodError
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart Trained
 World __version__ as_model data
 models non_iid_index planted repeat Repeated simulate EpsStudy Hierarchical study_eps
+Gossip Local Oracle PANM PANMLoss PENS
 """
 
 

@@ -56,6 +56,10 @@ class Lens:
         self.noticed: Bool[np.ndarray, "N"] | None = None  # who found that its data have shifted; None: nobody asked
         self.noted = np.zeros(self.total_clients, bool)  # who noted what its data are
 
+    @property
+    def truth(self) -> Int[np.ndarray, "N"] | None:
+        return self.world.truth
+
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.world.initial(stream)
 
@@ -134,6 +138,11 @@ class Lens:
         found = self.world.similarities(start, directions, clients, work=work, stream=stream)
         self.missing += int(np.isnan(found).any(axis=1).sum())
         return found
+
+    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+        came = self.world.ask(askers, asked, vectors)
+        self.missing += int((~came).sum())
+        return came
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
         self.noted[clients] = True

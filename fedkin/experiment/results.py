@@ -17,6 +17,7 @@ from fedkin.experiment.metrics import Record
 from fedkin.experiment.storage import write_atomic
 from fedkin.method import State
 
+_OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS, SUMMARY, AGAINST = folder.CLIENTS, folder.SUMMARY, folder.AGAINST
 
 
@@ -104,6 +105,7 @@ class Run:
             **({"set_aside": last["set_aside"]} if last.get("set_aside") else {}),  # in no score
             "ari": last["ari"],
             "nmi": last["nmi"],
+            **{name: last[name] for name in _OF_PEERS if name in last},
             **watch.summary(self.records),
             "discrepancy_sum_mean": float(np.mean(apart)) if apart else None,
             "discrepancy_sum_variance": float(np.var(apart)) if apart else None,
@@ -143,9 +145,10 @@ class Run:
         """Write what is known only at the end: clients, summary and figure."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
         if picture:
-            from fedkin.experiment import figure
+            from fedkin.experiment import figure, topology
 
             figure.save(self, path)
+            topology.save(self, path)
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
 
     @classmethod

@@ -16,6 +16,7 @@ from fedkin.experiment.checkpoint import Checkpoint
 from fedkin.experiment.folder import Folder
 from fedkin.experiment.lens import Lens
 from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
+from fedkin.experiment.topology import peers_record
 from fedkin.experiment.watch import Scene, Watch
 from fedkin.method import COLD, Method, State
 from fedkin.randomness import Stream
@@ -202,7 +203,7 @@ class _Observer:
     def look(self, track: Track, scoring: bool, keeping: bool) -> None:
         trained = self.clock.lap()
         track.scored = score(self.lens, track.state, track.round) if scoring else None
-        record = self._record(track)
+        record = self._record(track, keeping)
         scored = self.clock.lap()
         track.records.append(record)
         track.seconds = self.clock.total
@@ -215,7 +216,7 @@ class _Observer:
         if self.on_round:
             self.on_round(record)
 
-    def _record(self, track: Track) -> Record:
+    def _record(self, track: Track, keeping: bool) -> Record:
         scene, reachable = self.scene(), self.lens.clients(track.round)
         seen = (scene, self.lens.noticed, self.lens.noted)
         clustering = self.watch.look(track.round, track.state.assignment, reachable, *seen)
@@ -224,6 +225,7 @@ class _Observer:
             "method": self.name,
             **accuracy_record(track.scored, track.state.clusters, scene.truth),
             **clustering,
+            **peers_record(track.state, reachable, scene.truth, keeping or track.round == 1),
             **training_record(self.lens, track.state),
             **ledger_record(self.lens.ledger),
         }

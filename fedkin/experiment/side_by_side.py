@@ -21,6 +21,7 @@ from fedkin.experiment.identity import data_digest, fingerprint, model_digest
 from fedkin.experiment.options import Values
 from fedkin.experiment.results import AGAINST, Run
 from fedkin.experiment.runner import OnRound, Plan, Track, check, check_kind, run
+from fedkin.experiment.topology import peer_columns
 from fedkin.experiment.watch import Scene
 from fedkin.method import Method
 from fedkin.models import Model
@@ -154,6 +155,7 @@ def client_table(track: Track, data: FederatedData) -> pd.DataFrame:
         "accuracy": scored.client_accuracy,
         "loss": scored.scores.loss,
     }
+    table |= peer_columns(track.state, ids, data.truth, track.state.models.shape[1])
     if data.client_names is not None:
         table["name"] = np.asarray(data.client_names, object)[ids]
     if data.truth is not None:

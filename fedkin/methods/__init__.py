@@ -12,9 +12,15 @@ from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.flexcfl import FlexCFL as FlexCFL
 from fedkin.methods.flhc import FLHC as FLHC
+from fedkin.methods.gossip import Gossip as Gossip
+from fedkin.methods.gossip import Local as Local
 from fedkin.methods.hierarchical import Hierarchical as Hierarchical
 from fedkin.methods.ifca import IFCA as IFCA
 from fedkin.methods.ifca import IFCAMig as IFCAMig
+from fedkin.methods.oracle import Oracle as Oracle
+from fedkin.methods.panm import PANM as PANM
+from fedkin.methods.panm import PANMLoss as PANMLoss
+from fedkin.methods.pens import PENS as PENS
 from fedkin.methods.sattler import SattlerCFL as SattlerCFL
 
 METHODS: dict[str, type] = {
@@ -32,4 +38,10 @@ METHODS: dict[str, type] = {
     "fedsim": FedSim,
     "hierarchical": Hierarchical,
     "athena": Athena,
+    "panm": PANM,
+    "panm_loss": PANMLoss,
+    "pens": PENS,
+    "gossip": Gossip,
+    "oracle": Oracle,
+    "local": Local,
 }

@@ -10,9 +10,9 @@ from fedkin.data.images import IMAGES, Images
 from fedkin.data.options import checked, positive
 from fedkin.errors import ConfigError, DataError, unknown
 from fedkin.randomness import Stream
-from fedkin.scenarios.variants import namings, turned
+from fedkin.scenarios.variants import namings, swapped, turned
 
-KINDS = ("rotation", "label_permutation", "disjoint_labels")
+KINDS = ("rotation", "label_permutation", "label_swap", "disjoint_labels")
 
 
 @checked
@@ -35,6 +35,8 @@ def planted(
       interpolation), as in IFCA's experiments (Ghosh et al. 2020);
     * ``label_permutation``: calls class c by another name, a permutation of its own (cluster 0: the true names),
       as in Sattler et al. 2020;
+    * ``label_swap``: calls two classes by each other's names, 2 k and 2 k + 1 (of two clusters the second swaps 6 and
+      7), as in re-implementations of PANM (Li & Wu 2022);
     * ``disjoint_labels``: has only the classes of its own, C / K of them.
 
     Raises ConfigError for impossible options, DataError where the base has too few images.
@@ -43,6 +45,8 @@ def planted(
     images = IMAGES[base]()
     if kind == "disjoint_labels" and clusters > images.classes:
         raise ConfigError(f"{clusters} clusters cannot have disjoint labels, {base} has {images.classes} classes")
+    if kind == "label_swap" and 2 * clusters > images.classes:
+        raise ConfigError(f"{clusters} clusters cannot swap two classes each, {base} has {images.classes} classes")
     stream = Stream(seed, purpose=f"planted/{base}/{kind}")
     truth = stream.child("truth").rng().permutation(np.arange(clients) % clusters)
     rows = _draw(_pools(images, kind, clusters, stream), truth, samples + test_samples, base)
@@ -52,6 +56,8 @@ def planted(
         x = turned(x, owner, clusters)
     if kind == "label_permutation":
         y = namings(images.classes, clusters, stream)[owner, y]
+    if kind == "label_swap":
+        y = swapped(images.classes, clusters)[owner, y]
     x = x if x.ndim == 4 else x.reshape(len(x), -1)
     own = np.arange(rows.size).reshape(rows.shape)
     train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))

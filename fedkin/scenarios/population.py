@@ -22,13 +22,14 @@ class Population:
     up to the highest) appear in it; all others are there from the start. ``departures`` maps a round to how many (the
     lowest ids still there) leave in it, for good."""
 
-    dropout: float = 0.0  # answers nothing
+    dropout: float = 0.0  # answers nothing in a round
+    mute: float = 0.0  # never answers anybody
     stragglers: float = 0.0  # manages only a part of its epochs
     arrivals: dict[int, int] = field(default_factory=dict)
     departures: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "stragglers"):
+        for name in ("dropout", "mute", "stragglers"):
             fraction(name, getattr(self, name))
         for name in ("arrivals", "departures"):
             for round, count in getattr(self, name).items():
@@ -55,6 +56,10 @@ class Population:
     def silent(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Who drops out of this round."""
         return self._draw(clients, stream.child("dropout")) < self.dropout
+
+    def unheard(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+        """Who never answers: the same clients in every round."""
+        return self._draw(clients, stream.at(0).child("mute")) < self.mute
 
     def slow(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Who straggles in this round."""

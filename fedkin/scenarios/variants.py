@@ -49,3 +49,13 @@ def namings(classes: int, kinds: int, stream: Stream) -> Int[np.ndarray, "K C"]:
         if naming not in known:
             known.append(naming)
     return np.array(known)
+
+
+def swapped(classes: int, clusters: int) -> Int[np.ndarray, "K C"]:
+    """What each cluster calls every class: cluster k gives 2 k and 2 k + 1 each other's names; of two clusters the
+    second does so with 6 and 7, where there are as many."""
+    names = np.tile(np.arange(classes), (clusters, 1))
+    for cluster in range(clusters):
+        first = 6 if cluster == 1 and clusters == 2 and classes > 7 else 2 * cluster
+        names[cluster, [first, first + 1]] = first + 1, first
+    return names

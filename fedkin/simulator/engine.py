@@ -59,6 +59,7 @@ class SimulatedWorld:
         self._scorer, self._trainer = self._workers()
         self._moving = None if shift is None else Moving(data, shift, self.clients)
         self._labels = LabelMemory(data.label_counts())
+        self.truth = data.truth
         self.moved: Bool[np.ndarray, "N"] | None = None  # whose data moved in this round, where there is a shift
         self._now = Stream(0)  # of the round
 
@@ -68,7 +69,7 @@ class SimulatedWorld:
             return
         data, self.moved = self._moving.at(stream)
         if data is not self.data:
-            self.data = data
+            self.data, self.truth = data, data.truth
             self._scorer, self._trainer = self._workers()
 
     def _workers(self) -> tuple[Scorer, Trainer]:
@@ -197,6 +198,14 @@ class SimulatedWorld:
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
         return self.data.label_counts(clients=clients) > 0
 
+    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+        others = np.unique(asked)
+        answers = others[np.isin(others, self.clients(self._now.round)) & ~self._silent(others)]
+        came = np.isin(asked, answers)
+        count = int(came.sum()) * vectors
+        self._count("ask", self.spec.parameters, count, count)
+        return came
+
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
         self._labels.note(clients, self.data.label_counts(clients=clients))
 
@@ -238,6 +247,8 @@ class SimulatedWorld:
         lost = np.zeros(len(clients), bool)
         if self.population.dropout:
             lost |= self.population.silent(clients, stream)
+        if self.population.mute and not self.ledger.home:
+            lost |= self.population.unheard(clients, stream)
         if self.population.stragglers:
             slow = self.population.slow(clients, stream)
             if work.partial:
@@ -248,7 +259,12 @@ class SimulatedWorld:
 
     def _silent(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
         """Which clients do not answer a question in this round."""
-        return self.population.silent(clients, self._now) if self.population.dropout else np.zeros(len(clients), bool)
+        silent = np.zeros(len(clients), bool)
+        if self.population.dropout:
+            silent |= self.population.silent(clients, self._now)
+        if self.population.mute:
+            silent |= self.population.unheard(clients, self._now)
+        return silent
 
     def _favourite(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         losses = self._scorer.losses(models, clients)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.errors import FedkinError
@@ -20,6 +21,7 @@ from fedkin.method import COLD
 from fedkin.methods import METHODS
 from fedkin.methods.fedavg import FedAvg
 from fedkin.models import mclr
+from fedkin.peers import PeerState
 from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
@@ -42,6 +44,8 @@ class Case:
     models_down: int = 1  # messages to each client of a round
     models_up: int = 1  # and back
     detects: bool = False  # its models are detectors, and a cluster has several
+    peers: bool = False  # every client has a model of its own, and asks others
+    asking_all: dict[str, Any] = field(default_factory=dict)  # settings under which it leaves nobody to chance
 
 
 GROUP = Case(
@@ -70,6 +74,15 @@ LAST_LAYER = Case(
     + ({"fraction": 0.0}, {"suspicious": -1.0}, {"eps": float("nan")}, {"algorithm": "em"}, {"layer": "first"})
     + ({"noise": "away"},),
     clusters=3,
+)
+PEERS = Case(peers=True, asking_all={"neighbours": 24})
+PANM = Case(
+    peers=True,
+    options={"candidates": 24},
+    impossible=tuple({name: 0} for name in ("neighbours", "candidates", "stage_one", "period"))
+    + ({"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")}),
+    models_down=14,  # model and update of seven others
+    models_up=14,
 )
 CASES = {
     "fedavg": Case(as_fedavg={}),
@@ -117,6 +130,18 @@ CASES = {
         models_up=2,
         detects=True,
     ),
+    "panm": PANM,
+    "panm_loss": replace(PANM, models_down=7, models_up=7),
+    "pens": Case(
+        peers=True,
+        options={"sampled": 24},
+        impossible=({"sampled": 0}, {"top": 0}, {"stage_one": 0}, {"top": 3, "sampled": 2}),
+        models_down=7,
+        models_up=7,
+    ),
+    "gossip": replace(PEERS, options={"neighbours": 1}, impossible=({"neighbours": 0},)),
+    "oracle": replace(PEERS, options={"neighbours": 1}, impossible=({"neighbours": 0},)),
+    "local": Case(peers=True, models_down=0, models_up=0),
 }
 CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
 CLIENTS = 24
@@ -142,6 +167,7 @@ def fake(name: str, **options: Any) -> FakeWorld:
     if CASES[name].detects:
         counts = np.repeat(np.eye(3, dtype=np.int64), 2, axis=1)[np.arange(CLIENTS) % 3]
         options = {"counts": counts, "detects": True, **options}
+    options = {"truth": np.arange(CLIENTS) % 3, **options}
     return FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalWork(2, lr=0.3), **options)
 
 
@@ -154,7 +180,7 @@ def simulated(name: str, **options: Any) -> SimulatedWorld:
     x = (np.eye(6)[y] + rng.normal(scale=0.3, size=(len(y), 6))).astype(np.float32)
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(CLIENTS)])
     train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
-    data = FederatedData("kinds", x, y, 6, train, test)
+    data = FederatedData("kinds", x, y, 6, train, test, np.arange(CLIENTS) % 3)
     model = linear() if CASES[name].detects else mclr(data)
     return SimulatedWorld(data, model, LocalWork(epochs=2, batch_size=5, lr=0.1), **options)
 
@@ -205,8 +231,11 @@ def assert_same(a: Any, b: Any) -> None:
 
 def assert_sound(state: Any, name: str, world: Any) -> None:
     clusters, case = state.clusters, CASES[name]
-    assert clusters >= 1 if case.grows else clusters == case.clusters
+    assert clusters >= 1 if case.grows or case.peers else clusters == case.clusters
     assert state.models.shape == (len(state.models), world.spec.parameters) and state.models.dtype == np.float32
+    if case.peers:
+        clusters = len(state.models)
+        assert state.clusters <= clusters == CLIENTS
     assert len(state.models) >= clusters if case.detects else len(state.models) == clusters
     assert np.isfinite(state.models).all()
     assert state.assignment.shape == (world.total_clients,)
@@ -217,6 +246,8 @@ def loss_of(world: Any, state: Any) -> float:
     """Mean over clients of the training loss of the models that their cluster trains: detectors one by one, others
     those of a client without a cluster too, which has the first."""
     everybody = np.arange(CLIENTS)
+    if isinstance(state, PeerState):
+        return float(world.losses(state.models, everybody)[everybody, everybody].mean())
     if not world.spec.detects:
         return float(world.losses(state.models, everybody)[everybody, np.maximum(state.assignment, 0)].mean())
     client, detector = np.nonzero(state.assignment[:, None] == state.home)
@@ -323,17 +354,21 @@ def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., An
 @each_method
 def test_the_names_of_clients_do_not_matter(name: str) -> None:
     """Clients renumbered: the same models, and everybody in the cluster she was in."""
-    w, method = fake(name), make(name)
+    w, method = fake(name), make(name, **CASES[name].asking_all)
     state = settled(method, w)
     new = np.random.default_rng(2).permutation(CLIENTS)  # old client i is now client new[i]
     old = np.argsort(new)
     per_client = {key: a[old] for key, a in arrays(state).items() if a.shape[:1] == (CLIENTS,)}
-    moved = replace(w, target=w.target[old], examples=w.examples[old])
+    per_client |= {key: a[:, old] for key, a in per_client.items() if a.shape == (CLIENTS, CLIENTS)}
+    assert w.truth is not None
+    moved = replace(w, target=w.target[old], examples=w.examples[old], truth=w.truth[old])
     cohort = cohort_of(w, 5, 1)
     here = method.round(w, state, cohort, Stream(5, 1, "method"))
     there = method.round(moved, replace(state, **per_client), np.sort(new[cohort]), Stream(5, 1, "method"))
-    np.testing.assert_allclose(there.models, here.models, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(there.assignment[new], here.assignment)
+    per_model = new if CASES[name].peers else slice(None)
+    np.testing.assert_allclose(there.models[per_model], here.models, rtol=1e-5, atol=1e-5)
+    assert adjusted_rand_score(there.assignment[new], here.assignment) == 1
+    assert CASES[name].peers or np.array_equal(there.assignment[new], here.assignment)
 
 
 @each_world
@@ -432,7 +467,7 @@ def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> No
 # --- newcomers
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in CLUSTERED])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in CLUSTERED and not CASES[name].peers])
 def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
     state = make(name).init(simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init"))
     np.testing.assert_array_equal(state.assignment, np.zeros(CLIENTS))

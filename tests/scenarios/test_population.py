@@ -126,6 +126,7 @@ def test_numpys_whole_numbers_will_do() -> None:
     "options",
     [
         {"dropout": -0.1},
+        {"mute": 1.5},
         {"dropout": 1.1},
         {"dropout": float("nan")},
         {"stragglers": 2.0},

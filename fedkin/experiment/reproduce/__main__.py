@@ -2,7 +2,7 @@
 
 ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/``,
 ``fedsim/``, ``athena/`` or ``flexcfl/IV/`` where only that paper's or table's rows are meant; ``planted/found`` asks
-one of planted.py's questions. Without any, all are run. ``--seed 0`` runs the first seed only, ``--page`` only writes
+one of planted.py's questions, ``peers/compared`` one of peers.py's. Without any, all are run. ``--seed 0`` runs the first seed only, ``--page`` only writes
 the page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure again.
 """
 
@@ -21,6 +21,8 @@ from fedkin.experiment.reproduce import (
     fedsim_pictures,
     flexcfl,
     flexcfl_page,
+    peers,
+    peers_page,
     planted,
     planted_page,
 )
@@ -49,13 +51,16 @@ def main(arguments: list[str]) -> None:
             collect(cells, store(paper), asked, only, MEASURES.get(paper))
         questions = [(q, seeds) for q, seeds in planted.questions() if wanted(named(q), rows)]
         planted.collect(questions, store("planted"), only)
-    names = [*PAPERS, "planted"]
+        questions = [(q, seeds) for q, seeds in peers.questions() if wanted(named(q), rows)]
+        planted.collect(questions, store("peers"), only, peers.answer)
+    names = [*PAPERS, "planted", "peers"]
     measured = {name: read(store(name)) for name in names}
     notes = {name: (DOCS / "results" / f"{name}.md").read_text() for name in names}
     flexcfl_page.draw(measured["flexcfl"], DOCS)
     fedsim_pictures.draw(measured["fedsim"], DOCS)
     athena_pictures.draw(measured["athena"], DOCS)
     planted_page.draw(measured["planted"], DOCS)
+    peers_page.draw(measured["peers"], DOCS)
     (DOCS / "results.md").write_text(page(measured, notes))
 
 
@@ -90,15 +95,16 @@ def names_of(paper: str, cell: Cell) -> Names:
     return cell.setting.row, f"{paper}/{cell.setting.row}", f"{paper}/{cell.table}/{cell.setting.row}"
 
 
-def named(question: planted.Question) -> Names:
-    """What a question about planted clusters can be asked for by."""
-    return (f"planted/{question.panel}/{question.kind}/{question.method}",)
+def named(question: planted.Question | peers.Question) -> Names:
+    """What a question about planted clusters, or about peers, can be asked for by."""
+    paper = "peers" if isinstance(question, peers.Question) else "planted"
+    return (f"{paper}/{question.panel}/{question.kind}/{question.method}",)
 
 
 def everything() -> list[Names]:
     """All names there are."""
     cells = [names_of(paper, cell) for paper, all_of_it in PAPERS.items() for cell in all_of_it]
-    return [*cells, *(named(question) for question, _ in planted.questions())]
+    return [*cells, *(named(question) for question, _ in (*planted.questions(), *peers.questions()))]
 
 
 if __name__ == "__main__":

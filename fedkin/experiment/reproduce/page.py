@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedkin.experiment.reproduce import athena_page, fedgroup_page, fedsim_page, flexcfl_page, planted_page
+from fedkin.experiment.reproduce import athena_page, fedgroup_page, fedsim_page, flexcfl_page, peers_page, planted_page
 from fedkin.experiment.reproduce.tables import Measured
 
 ABOUT = """\
@@ -20,6 +20,7 @@ SECTIONS = {
     "fedsim": fedsim_page.section,
     "athena": athena_page.section,
     "planted": planted_page.section,
+    "peers": peers_page.section,
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,11 +124,15 @@ def answer(question: Question, seed: int) -> dict[str, Any]:
 
 
 def collect(
-    asked: Iterable[tuple[Question, tuple[int, ...]]], store: Path, only: Sequence[int] = ()
+    asked: Iterable[tuple[Any, tuple[int, ...]]],
+    store: Path,
+    only: Sequence[int] = (),
+    answer: Callable[[Any, int], dict[str, Any]] = answer,
 ) -> list[dict[str, Any]]:
     """Answer what the store has no answer to yet, and return all that it holds; with ``only`` from these seeds only."""
-    done = read(store)
-    have = {(json.dumps({k: d[k] for k in Question.__dataclass_fields__}), d["seed"]) for d in done}
+    asked, done = list(asked), read(store)
+    names = [f.name for question, _ in asked[:1] for f in fields(question)]
+    have = {(json.dumps({k: d[k] for k in names}), d["seed"]) for d in done}
     for question, seeds in asked:
         for seed in [s for s in seeds if not only or s in only]:
             if (json.dumps(asdict(question)), seed) not in have:

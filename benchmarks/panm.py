@@ -1,0 +1,42 @@
+"""What PANM costs a simulation: a round of 100 peers beside their local training alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.measure import Times, simulated, take_turns
+from benchmarks.work import Clients, clients
+from fedkin.methods import PANM
+from fedkin.randomness import Stream
+
+PEERS, SAMPLES = 100, 50
+
+
+def alike() -> Clients:
+    """Clients of the same size."""
+    data = clients(PEERS, SAMPLES)
+    return Clients(data.x, data.y, np.arange(PEERS + 1) * SAMPLES)
+
+
+def rounds(turns: int) -> Times:
+    """One epoch of 784-128-10 for every peer; in PANM's rounds all also question ten others (l = 10, k = 5), compare
+    models and updates, and average."""
+    world, _ = simulated(alike(), "784-128-10")
+    world.work = replace(world.work, epochs=1)
+    method, everybody = PANM(neighbours=5, candidates=10), np.arange(PEERS)
+    start = method.init(world, Stream(0))
+    state = method.round(world, start, everybody, Stream(0, 1))
+
+    def panm(turn: int) -> None:
+        method.round(world, state, everybody, Stream(0, turn))
+
+    def training(turn: int) -> None:
+        world.train(state.models, everybody, everybody, stream=Stream(0, turn))
+
+    return take_turns({"PANM": panm, "training": training}, turns)
+
+
+def everything(turns: int) -> dict[str, Times]:
+    return {"panm": rounds(2 * turns)}

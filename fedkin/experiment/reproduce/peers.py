@@ -1,0 +1,118 @@
+"""PANM and what it is measured against, on planted clusters of peers: who is found, at what cost, and where it breaks.
+
+The poster has no numbers. So these are ours alone, and what can be compared is the order of the methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fedkin.experiment.simulate import simulate
+from fedkin.method import Method
+from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
+from fedkin.models import mlp
+from fedkin.scenarios.plant import planted
+from fedkin.scenarios.population import Population
+from fedkin.world import SGD
+
+PEERS, STAGE_ONE, ROUNDS = 100, 20, 100
+SETTINGS: dict[str, int] = {"neighbours": 5, "candidates": 10, "stage_one": STAGE_ONE, "period": 2}  # k, l, T1, tau
+
+
+@dataclass(frozen=True)
+class Question:
+    """One federation of peers, one method."""
+
+    panel: str
+    method: str
+    base: str = "mnist"
+    kind: str = "rotation"
+    images: int = 60
+    clusters: int = 4
+    alpha: float = 0.5
+    absent: str = ""  # who is missing, of ABSENT
+
+
+ABSENT: dict[str, Population] = {
+    "": Population(),
+    "a fifth drop out in each round": Population(dropout=0.2),
+    "a fifth never answer": Population(mute=0.2),
+    "20 come in round 30, 10 leave in round 60": Population(arrivals={30: 20}, departures={60: 10}),
+}
+METHODS: dict[str, Callable[[Question], Method]] = {
+    "PANMGrad": lambda q: PANM(alpha=q.alpha, **SETTINGS),
+    "PANMLoss": lambda q: PANMLoss(**SETTINGS),
+    "oracle": lambda q: Oracle(neighbours=5),
+    "PENS": lambda q: PENS(sampled=10, top=2, stage_one=STAGE_ONE),
+    "gossip": lambda q: Gossip(neighbours=5),
+    "local": lambda q: Local(),
+    "IFCA": lambda q: IFCA(clusters=q.clusters),
+    "FedAvg": lambda q: FedAvg(),
+    "FedProx": lambda q: FedProx(),
+}
+PANMS = ("PANMGrad", "PANMLoss")
+COMPARED = [Question("compared", method) for method in METHODS]  # three seeds
+FEDERATIONS = (
+    ("mnist", "label_swap", 2),
+    ("mnist", "label_swap", 4),
+    ("mnist", "disjoint_labels", 5),
+    ("fashion_mnist", "rotation", 4),
+    ("fashion_mnist", "label_swap", 4),
+    ("fashion_mnist", "disjoint_labels", 5),
+    ("cifar10", "rotation", 4),
+    ("cifar10", "label_swap", 4),
+    ("cifar10", "disjoint_labels", 5),
+)
+OTHERS = [
+    Question("federations", method, base, kind, clusters=clusters)
+    for base, kind, clusters in FEDERATIONS
+    for method in (*PANMS, "oracle", "gossip", "local")
+]
+
+
+def _harder() -> Iterator[Question]:
+    """Fewer images, more clusters, another alpha, and peers that are missing."""
+    for method in PANMS:
+        base = Question("", method)
+        yield from (replace(base, panel="images", images=n) for n in (5, 10, 20, 40, 60))
+        yield from (replace(base, panel="clusters", clusters=k) for k in (2, 4, 8, 16))
+        yield from (replace(base, panel="absent", absent=who) for who in ABSENT if who)
+    yield from (Question("alpha", "PANMGrad", alpha=alpha) for alpha in (0.0, 0.25, 0.5, 0.75, 1.0))
+
+
+HARDER = list(_harder())
+
+
+def questions() -> list[tuple[Question, tuple[int, ...]]]:
+    """Everything that is asked, and from which seeds."""
+    asked: list[tuple[Question, tuple[int, ...]]] = [(q, (0, 1, 2)) for q in COMPARED]
+    return asked + [(q, (0,)) for q in (*HARDER, *OTHERS)]
+
+
+def answer(question: Question, seed: int) -> dict[str, Any]:
+    """Accuracy, neighbours and what was sent, after every round from 0 on."""
+    q = question
+    data = planted(q.base, q.kind, clusters=q.clusters, clients=PEERS, samples=q.images, seed=seed)
+    run = simulate(
+        METHODS[q.method](q),
+        data,
+        mlp(data),
+        rounds=ROUNDS,
+        cohort=PEERS,
+        local=SGD(epochs=1, batch_size=10, lr=0.05),
+        seed=seed,
+        scenario=ABSENT[q.absent],
+        evaluate_every=10,
+        checkpoint_every=ROUNDS,
+    )
+    columns = ("accuracy", "worst_decile", "neighbour_precision", "neighbour_recall")
+    curves = {name: [_short(r.get(name)) for r in run.records] for name in columns}
+    last = run.records[-1]
+    sent = {"messages": last.get("messages"), "bytes": last["bytes_up"] + last["bytes_down"]}
+    return {**asdict(question), "seed": seed, **curves, **sent, "seconds": round(run.seconds, 1)}
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

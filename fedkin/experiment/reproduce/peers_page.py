@@ -1,0 +1,151 @@
+"""The part of docs/results.md on peers without a server, and its pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkin.experiment.reproduce.peers import ABSENT, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
+from fedkin.experiment.reproduce.peers import STAGE_ONE as T1
+from fedkin.experiment.reproduce.tables import Measured, markdown, percent
+
+CURVES, BREAKS = "images/peers-neighbours.svg", "images/where-panm-breaks.svg"
+AXES = {
+    "images": ("Fewer images", "training images per peer"),
+    "clusters": ("More clusters", "true clusters among 100 peers"),
+    "alpha": ("Another alpha", "alpha: weight of the last updates"),
+}
+KINDS = {"rotation": "turned images", "label_swap": "swapped labels", "disjoint_labels": "classes of their own"}
+BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+
+
+def section(measured: Measured) -> str:
+    """Methods side by side, other federations, missing peers, and where PANM breaks."""
+    return "\n\n".join(
+        [
+            "## PANM: peers without a server",
+            "The poster has no numbers, so nothing can be reproduced here but the order of the methods. "
+            f"MNIST, four clusters that see their images turned; {PEERS} peers of 60 images, one epoch with batch 10 "
+            f"and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; {ROUNDS} rounds. "
+            "Every peer is tested on its own model after averaging. Precision is the share of a peer's neighbours (bag) "
+            "that are of its kind, recall the share of its kind that it has found; "
+            f"lowest precision is that of any round from 10 on. Megabytes are what a peer sends and receives a round.",
+            compared(measured),
+            f"![precision and recall over the rounds]({CURVES})",
+            "### Other federations",
+            federations(measured),
+            "### Where it breaks, and peers that are missing",
+            f"![precision and recall as the task gets harder]({BREAKS})",
+            missing(measured),
+        ]
+    )
+
+
+def answers(measured: Measured, question: Question) -> list[dict[str, Any]]:
+    """The runs that answer a question, in the order of their seeds."""
+    runs = [m for m in measured if all(m[name] == value for name, value in vars(question).items())]
+    return sorted(runs, key=lambda m: m["seed"])
+
+
+def compared(measured: Measured) -> str:
+    """Accuracy, neighbours and traffic of every method."""
+    lines = []
+    for question in COMPARED:
+        runs = answers(measured, question)
+        cells = [percent([r[name][-1] for r in runs]) for name in ("accuracy", "worst_decile")]
+        cells += _found(runs, stage_two=question.method in PANMS)
+        sent = [r["bytes"] / ROUNDS / PEERS / 1e6 for r in runs]
+        lines.append([question.method, *cells, f"{np.mean(sent):.2f}" if sent else "", str(len(runs))])
+    head = ["method", "accuracy", "worst tenth", "lowest precision", "precision, end", "recall, end", "MB", "seeds"]
+    return markdown(head, lines)
+
+
+def _found(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
+    """Precision from round 10 on and at the end, recall at the end; nothing of methods without neighbours."""
+    if not runs or runs[0]["neighbour_precision"][-1] is None:
+        return ["", "", ""]
+    lowest = [min(p for p in r["neighbour_precision"][10:] if p is not None) for r in runs]
+    ends = [[r[f"neighbour_{name}"][-1] for r in runs] for name in ("precision", "recall")]
+    return [f"{min(lowest):.3f}" if stage_two else "", *(f"{np.mean(end):.3f}" for end in ends)]
+
+
+def federations(measured: Measured) -> str:
+    """Other data and other kinds of clusters: accuracy, and the precision and recall of PANM at the end."""
+    columns, lines = (*PANMS, "oracle", "gossip", "local"), []
+    for base, kind, clusters in FEDERATIONS:
+        cells = []
+        for method in columns:
+            runs = answers(measured, Question("federations", method, base, kind, clusters=clusters))
+            found = f"<br>{' / '.join(_found(runs, False)[1:])}" if runs and method in PANMS else ""
+            cells.append(percent([r["accuracy"][-1] for r in runs]) + found)
+        lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
+    head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
+    return markdown(head, lines)
+
+
+def missing(measured: Measured) -> str:
+    """Peers that drop out, never answer, come late or leave."""
+    lines = []
+    for who in filter(None, ABSENT):
+        for method in PANMS:
+            runs = answers(measured, Question("absent", method, absent=who))
+            lines.append([who, method, percent([r["accuracy"][-1] for r in runs]), *_found(runs, False)[1:]])
+    return markdown(["peers", "method", "accuracy", "precision, end", "recall, end"], lines)
+
+
+def draw(measured: Measured, docs: Path) -> None:
+    """Write both pictures into ``docs/images``."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from fedkin.experiment.figure import STYLE, write
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 3.6), layout="constrained")
+        for name, axes in zip(("precision", "recall"), figure.subplots(1, 2, sharey=True), strict=True):
+            _curves(measured, name, axes)
+        write(figure, docs / CURVES)
+        figure = Figure(figsize=(10.5, 3.8), layout="constrained")
+        for panel, axes in zip(AXES, figure.subplots(1, len(AXES), sharey=True), strict=True):
+            _breaks(measured, panel, axes)
+        write(figure, docs / BREAKS)
+
+
+def _curves(measured: Measured, name: str, axes: Any) -> None:
+    """Precision or recall over the rounds, a line a method, mean over the seeds."""
+    from fedkin.experiment.figure import COLOURS, DASHES, FADED, prepare
+
+    prepare(axes, f"Neighbours: {name}", f"mean over seeds; upright line: stage two begins (T1 = {T1})")
+    shown = [q for q in COMPARED if q.method in (*PANMS, "PENS", "gossip")]
+    for question, colour, dash in zip(shown, COLOURS, DASHES, strict=False):
+        curves = [r[f"neighbour_{name}"] for r in answers(measured, question)]
+        if curves:
+            mean = np.array([[np.nan if v is None else v for v in curve] for curve in curves], float).mean(axis=0)
+            axes.plot(mean, color=colour, ls=dash, lw=1.8, label=question.method)
+    axes.axvline(T1, color=FADED, lw=0.8, zorder=0.5)
+    axes.set_xlabel("round")
+    axes.set_ylim(-0.03, 1.05)
+    if name == "recall" and axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8.5, loc="center right")
+
+
+def _breaks(measured: Measured, panel: str, axes: Any) -> None:
+    """Precision (strong) and recall (thin) at the end, by what makes the task harder."""
+    from fedkin.experiment.figure import COLOURS, prepare
+
+    heading, label = AXES[panel]
+    prepare(axes, heading, "precision (strong) and recall (thin) at the end")
+    for method, colour in zip(PANMS, COLOURS, strict=False):
+        asked = [(getattr(q, panel), answers(measured, q)) for q in HARDER if (q.panel, q.method) == (panel, method)]
+        points = [(at, runs[0]) for at, runs in asked if runs]
+        for name, width in (("precision", 2.2), ("recall", 0.9)):
+            ends = [run[f"neighbour_{name}"][-1] for _, run in points]
+            if points:
+                told = method if name == "precision" else None
+                axes.plot([at for at, _ in points], ends, "o-", color=colour, lw=width, ms=3.5, label=told)
+    axes.set_xlabel(label)
+    axes.set_ylim(-0.03, 1.05)
+    if panel == "images" and axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, loc="lower right")

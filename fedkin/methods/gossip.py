@@ -1,0 +1,50 @@
+"""Peers without kin: gossip averages with anybody, local training with nobody.
+
+The two ends that peer-to-peer methods are measured against (PANM, section 2; PENS calls gossip "random").
+
+    gossip:  w_i^t = mean of w_j^{t-1/2} over k random peers and i itself, weighted by training samples
+    local:   w_i^t = w_i^{t-1/2}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from fedkin.method import at_least_one
+from fedkin.peers import PeerMethod, PeerState, Ties, communities, lowest
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+
+@dataclass(frozen=True)
+class Gossip(PeerMethod):
+    """Averaging with random peers, others in every round."""
+
+    neighbours: int = 3  # k
+
+    def __post_init__(self) -> None:
+        at_least_one("neighbours", self.neighbours)
+
+    def init(self, world: World, stream: Stream) -> PeerState:
+        """Everybody trusts everybody."""
+        state = super().init(world, stream)
+        trust = ~np.eye(world.total_clients, dtype=bool)
+        return replace(state, trust=trust, assignment=communities(trust))
+
+    def partners(
+        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    ) -> Bool[np.ndarray, "n N"]:
+        return lowest(noise, there, self.neighbours)
+
+
+@dataclass(frozen=True)
+class Local(PeerMethod):
+    """Every client trains for itself."""
+
+    def partners(
+        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    ) -> Bool[np.ndarray, "n N"]:
+        return np.zeros_like(there)

@@ -1,0 +1,43 @@
+"""Oracle: peers that know from the start who is of their kind, and average with random ones of these.
+
+What a peer-to-peer method can reach at best by finding its kin (PANM, section 2; the code of PENS' authors). It runs
+where the true clusters are known, as in a planted federation, and nowhere else; where they move, it knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from fedkin.errors import MethodError
+from fedkin.method import at_least_one
+from fedkin.peers import PeerMethod, PeerState, communities
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+
+@dataclass(frozen=True)
+class Oracle(PeerMethod):
+    """Averaging with random peers of the true cluster."""
+
+    neighbours: int = 3  # k
+
+    def __post_init__(self) -> None:
+        at_least_one("neighbours", self.neighbours)
+
+    def init(self, world: World, stream: Stream) -> PeerState:
+        return _told(world, super().init(world, stream))
+
+    def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
+        return super().round(world, _told(world, state), cohort, stream)
+
+
+def _told(world: World, state: PeerState) -> PeerState:
+    """Everybody trusts its own kind."""
+    truth = world.truth
+    if truth is None:
+        raise MethodError("the oracle needs clients whose true clusters are known, such as planted ones; got others")
+    trust: Bool[np.ndarray, "N N"] = (truth[:, None] == truth) & ~np.eye(len(truth), dtype=bool)
+    return replace(state, trust=trust, assignment=communities(trust))

@@ -1,0 +1,65 @@
+"""PENS: peers try the models of others on their own data, and keep those whose models were often among the best.
+
+N. Onoszko, G. Karlsson, O. Mogren, E. Listo Zec: Decentralized Federated Learning of Deep Neural Networks on Non-IID
+Data. FL-ICML workshop 2021, arXiv 2107.08517 (Performance-based neighbour selection).
+
+    stage one:  n_s random peers are tried; the n_t with the lowest loss on i's training data get a vote each, and i
+                averages with them
+    then        N_i = the peers with more votes than n_t / N times the rounds of stage one, what chance would give
+    stage two:  i averages with n_s random of N_i (all, where there are fewer)
+
+Means are weighted by training samples, the peer's own model included.
+
+Differs from the authors' later code: there peers act one after another and read models of the same round; here all act
+at once. A peer trains and then averages, as all peers here do, and is tested on the average; there it averages and then
+trains, and so it does here from the second round on. A peer that comes late has a stage one of its own, and one that
+nobody is left for trains alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from fedkin.errors import MethodError
+from fedkin.method import at_least_one
+from fedkin.peers import PeerMethod, Ties, lowest
+
+
+@dataclass(frozen=True)
+class PENS(PeerMethod):
+    """Neighbours by performance, chosen once."""
+
+    sampled: int = 10  # n_s
+    top: int = 2  # n_t
+    stage_one: int = 200  # rounds
+
+    judges: ClassVar[str] = "loss"
+
+    def __post_init__(self) -> None:
+        for name in ("sampled", "top", "stage_one"):
+            at_least_one(name, getattr(self, name))
+        if self.top > self.sampled:
+            raise MethodError(f"top must be at most sampled ({self.sampled}), got {self.top}")
+
+    def asks(
+        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    ) -> Bool[np.ndarray, "n N"]:
+        return lowest(noise, there, self.sampled) & self._first(ties)
+
+    def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
+        best = lowest(-similar, answered, self.top) & self._first(ties)
+        votes = ties.votes + best
+        often = votes > self.top / votes.shape[1] * self.stage_one
+        return replace(ties, votes=votes, trust=np.where(self._first(ties), best, often))
+
+    def partners(
+        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    ) -> Bool[np.ndarray, "n N"]:
+        return lowest(noise, ties.trust & there, self.sampled)
+
+    def _first(self, ties: Ties) -> Bool[np.ndarray, "n 1"]:
+        return (ties.age <= self.stage_one)[:, None]

@@ -1,0 +1,222 @@
+"""What methods without a server share: peers keep their own models, ask each other, and average with whom they trust.
+
+Row i of an array is peer i. Everything a peer decides is a function of rows that stand for themselves, so that the
+simulator calls it with all rows at once and a real peer with its own. Letters: N peers, n rows, P parameters.
+
+A round of a peer, the t-th of its own:
+
+    w_i^{t-1/2} <- local training from w_i^{t-1};  g_i = what it changed
+    asks        whom it questions, and from the answers the similarities s_ij
+    matched     whom it trusts now
+    partners    with whom it averages:  w_i^t <- mean of w_j^{t-1/2} over these and itself, weighted by examples
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Num
+from scipy.sparse.csgraph import connected_components
+
+from fedkin.method import Served, State
+from fedkin.randomness import Stream
+from fedkin.world import World
+
+_LEAST = 1e-12  # a loss that is as good as none
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What peers know of each other."""
+
+    trust: Bool[np.ndarray, "n N"]  # their neighbours; where there is one, the bag
+    votes: Int[np.ndarray, "n N"]  # how often each was chosen, where that is counted
+    age: Int[np.ndarray, "n"]  # the round that each peer is in, of its own, from 1
+
+
+@dataclass(frozen=True)
+class PeerState(State):
+    """A model for every peer; ``assignment`` has the communities of peers that trust each other both ways."""
+
+    start: Float[np.ndarray, "P"]  # w_0, which all have in common
+    trust: Bool[np.ndarray, "N N"]
+    votes: Int[np.ndarray, "N N"]
+    age: Int[np.ndarray, "N"]  # rounds that each peer has done
+    messages: Int[np.ndarray, "N 2"]  # answers that each peer got, and gave
+    vectors: Int[np.ndarray, "N 2"]  # models and updates in them
+
+    @property
+    def clusters(self) -> int:
+        return int(self.assignment.max()) + 1
+
+    def served(self, clients: Int[np.ndarray, "n"]) -> Served:
+        return Served(self.models, clients)
+
+    def becomes(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        return trained
+
+    def ties(self, peers: Int[np.ndarray, "n"]) -> Ties:
+        """What these peers know, in the round that they begin."""
+        return Ties(self.trust[peers], self.votes[peers], self.age[peers] + 1)
+
+
+class PeerMethod:
+    """A method whose clients decide for themselves, and how its rounds go in any world.
+
+    ``asks``, ``matched`` and ``partners`` are pure, with a row per peer. Peers outside the cohort, and those that drop
+    out, sleep: they do not train, and do not answer. What the default peer does: ask nobody, and average with
+    ``neighbours`` of those it trusts.
+    """
+
+    neighbours: int
+    alpha: float | int = 0.0  # how much the last updates count, where similarity is that of gradients
+    judges: ClassVar[str] = "nothing"  # what similarity is of: "gradient" (answers hold model and update), "loss"
+
+    def asks(
+        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    ) -> Bool[np.ndarray, "n N"]:
+        """Whom each peer questions in this round, of those that are ``there``."""
+        return np.zeros_like(there)
+
+    def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
+        """What each peer makes of the answers; ``similar`` says something where there is one."""
+        return ties
+
+    def partners(
+        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    ) -> Bool[np.ndarray, "n N"]:
+        """With whom each peer averages, of those that are ``there``."""
+        return lowest(noise, ties.trust & there, self.neighbours)
+
+    def init(self, world: World, stream: Stream) -> PeerState:
+        """Everybody has the same model, and trusts nobody."""
+        start, total = world.initial(stream.child("model")), world.total_clients
+        nobody, nothing = np.zeros((total, total), bool), np.zeros((total, 2), np.int64)
+        ties = (nobody, nobody.astype(np.int32), np.zeros(total, np.int64))
+        return PeerState(np.tile(start, (total, 1)), np.arange(total), start, *ties, nothing, nothing.copy())
+
+    def place(self, world: World, state: PeerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> PeerState:
+        """Nothing to do: a peer begins with w_0, and its first round is its own round 1."""
+        return state
+
+    def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
+        """Every peer of the cohort does its next round, all at once: what they answer is of this round."""
+        work = replace(world.work, partial=True)
+        with world.ledger.at_home():
+            reply = world.train(state.models, cohort, cohort, work=work, stream=stream.child("train"))
+        awake, update = cohort[reply.arrived], reply.update[reply.arrived]
+        solution, ties = state.models[awake] + update, state.ties(awake)
+        there = np.zeros((len(awake), len(state.models)), bool)
+        there[:, awake] = awake[:, None] != awake
+
+        asked = self.asks(ties, there, noise(stream.child("ask"), awake, len(state.models)))
+        answered, state = heard(world, state, awake, asked, 2 if self.judges == "gradient" else 1)
+        similar = np.zeros(there.shape)
+        if answered.any():
+            similar[:, awake] = self._similar(world, state.start, awake, solution, update, answered[:, awake])
+        ties = self.matched(ties, answered, similar)
+        partners = self.partners(ties, there, noise(stream.child("partners"), awake, len(state.models)))
+        later, state = heard(world, state, awake, partners & ~asked, 1)
+        together = (partners & (answered | later))[:, awake] | np.eye(len(awake), dtype=bool)
+        return became(state, awake, ties, mixed(solution, together * reply.examples[reply.arrived]))
+
+    def _similar(
+        self,
+        world: World,
+        start: Float[np.ndarray, "P"],
+        awake: Int[np.ndarray, "n"],
+        solution: Float[np.ndarray, "n P"],
+        update: Float[np.ndarray, "n P"],
+        answered: Bool[np.ndarray, "n n"],
+    ) -> Float[np.ndarray, "n n"]:
+        """s_ij: by gradient for all pairs at once, by loss for those that were asked."""
+        if self.judges == "gradient":
+            both = (solution, update)
+            return similarity(self.alpha, start, both, both)
+        similar = np.zeros(answered.shape)
+        asker, asked = np.nonzero(answered)
+        with world.ledger.at_home():
+            similar[asker, asked] = by_loss(world.evaluate(solution, awake[asker], asked, split="train").loss)
+        return similar
+
+
+def similarity(
+    alpha: float | int,
+    start: Float[np.ndarray, "P"],
+    own: tuple[Float[np.ndarray, "n P"], Float[np.ndarray, "n P"]],
+    others: tuple[Float[np.ndarray, "m P"], Float[np.ndarray, "m P"]],
+) -> Float[np.ndarray, "n m"]:
+    """alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j), with h = w - w_0, from (models, updates) of both sides.
+
+    Source: PANM, eqs. 2-4. A vector of zeros is like nothing: its cosine is 0.
+    """
+    similar, alike = np.zeros((len(own[0]), len(others[0]))), own is others
+    if alpha:
+        similar += alpha * _cosine(own[1], own[1] if alike else others[1])
+    if alpha < 1:
+        far = own[0] - start
+        similar += (1 - alpha) * _cosine(far, far if alike else others[0] - start)
+    return similar
+
+
+def _cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:
+    """As ``measures.cosine``, in fewer passes over what may be hundreds of megabytes: rows that are compared with each
+    other (a is b) are multiplied once, and nothing is scaled."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a vector too long to multiply is like nothing, too
+        product = (a @ b.T).astype(np.float64)
+        squares = [product.diagonal()] * 2 if a is b else [np.einsum("ij,ij->i", side, side) for side in (a, b)]
+        lengths = np.sqrt(np.outer(*squares))
+        cosines = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
+    return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
+
+
+def by_loss(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+    """s_ij = 1 / F_i(w_j) (PANM, eq. 1): 0 for a loss that is not finite, and never infinite."""
+    return np.where(np.isfinite(loss), 1 / np.maximum(loss, _LEAST), 0.0)
+
+
+def mixed(models: Float[np.ndarray, "m P"], weights: Num[np.ndarray, "n m"]) -> Float[np.ndarray, "n P"]:
+    """Each row's weighted mean of the models; one matrix product for all rows."""
+    share = weights / weights.sum(axis=1, keepdims=True)
+    return share.astype(models.dtype) @ models
+
+
+def noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
+    """A peer's own random number for every peer; that of peer j is the same however many there are."""
+    return np.array([stream.client(int(peer)).random(total) for peer in peers]).reshape(len(peers), total)
+
+
+def lowest(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], count: int) -> Bool[np.ndarray, "n N"]:
+    """The ``count`` lowest values of each row under the mask (all where there are fewer), the first of equals."""
+    order = np.argsort(np.where(mask, values, np.inf), axis=1, kind="stable")[:, :count]
+    chosen = np.zeros_like(mask)
+    np.put_along_axis(chosen, order, True, axis=1)
+    return chosen & mask
+
+
+def heard(
+    world: World, state: PeerState, peers: Int[np.ndarray, "n"], asked: Bool[np.ndarray, "n N"], vectors: int
+) -> tuple[Bool[np.ndarray, "n N"], PeerState]:
+    """Who answers, each with so many ``vectors``; and the state that has counted it."""
+    row, other = np.nonzero(asked)
+    came = world.ask(peers[row], other, vectors)
+    answered = np.zeros_like(asked)
+    answered[row[came], other[came]] = True
+    got = [np.bincount(side, minlength=len(state.models)) for side in (peers[row[came]], other[came])]
+    count = np.stack(got, axis=1)
+    return answered, replace(state, messages=state.messages + count, vectors=state.vectors + vectors * count)
+
+
+def became(state: PeerState, peers: Int[np.ndarray, "n"], ties: Ties, models: Float[np.ndarray, "n P"]) -> PeerState:
+    """The state after a round of these peers."""
+    whole = {name: getattr(state, name).copy() for name in ("models", "trust", "votes", "age")}
+    for name, rows in (("models", models), ("trust", ties.trust), ("votes", ties.votes), ("age", ties.age)):
+        whole[name][peers] = rows
+    return replace(state, **whole, assignment=communities(whole["trust"]))
+
+
+def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
+    """Peers that trust each other, and whom these trust: numbered in the order of their first members."""
+    return connected_components(trust & trust.T, directed=False)[1].astype(np.int64)

@@ -1,0 +1,121 @@
+"""Who trusts whom: what is measured, kept and drawn of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+import fedkin as fk
+from fedkin.experiment.topology import agreement, circle, draw, packed, peers_record, trust_over_time, unpacked
+from fedkin.method import State
+from fedkin.peers import PeerState
+
+TRUST = np.array(
+    [
+        [0, 1, 1, 0],  # of kinds 0 0 1 1: one right, one wrong; its only kin found
+        [0, 0, 0, 0],  # trusts nobody
+        [1, 1, 0, 1],  # one of three right
+        [0, 0, 1, 0],  # right
+    ],
+    bool,
+)
+KINDS = np.array([0, 0, 1, 1])
+
+
+def state(trust: np.ndarray = TRUST) -> PeerState:
+    n = len(trust)
+    counts = np.arange(2 * n).reshape(n, 2)
+    models, ties = np.zeros((n, 3), np.float32), (trust, trust.astype(np.int32), np.ones(n, np.int64))
+    return PeerState(models, np.zeros(n, np.int64), models[0], *ties, counts, 2 * counts)
+
+
+def test_precision_and_recall_by_hand() -> None:
+    precision, recall = agreement(TRUST, KINDS)
+    np.testing.assert_allclose(precision, [1 / 2, np.nan, 1 / 3, 1])
+    np.testing.assert_allclose(recall, [1, 0, 1, 1])
+
+
+def test_a_record_counts_who_is_there() -> None:
+    whole = peers_record(state(), np.arange(4), KINDS, keeping=False)
+    assert whole == pytest.approx(
+        {"neighbours": 6 / 4, "neighbour_precision": (1 / 2 + 1 / 3 + 1) / 3, "neighbour_recall": 3 / 4, "messages": 12}
+    )
+    few = peers_record(state(), np.array([0, 2]), KINDS, keeping=False)  # each trusts the other, of another kind
+    assert few["neighbours"] == 1 and few["neighbour_precision"] == 0 and few["neighbour_recall"] is None
+
+
+def test_without_a_truth_nothing_is_right_or_wrong() -> None:
+    record = peers_record(state(), np.arange(4), None, keeping=False)
+    assert record["neighbour_precision"] is None and record["neighbour_recall"] is None and record["neighbours"] == 1.5
+
+
+def test_other_methods_have_no_neighbours() -> None:
+    assert peers_record(State(np.zeros((1, 2), np.float32), np.zeros(3, np.int64)), np.arange(3), None, True) == {}
+
+
+@given(trust=st.integers(1, 12).flatmap(lambda n: arrays(bool, (n, n))))
+def test_what_is_packed_comes_out_again(trust: np.ndarray) -> None:
+    np.testing.assert_array_equal(unpacked(packed(trust), len(trust)), trust)
+
+
+def lines(figure_or_axes: object) -> list[LineCollection]:
+    return [c for c in figure_or_axes.collections if isinstance(c, LineCollection)]  # type: ignore[attr-defined]
+
+
+def test_the_circle_tells_right_from_wrong() -> None:
+    axes = Figure().add_subplot()
+    circle(axes, TRUST, KINDS)
+    right, wrong = lines(axes)
+    assert len(right.get_segments()) == 3 and len(wrong.get_segments()) == 3
+
+
+@pytest.fixture(scope="module")
+def run() -> fk.Run:
+    data = fk.planted("digits", "rotation", clusters=2, clients=8, samples=20, test_samples=4)
+    return fk.simulate(
+        fk.PANM(neighbours=2, candidates=4, stage_one=3, period=2),
+        data,
+        fk.models.mclr(data),
+        rounds=6,
+        cohort=8,
+        checkpoint_every=3,
+    )
+
+
+def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
+    kept = trust_over_time(run)
+    assert isinstance(run.state, PeerState)
+    assert list(kept) == [0, 1, 3, 6] and not kept[0].any()
+    np.testing.assert_array_equal(kept[6], run.state.trust)
+    run.save(tmp_path / "run")
+    assert (tmp_path / "run" / "topology.png").exists() and (tmp_path / "run" / "topology.svg").exists()
+    np.testing.assert_array_equal(trust_over_time(fk.Run.load(tmp_path / "run"))[3], kept[3])
+
+
+def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
+    headings = [axes.get_title() for axes in draw(run).axes]
+    assert headings[:3] == ["after round 1", "after round 3", "after round 6"]
+
+
+def test_clients_and_summary_tell_of_neighbours(run: fk.Run) -> None:
+    assert isinstance(run.state, PeerState)
+    table, summary = run.clients, run.summary()
+    np.testing.assert_array_equal(table["messages_got"], run.state.messages[:, 0])
+    assert table["messages_got"].sum() == table["messages_given"].sum()
+    assert int(table["messages_got"].sum()) == summary["messages"] > 0
+    assert int(table["bytes_got"].sum()) == summary["bytes_down"] == summary["bytes_up"] > 0
+    assert summary["neighbour_precision"] == pytest.approx(np.nanmean(table["neighbour_precision"]))
+
+
+def test_without_peers_there_is_no_topology(tmp_path: Path) -> None:
+    data = fk.planted("digits", "rotation", clusters=2, clients=4, samples=20, test_samples=4)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, out=tmp_path / "plain")
+    assert trust_over_time(run) == {} and not (tmp_path / "plain" / "topology.png").exists()
+    assert "messages" not in run.summary() and "messages_got" not in run.clients
