@@ -55,7 +55,7 @@ def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path, monkeyp
 
 def test_the_page_shows_mean_range_and_the_papers_number() -> None:
     runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
-    text = page({"fedgroup": runs}, {"planted": "What a person says."})
+    text = page({"fedgroup": runs}, {"peers": "What a person says."})
     assert "**90.0** (89.0 - 91.0)<br>*89.3*" in text
     assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
     assert "not run" in text and text.endswith("What a person says.\n")

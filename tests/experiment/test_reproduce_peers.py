@@ -1,0 +1,58 @@
+"""The recipe behind the results on peers: what is asked, what is kept, and what the page says of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from fedkin.experiment.reproduce import peers, peers_page, planted
+from fedkin.experiment.reproduce.__main__ import everything, named, wanted
+from fedkin.experiment.reproduce.peers import COMPARED, METHODS, Question
+
+
+def run_of(question: Question, seed: int = 0, **figures: object) -> dict:
+    curves = {"accuracy": [0.1] * 100 + [0.9], "worst_decile": [0.0] * 100 + [0.7]}
+    curves |= {"neighbour_precision": [None, 0.3] + [0.95] * 50 + [1.0] * 49, "neighbour_recall": [0.0] * 100 + [0.8]}
+    return {**asdict(question), "seed": seed, **curves, "messages": 5, "bytes": 100 * 100 * 3_000_000, **figures}
+
+
+def test_everything_has_a_name_and_is_asked_once() -> None:
+    asked = [question for question, _ in peers.questions()]
+    assert len(asked) == len(set(asked)) and set(map(named, asked)) <= set(everything())
+    assert wanted(named(COMPARED[0]), ["peers/compared"]) and not wanted(named(COMPARED[0]), ["planted/"])
+    assert {q.method for q in COMPARED} == set(METHODS) and all(
+        len(s) == 3 for q, s in peers.questions() if q in COMPARED
+    )
+
+
+def test_an_answer_is_kept_and_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "PEERS", 8)
+    monkeypatch.setattr(peers, "ROUNDS", 2)
+    question = Question("images", "PANMGrad", base="digits", images=10, clusters=2)
+    [kept] = planted.collect([(question, (0,))], tmp_path / "peers.jsonl", (), peers.answer)
+    assert json.loads((tmp_path / "peers.jsonl").read_text()) == kept
+    assert len(kept["neighbour_precision"]) == 3 and kept["neighbour_precision"][0] is None
+    assert kept["bytes"] > 0 and kept["messages"] == 2 * 8 * 7  # two rounds in which everybody asks the seven others
+    again = planted.collect([(question, (0,))], tmp_path / "peers.jsonl", (), lambda q, s: pytest.fail("asked again"))
+    assert again == [kept]
+
+
+def test_methods_side_by_side() -> None:
+    measured = [run_of(COMPARED[0], seed) for seed in (0, 1)]
+    (row,) = [line for line in peers_page.compared(measured).splitlines() if line.startswith("| PANMGrad")]
+    assert "90.0" in row and "| 0.950 | 1.000 | 0.800 | 3.00 | 2 |" in row
+
+
+def test_what_was_not_run_is_empty() -> None:
+    text = peers_page.section([])
+    assert text.count("\n| PANMGrad ") == 1 and "nan" not in text.lower()
+
+
+def test_pictures_of_little(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    harder = next(q for q in peers.HARDER if q.panel == "images")
+    peers_page.draw([run_of(COMPARED[0]), run_of(harder), run_of(replace(harder, images=20))], tmp_path)
+    assert len(list((tmp_path / "images").glob("*.svg"))) == 2
