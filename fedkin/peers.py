@@ -167,7 +167,7 @@ def _cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[n
     with np.errstate(over="ignore", invalid="ignore"):  # a vector too long to multiply is like nothing, too
         product = (a @ b.T).astype(np.float64)
         squares = [product.diagonal()] * 2 if a is b else [np.einsum("ij,ij->i", side, side) for side in (a, b)]
-        lengths = np.sqrt(np.outer(*squares))
+        lengths = np.outer(*(np.sqrt(square.astype(np.float64)) for square in squares))
         cosines = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
     return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
 

@@ -32,26 +32,37 @@ def two_kinds(
     * component 0 ends with the lower mean: the two change places;
     * no end after ``STEPS`` steps: the split as it is then.
     """
-    y, first = np.where(there, similar, 0.0).astype(np.float64), started & there
-    least, most = (extreme(np.where(there, y, end), axis=1) for extreme, end in ((np.min, np.inf), (np.max, -np.inf)))
-    spread = np.where(there.any(axis=1), most - least, 0)
-    same, open_ = first.copy(), first.any(axis=1) & (there & ~first).any(axis=1) & (spread > 0)
+    y, differ = _to_unit(np.where(there, similar, 0.0).astype(np.float64), there)
+    first = started & there
+    same, known = first.copy(), first.any(axis=1) & (there & ~first).any(axis=1) & differ
+    open_ = known.copy()
     for _ in range(STEPS):
         rows = np.flatnonzero(open_)
         if not len(rows):
             break
-        now = _step(y[rows], same[rows], there[rows], spread[rows, None])
+        now = _step(y[rows], same[rows], there[rows])
         lost = ~now.any(axis=1)
         now[lost] = first[rows[lost]]
+        known[rows[lost]] = False
         full = (now == there[rows]).all(axis=1)
         open_[rows] = (now != same[rows]).any(axis=1) & ~lost & ~full
         same[rows] = now
     upside_down = _mean(y, same) < _mean(y, there & ~same)
-    return np.where((upside_down & (spread > 0))[:, None], there & ~same, same)
+    return np.where((upside_down & known)[:, None], there & ~same, same)
+
+
+def _to_unit(
+    y: Float[np.ndarray, "n m"], there: Bool[np.ndarray, "n m"]
+) -> tuple[Float[np.ndarray, "n m"], Bool[np.ndarray, "n"]]:
+    """Each row's values from 0 to 1, and whether they differ at all."""
+    least, most = (extreme(np.where(there, y, end), axis=1) for extreme, end in ((np.min, np.inf), (np.max, -np.inf)))
+    spread = np.where(there.any(axis=1), most - least, 0)
+    away = np.where(there, y - np.where(np.isfinite(least), least, 0)[:, None], 0)
+    return np.divide(away, spread[:, None], out=np.zeros_like(y), where=spread[:, None] > 0), spread > 0
 
 
 def _step(
-    y: Float[np.ndarray, "r m"], same: Bool[np.ndarray, "r m"], there: Bool[np.ndarray, "r m"], spread: np.ndarray
+    y: Float[np.ndarray, "r m"], same: Bool[np.ndarray, "r m"], there: Bool[np.ndarray, "r m"]
 ) -> Bool[np.ndarray, "r m"]:
     """Estimate both components from the split, and split again."""
     total = there.sum(axis=1, keepdims=True)
@@ -59,7 +70,7 @@ def _step(
     for part in (same, there & ~same):
         count, middle = part.sum(axis=1, keepdims=True), _mean(y, part)[:, None]
         deviation = np.sqrt(_mean((y - middle) ** 2, part))[:, None]
-        deviation = np.where(deviation > 1e-9 * spread, deviation, NARROW * spread)
+        deviation = np.where(deviation > 1e-9, deviation, NARROW)
         log_density.append(np.log(count / total) - np.log(deviation) - (y - middle) ** 2 / (2 * deviation**2))
     return there & (log_density[0] > log_density[1])
 

@@ -53,7 +53,7 @@ class PENS(PeerMethod):
     def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
         best = lowest(-similar, answered, self.top) & self._first(ties)
         votes = ties.votes + best
-        often = votes > self.top / votes.shape[1] * self.stage_one
+        often = votes * votes.shape[1] > self.top * self.stage_one
         return replace(ties, votes=votes, trust=np.where(self._first(ties), best, often))
 
     def partners(

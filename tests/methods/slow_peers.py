@@ -1,0 +1,180 @@
+"""PANM's rounds once more, peer after peer, with sets and plain numbers; and worlds of twelve peers to run them in.
+
+The twin knows the names of the streams, and that of k random peers those are meant whose noise is lowest; all else is
+FACTS 2.12. It trains and evaluates one row at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.fake_world import FakeWorld
+from fedkin.methods.panm import PANM
+from fedkin.models import mclr
+from fedkin.peers import PeerState
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+from tests.clustering.test_two_kinds import slow as slow_matching
+
+SEED, CLIENTS = 6, 12
+KIND = np.arange(CLIENTS) % 3
+EVERYBODY = np.arange(CLIENTS)
+SAME = (KIND[:, None] == KIND) & ~np.eye(CLIENTS, dtype=bool)
+
+
+class Mute(FakeWorld):
+    """Peers in ``mute`` train, and answer nobody, from round ``since`` on."""
+
+    mute: tuple[int, ...] = ()
+    since: int = 0
+    unheard: tuple[int, ...] = ()  # in this round
+
+    def begin(self, stream: Stream) -> None:
+        self.unheard = self.mute if stream.round >= self.since else ()
+
+    def ask(self, askers: Any, asked: Any, vectors: int) -> np.ndarray:
+        heard = ~np.isin(asked, self.unheard)
+        came = np.zeros(len(asked), bool)
+        came[heard] = super().ask(askers[heard], asked[heard], vectors)
+        return came
+
+
+def fake(*, noise: float = 0.6, lr: float = 0.3, **options: Any) -> Mute:
+    """Three kinds of quadratic peers, far apart; w_0 is in the middle of them."""
+    rng = np.random.default_rng(0)
+    target = 6 * np.eye(3, 5)[KIND] + rng.normal(scale=noise, size=(CLIENTS, 5))
+    examples = rng.integers(5, 50, CLIENTS)
+    return Mute(target.astype(np.float32), examples, LocalWork(lr=lr), start=lambda _: np.full(5, 1.0), **options)
+
+
+def simulated(**options: Any) -> SimulatedWorld:
+    """Twelve peers of 6 to 11 samples; a kind is a pair of the six classes."""
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(8, 14, CLIENTS)  # two of them to be tested on
+    owner = np.repeat(EVERYBODY, sizes)
+    y = 2 * KIND[owner] + rng.integers(0, 2, len(owner))
+    x = (np.eye(6)[y] + rng.normal(scale=0.3, size=(len(y), 6))).astype(np.float32)
+    rows = Ragged.of([np.flatnonzero(owner == c) for c in EVERYBODY])
+    train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
+    data = FederatedData("kinds", x, y, 6, train, test, KIND)
+    return SimulatedWorld(data, mclr(data), LocalWork(epochs=2, batch_size=5, lr=0.1), **options)
+
+
+def stream(t: int) -> Stream:
+    return Stream(SEED, t, "method").child("round")
+
+
+def begun(method: PANM, w: Any) -> PeerState:
+    return method.init(w, Stream(SEED, 0, "method/init"))
+
+
+def run(method: PANM, w: Any, rounds: int, cohort: Callable[[int], np.ndarray] | None = None) -> list[PeerState]:
+    """States before the first round and after each."""
+    states = [begun(method, w)]
+    for t in range(1, rounds + 1):
+        w.begin(Stream(SEED, t, "world"))
+        there = w.clients(t) if cohort is None else cohort(t)
+        states.append(method.round(w, states[-1], there, stream(t)))
+    return states
+
+
+# --- the slow twin
+
+
+@dataclass
+class Peer:
+    model: np.ndarray
+    trust: set[int] = field(default_factory=set)
+    age: int = 0
+    got: list[int] = field(default_factory=list)  # vectors of each answer
+    given: list[int] = field(default_factory=list)
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def draw(s: Stream, peer: int, pool: set[int], count: int) -> set[int]:
+    noise = s.client(peer).random(CLIENTS)
+    return set(sorted(pool, key=lambda j: noise[j])[:count])
+
+
+def rematched(method: PANM, peer: Peer, answers: set[int], similar: dict[int, float]) -> set[int]:
+    """Eq. 5 in stage one and where nobody of the bag answered, else eq. 10."""
+    inside = answers & peer.trust
+    if not answers and peer.age > method.stage_one:
+        return peer.trust
+    if peer.age <= method.stage_one or not inside:
+        return set(sorted(answers, key=lambda j: -similar[j])[: method.neighbours])
+    members = sorted(inside) + sorted(answers - inside)
+    found, _ = slow_matching([similar[j] for j in members], set(range(len(inside))))
+    return (peer.trust - inside) | {members[r] for r in found}
+
+
+def slow_round(method: PANM, w: Any, peers: list[Peer], start: np.ndarray, cohort: np.ndarray, s: Stream) -> None:
+    solution, update, examples = {}, {}, {}
+    for i in cohort.tolist():
+        one = np.array([i])
+        reply = w.train(peers[i].model[None], one, np.array([0]), stream=s.child("train"))
+        if reply.arrived[0]:
+            update[i], examples[i] = reply.update[0], int(reply.examples[0])
+            solution[i] = peers[i].model + update[i]
+
+    def alike(i: int, j: int) -> float:
+        if method.judges == "loss":
+            return 1 / float(w.evaluate(solution[j][None], np.array([i]), np.array([0]), split="train").loss[0])
+        g, h = cosine(update[i], update[j]), cosine(solution[i] - start, solution[j] - start)
+        return method.alpha * g + (1 - method.alpha) * h
+
+    mute = set(getattr(w, "unheard", ()))
+    for i in sorted(solution):
+        peer, others = peers[i], set(solution) - {i}
+        peer.age += 1
+        bag, outside = peer.trust & others, others - peer.trust
+        candidates, asks = draw(s.child("ask"), i, outside, method.candidates), set()
+        if peer.age <= method.stage_one or not bag:
+            asks = candidates | bag
+        elif peer.age % method.period == 0:
+            asks = candidates | draw(s.child("ask"), i, bag, method.candidates)
+        answers = asks - mute
+        peer.trust = rematched(method, peer, answers, {j: alike(i, j) for j in answers})
+        partners = draw(s.child("partners"), i, peer.trust & others, method.neighbours)
+        later = partners - asks - mute
+        for who, vectors in ((answers, 2 if method.judges == "gradient" else 1), (later, 1)):
+            peer.got += [vectors] * len(who)
+            for j in who:
+                peers[j].given.append(vectors)
+        together = sorted((partners & answers) | later | {i})
+        peer.model = np.average([solution[j] for j in together], axis=0, weights=[examples[j] for j in together])
+        peer.model = peer.model.astype(np.float32)
+
+
+def assert_twins(state: PeerState, peers: list[Peer]) -> None:
+    np.testing.assert_allclose(state.models, [p.model for p in peers], rtol=1e-4, atol=1e-5)
+    assert [set(np.flatnonzero(row).tolist()) for row in state.trust] == [p.trust for p in peers]
+    assert state.age.tolist() == [p.age for p in peers]
+    assert state.messages.tolist() == [[len(p.got), len(p.given)] for p in peers]
+    assert state.vectors.tolist() == [[sum(p.got), sum(p.given)] for p in peers]
+    assert not state.votes.any()
+
+
+def twins(method: PANM, make: Callable[[], Any], rounds: int, cohort: Any = None) -> PeerState:
+    """Both run, compared after every round; the twin in a world of its own. The last state."""
+    w, own = make(), make()
+    states = run(method, w, rounds, cohort)
+    peers = [Peer(model) for model in states[0].models]
+    assert_twins(states[0], peers)
+    for t in range(1, rounds + 1):
+        own.begin(Stream(SEED, t, "world"))
+        slow_round(method, own, peers, states[0].start, own.clients(t) if cohort is None else cohort(t), stream(t))
+        assert_twins(states[t], peers)
+    sent = int(states[-1].vectors[:, 0].sum()) * 4 * w.spec.parameters
+    assert w.ledger.total() == (sent, sent) and w.ledger.up == {"ask": sent}
+    return states[-1]

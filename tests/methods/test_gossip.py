@@ -1,0 +1,204 @@
+"""The baselines of peer methods: gossip with anybody, an oracle's kin, nobody at all. Quadratic peers, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.errors import MethodError
+from fedkin.fake_world import FakeWorld
+from fedkin.methods.fedavg import FedAvg
+from fedkin.methods.gossip import Gossip, Local
+from fedkin.methods.oracle import Oracle
+from fedkin.peers import PeerState
+from fedkin.randomness import Stream
+from fedkin.world import LocalWork
+
+TARGET = np.array([[8, 0], [0, 8], [10, 0], [0, 10], [12, 0], [0, 12], [14, 0]], np.float32)
+EXAMPLES = np.array([10, 20, 30, 40, 50, 60, 70])
+TRUTH = np.array([5, 2, 5, 2, 5, 2, 5])  # the names of clusters mean nothing
+EVERYBODY = np.arange(7)
+SELF = np.eye(7, dtype=bool)
+SEED = 3
+
+
+class Watched(FakeWorld):
+    """Remembers who asked whom, call by call."""
+
+    def ask(self, askers: Any, asked: Any, vectors: int) -> np.ndarray:
+        pairs = np.zeros((7, 7), bool)
+        pairs[askers, asked] = True
+        self.asked = [*getattr(self, "asked", []), pairs]
+        return super().ask(askers, asked, vectors)
+
+
+def world(**options: Any) -> Watched:
+    return Watched(TARGET, EXAMPLES, LocalWork(lr=0.5), start=lambda _: np.zeros(2), truth=TRUTH, **options)
+
+
+def stream(t: int) -> Stream:
+    return Stream(SEED, t, "method").child("round")
+
+
+def run(method: Any, w: FakeWorld, rounds: int, cohort: np.ndarray = EVERYBODY) -> PeerState:
+    state = method.init(w, Stream(SEED, 0, "method/init"))
+    for t in range(1, rounds + 1):
+        state = method.round(w, state, cohort, stream(t))
+    return state
+
+
+def contacts(w: Watched) -> np.ndarray:
+    """Who got an answer of whom, round by round."""
+    return np.stack([pairs for pairs in w.asked if pairs.any()])
+
+
+# --- local
+
+
+def test_local_is_training_alone() -> None:
+    """Three times half the way: 7/8 of the target; nothing is sent."""
+    w = world()
+    state = run(Local(), w, 3)
+    np.testing.assert_allclose(state.models, 7 / 8 * TARGET, rtol=1e-6)
+    np.testing.assert_array_equal(state.assignment, EVERYBODY)
+    np.testing.assert_array_equal(state.age, 3)
+    assert not state.messages.any() and not state.vectors.any() and w.ledger.total() == (0, 0)
+
+
+def test_who_is_not_in_the_cohort_or_does_not_answer_stays_as_it_is() -> None:
+    state = run(Local(), world(silent=frozenset({1}), garbage=frozenset({4})), 2, np.array([0, 1, 2, 4]))
+    np.testing.assert_allclose(state.models[[0, 2]], 3 / 4 * TARGET[[0, 2]])
+    np.testing.assert_array_equal(state.models[[1, 3, 4, 5, 6]], 0)
+    np.testing.assert_array_equal(state.age, [2, 0, 2, 0, 0, 0, 0])
+
+
+# --- gossip
+
+
+@pytest.mark.parametrize("kind", [Gossip, Oracle])
+@pytest.mark.parametrize("value", [0, -1, True])
+def test_neighbours_must_be_a_count(kind: Any, value: Any) -> None:
+    with pytest.raises(MethodError, match="neighbours"):
+        kind(neighbours=value)
+
+
+def test_gossip_with_everybody_is_fedavg() -> None:
+    """The mean by examples over all and itself, whoever one is."""
+    state, plain = run(Gossip(neighbours=6), world(), 3), run(FedAvg(), world(), 3)
+    np.testing.assert_allclose(state.models, np.tile(plain.models, (7, 1)), rtol=1e-5)
+
+
+def test_more_neighbours_than_there_are() -> None:
+    few, all_ = run(Gossip(neighbours=99), world(), 2), run(Gossip(neighbours=6), world(), 2)
+    np.testing.assert_array_equal(few.models, all_.models)
+
+
+def test_gossip_averages_with_whom_it_asked() -> None:
+    """k = 2 others in each row; models are means by examples of solutions of this very round."""
+    w = world()
+    state = run(Gossip(neighbours=2), w, 1)
+    [asked] = contacts(w)
+    assert np.all(asked.sum(axis=1) == 2) and not (asked & SELF).any()
+    for i in EVERYBODY:
+        together = np.flatnonzero(asked[i] | SELF[i])
+        expected = np.average(TARGET[together] / 2, axis=0, weights=EXAMPLES[together])
+        np.testing.assert_allclose(state.models[i], expected, rtol=1e-6)
+
+
+def test_gossip_meets_everybody_in_time() -> None:
+    """Others in every round: of 120 rounds of 2 of 6, each pair met in a third (40, deviation 5)."""
+    w = world()
+    run(Gossip(neighbours=2), w, 120)
+    met = contacts(w)
+    assert len(met) == 120 and np.any(met[0] != met[1])
+    assert np.all(met[:, ~SELF].sum(axis=0) > 20) and np.all(met[:, ~SELF].sum(axis=0) < 60)
+
+
+def test_gossip_asks_for_models_only() -> None:
+    """A model of 2 numbers from each of 2 others: 7 * 2 * 8 bytes a round, down and up."""
+    w = world()
+    state = run(Gossip(neighbours=2), w, 5)
+    assert w.ledger.total() == (5 * 7 * 2 * 8,) * 2
+    np.testing.assert_array_equal(state.messages[:, 0], 10)
+    np.testing.assert_array_equal(state.messages[:, 1], contacts(w).sum(axis=(0, 1)))
+    np.testing.assert_array_equal(state.vectors, state.messages)
+
+
+def test_gossip_knows_no_kin() -> None:
+    state = run(Gossip(neighbours=2), world(), 1)
+    np.testing.assert_array_equal(state.assignment, 0)
+    np.testing.assert_array_equal(state.trust, ~SELF)
+
+
+def test_gossip_with_those_who_are_there() -> None:
+    """2 is silent, 5 not in the cohort: nobody asks them, and the others are two less."""
+    w = world(silent=frozenset({2}))
+    state = run(Gossip(neighbours=4), w, 1, np.array([0, 1, 2, 3, 4, 6]))
+    [asked] = contacts(w)
+    there = np.array([0, 1, 3, 4, 6])
+    np.testing.assert_array_equal(asked[np.ix_(there, there)], ~np.eye(5, dtype=bool))
+    assert asked.sum() == 20
+    mean = np.average(TARGET[there] / 2, axis=0, weights=EXAMPLES[there])
+    np.testing.assert_allclose(state.models[there], np.tile(mean, (5, 1)), rtol=1e-6)
+    np.testing.assert_array_equal(state.models[[2, 5]], 0)
+
+
+def test_alone_in_the_world() -> None:
+    w = FakeWorld(TARGET[:1], EXAMPLES[:1], LocalWork(lr=0.5), start=lambda _: np.zeros(2))
+    state = Gossip().init(w, Stream(SEED, 0, "method/init"))
+    state = Gossip().round(w, state, np.array([0]), stream(1))
+    np.testing.assert_allclose(state.models, TARGET[:1] / 2)
+
+
+# --- oracle
+
+
+def test_the_oracle_needs_the_truth() -> None:
+    w = world()
+    w.truth = None
+    with pytest.raises(MethodError, match="true clusters"):
+        Oracle().init(w, Stream(SEED, 0, "method/init"))
+
+
+def test_the_oracle_averages_within_the_true_cluster() -> None:
+    """With k = 3 everybody of one's kind: the mean by examples of each kind."""
+    state = run(Oracle(neighbours=3), world(), 1)
+    for kind in (5, 2):
+        own = np.equal(TRUTH, kind)
+        mean = np.average(TARGET[own] / 2, axis=0, weights=EXAMPLES[own])
+        np.testing.assert_allclose(state.models[own], np.tile(mean, (int(own.sum()), 1)), rtol=1e-6)
+    np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(state.trust, (TRUTH[:, None] == TRUTH) & ~SELF)
+
+
+def test_the_oracle_draws_k_of_its_kind() -> None:
+    w = world()
+    state = run(Oracle(neighbours=1), w, 30)
+    met = contacts(w)
+    assert np.all(met.sum(axis=2) == 1) and not met[:, TRUTH[:, None] != TRUTH].any()
+    kin = (TRUTH[:, None] == TRUTH) & ~SELF
+    assert np.all(met.any(axis=0) == kin)  # each of them, some time
+    assert w.ledger.total() == (30 * 7 * 8,) * 2
+    np.testing.assert_array_equal(state.messages[:, 0], 30)
+
+
+def test_the_oracle_knows_when_the_truth_moves() -> None:
+    w = world()
+    state = run(Oracle(neighbours=3), w, 1)
+    w.truth = np.array([0, 0, 0, 1, 1, 1, 1])
+    after = Oracle(neighbours=3).round(w, state, EVERYBODY, stream(2))
+    np.testing.assert_array_equal(after.assignment, [0, 0, 0, 1, 1, 1, 1])
+    solution = (state.models + TARGET) / 2
+    for own in ([0, 1, 2], [3, 4, 5, 6]):
+        mean = np.average(solution[own], axis=0, weights=EXAMPLES[own])
+        np.testing.assert_allclose(after.models[own], np.tile(mean, (len(own), 1)), rtol=1e-6)
+
+
+def test_an_only_child_trains_alone() -> None:
+    w = world()
+    w.truth = np.array([0, 0, 0, 1, 0, 0, 0])
+    state = run(Oracle(), w, 2)
+    np.testing.assert_allclose(state.models[3], 3 / 4 * TARGET[3], rtol=1e-6)
+    np.testing.assert_array_equal(state.messages[3], 0)

@@ -1,0 +1,209 @@
+"""Whole rounds of PANM, in worlds of twelve peers of three kinds, against a slow twin and by hand."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from fedkin.methods.panm import PANM, PANMLoss
+from fedkin.scenarios.population import Population
+from tests.methods.slow_peers import CLIENTS, EVERYBODY, KIND, SAME, SEED, Mute, fake, run, simulated, stream, twins
+
+METHOD = PANM(neighbours=2, candidates=4, stage_one=4, period=2)
+GRADIENT, LOSS = METHOD, PANMLoss(neighbours=2, candidates=4, stage_one=4, period=2)
+each_method = pytest.mark.parametrize("method", [GRADIENT, LOSS], ids=["gradient", "loss"])
+
+
+@each_method
+def test_everybody_is_there(method: PANM) -> None:
+    """Four rounds of stage one, then matching in rounds 6, 8, 10, 12."""
+    state = twins(method, fake, 12)
+    assert np.all(state.age == 12) and state.trust.any(axis=1).all()
+
+
+@pytest.mark.parametrize("alpha", [0, 1, 0.2])
+def test_other_weights_of_the_last_update(alpha: float) -> None:
+    twins(replace(METHOD, alpha=alpha), fake, 8)
+
+
+@each_method
+def test_peers_that_do_not_answer(method: PANM) -> None:
+    """3 is silent, 7 sends NaN: nobody knows them. 5 trains and asks, and is never heard."""
+
+    def make() -> Mute:
+        w = fake(silent=frozenset({3}), garbage=frozenset({7}))
+        w.mute = (5,)
+        return w
+
+    state = twins(method, make, 10)
+    assert not state.trust[:, [3, 5, 7]].any() and not state.messages[:, 1][[3, 5, 7]].any()
+    assert not state.trust[[3, 7]].any() and not state.messages[[3, 7]].any() and state.messages[5, 0] > 0
+    np.testing.assert_array_equal(state.models[[3, 7]], np.tile(state.start, (2, 1)))
+    np.testing.assert_array_equal(state.age[[3, 5, 7]], [0, 10, 0])
+
+
+@each_method
+def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: PANM) -> None:
+    """From round 9 on 4 gives no answer: that is no reason to forget it, but nobody can average with it."""
+
+    def make() -> Mute:
+        w = fake()
+        w.mute, w.since = (4,), 9
+        return w
+
+    after, before = twins(method, make, 10), run(method, make(), 8)[-1]
+    trusted = before.trust[:, 4]
+    assert trusted.sum() >= 2
+    kept = trusted & before.trust[:, np.arange(CLIENTS) != 4].any(axis=1)  # others of the bag answered
+    assert kept.any() and np.all(after.trust[kept, 4])
+    assert after.messages[4, 1] == before.messages[4, 1]
+
+
+@each_method
+def test_cohorts_are_whoever_is_awake(method: PANM) -> None:
+    """Peers of a round are any seven or more; the others keep all they have, their age too."""
+
+    def cohort(t: int) -> np.ndarray:
+        rng = np.random.default_rng(t)
+        return np.sort(rng.choice(CLIENTS, int(rng.integers(7, CLIENTS)), replace=False))
+
+    assert len(set(twins(method, fake, 14, cohort).age.tolist())) > 1
+
+
+def from_round_7(t: int) -> np.ndarray:
+    return EVERYBODY if t >= 7 else EVERYBODY[:-1]
+
+
+@each_method
+def test_a_newcomer_has_a_stage_one_of_its_own(method: PANM) -> None:
+    """11 comes in round 7. It asks in its rounds 1 to 4, which are 7 to 10; the others in 8 and 10 only."""
+    twins(method, fake, 14, from_round_7)
+    states = run(method, fake(), 14, from_round_7)
+    assert not states[6].trust[:, 11].any() and not states[6].trust[11].any()
+    np.testing.assert_array_equal(states[6].models[11], states[0].start)
+    assert [s.age[11] for s in states[6:12]] == [0, 1, 2, 3, 4, 5]
+    assert np.all([s.trust[11].sum() == 2 for s in states[7:11]])  # k in stage one
+    changed = [t for t in range(7, 15) if np.any(states[t].trust[:11] != states[t - 1].trust[:11])]
+    assert set(changed) <= {8, 10, 12, 14}
+    assert not states[10].trust[11, ~SAME[11]].any()
+
+
+@each_method
+def test_a_newcomer_finds_its_kind_and_is_found(method: PANM) -> None:
+    states = run(method, fake(noise=0.0), 40, from_round_7)
+    np.testing.assert_array_equal(states[-1].trust[11], SAME[11])
+    np.testing.assert_array_equal(states[-1].trust[:, 11], SAME[:, 11])
+
+
+@each_method
+def test_departures(method: PANM) -> None:
+    """0, 1 and 2 leave before round 9: they stay in bags, unasked, and nobody averages with them."""
+    there = EVERYBODY[3:]
+    twins(method, fake, 12, lambda t: EVERYBODY if t < 9 else there)
+    states = run(method, fake(), 12, lambda t: EVERYBODY if t < 9 else there)
+    for name in ("models", "trust", "age"):
+        np.testing.assert_array_equal(getattr(states[12], name)[:3], getattr(states[8], name)[:3])
+    np.testing.assert_array_equal(states[12].messages[:3], states[8].messages[:3])
+    assert states[8].trust[3:, :3].any()
+    np.testing.assert_array_equal(states[12].trust[3:, :3], states[8].trust[3:, :3])
+
+
+@each_method
+def test_where_the_whole_bag_has_left_it_begins_again(method: PANM) -> None:
+    """Of the kind 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l = 4 others at once,
+    keeps k = 2 of them, and forgets who left."""
+    w, alone = fake(), np.setdiff1d(EVERYBODY, [3, 6, 9])
+    before = run(method, w, 8)[-1]
+    assert set(np.flatnonzero(before.trust[0])) <= {3, 6, 9} and before.trust[0].any()
+    after = method.round(w, before, alone, stream(9))
+    assert after.trust[0].sum() == 2 and not after.trust[0, [0, 3, 6, 9]].any()
+    assert after.messages[0, 0] == before.messages[0, 0] + 4
+    twins(method, fake, 14, lambda t: EVERYBODY if t < 9 or t > 11 else alone)
+
+
+def test_alone() -> None:
+    w = fake()
+    state = run(METHOD, w, 7, lambda _: np.array([4]))[-1]
+    np.testing.assert_allclose(state.models[4], w.target[4] + 0.7**7 * (state.start - w.target[4]), rtol=1e-4)
+    assert not state.trust.any() and not state.messages.any() and w.ledger.total() == (0, 0)
+
+
+# --- what it is for
+
+
+@each_method
+@pytest.mark.parametrize("lr", [0.3, 1.0])
+def test_kin_are_found(method: PANM, lr: float) -> None:
+    """Where all of a kind want the same, neighbours are of one's kind by the end of stage one, nearly all, and bags
+    become the whole kind and nobody else. With lr 1 models arrive in the first round: losses are 0 from then on, and
+    updates too where a peer has averaged with its kind only; nothing is divided by."""
+    states = run(method, fake(noise=0.0, lr=lr), 36)
+    assert (states[4].trust & SAME).sum() >= 0.9 * states[4].trust.sum() and np.all(states[4].trust.sum(axis=1) == 2)
+    np.testing.assert_array_equal(states[36].trust, SAME)
+    np.testing.assert_array_equal(states[36].assignment, KIND)
+    assert states[36].clusters == 3 and np.isfinite(states[36].models).all()
+
+
+def test_without_any_direction_bags_stay() -> None:
+    """alpha = 1 counts last updates only, and there are none any more: similarities are 0 all around."""
+    w = fake(noise=0.0, lr=1.0)
+    before = run(GRADIENT, w, 4)[-1]
+    state, last = before, replace(METHOD, alpha=1)
+    for t in range(5, 11):
+        state = last.round(w, state, EVERYBODY, stream(t))
+    np.testing.assert_array_equal(state.trust, before.trust)
+
+
+def test_rounds_are_repeated_to_the_bit_and_leave_states_alone() -> None:
+    w = fake()
+    state = run(METHOD, w, 5)[-1]
+    for f in fields(state):
+        getattr(state, f.name).flags.writeable = False
+    first, again = (METHOD.round(w, state, EVERYBODY, stream(6)) for _ in range(2))
+    other = METHOD.round(w, state, EVERYBODY, replace(stream(6), seed=SEED + 1))
+    for f in fields(state):
+        assert getattr(first, f.name).tobytes() == getattr(again, f.name).tobytes()
+    assert other.models.tobytes() != first.models.tobytes()
+
+
+# --- messages and bytes
+
+
+@pytest.mark.parametrize(("method", "vectors"), [(GRADIENT, 2), (LOSS, 1)])
+def test_what_a_round_costs(method: PANM, vectors: int) -> None:
+    """Models of 5 numbers, 20 bytes. Round 1: l = 4 answers of model and update (PANMLoss: model). Rounds 2 to 4: 4 and
+    the k = 2 neighbours, whom one averages with and who are not asked twice. Round 5: k = 2 models."""
+    w = fake()
+    states = run(method, w, 5)
+    totals = [s.vectors.sum(axis=0).tolist() for s in states]
+    rounds = [vectors * 4] + 3 * [vectors * 6] + [2]
+    assert totals == [[CLIENTS * n] * 2 for n in np.cumsum([0, *rounds])]
+    assert w.ledger.total() == (totals[-1][0] * 20,) * 2
+    np.testing.assert_array_equal(states[5].messages[:, 0], 4 + 3 * 6 + 2)
+    assert states[5].messages[:, 1].sum() == CLIENTS * 24
+
+
+# --- a simulated world
+
+
+@each_method
+def test_simulated_rounds(method: PANM) -> None:
+    """Trained and judged together as one by one; what is evaluated at home costs nothing."""
+    twins(method, simulated, 8)
+
+
+@each_method
+def test_simulated_peers_drop_out_come_and_go(method: PANM) -> None:
+    """Peers 10 and 11 come in round 3, 0 leaves in round 6, each sleeps through a fifth of its rounds."""
+    population = Population(dropout=0.2, arrivals={3: 2}, departures={6: 1})
+    state = twins(method, lambda: simulated(population=population), 9)
+    assert np.all(state.age[[10, 11]] <= 7) and state.age[0] <= 5 and state.age.max() > 7
+    assert len(set(state.age[1:10].tolist())) > 1  # some slept, and are younger for it
+
+
+def test_simulated_kin_are_found() -> None:
+    states = run(METHOD, simulated(), 20)
+    trust = states[-1].trust
+    assert (trust & SAME).sum() >= 0.9 * trust.sum() and (trust & SAME).sum() >= 0.9 * SAME.sum()

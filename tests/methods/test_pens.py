@@ -1,0 +1,226 @@
+"""PENS' votes and stages, from FACTS 2.13, the published threshold, and whole rounds of quadratic peers by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.errors import MethodError
+from fedkin.fake_world import FakeWorld
+from fedkin.methods.pens import PENS
+from fedkin.peers import PeerState, Ties
+from fedkin.randomness import Stream
+from fedkin.world import LocalWork
+
+SMALL = PENS(sampled=3, top=2, stage_one=4)
+
+
+def row(N: int, *members: int) -> np.ndarray:
+    return np.isin(np.arange(N), members)[None]
+
+
+def ties(votes: Any, age: int, trust: tuple[int, ...] = ()) -> Ties:
+    counts = np.asarray(votes, np.int32)[None]
+    return Ties(row(counts.shape[1], *trust), counts, np.array([age]))
+
+
+def members(found: np.ndarray) -> list[int]:
+    assert found.shape[0] == 1
+    return np.flatnonzero(found[0]).tolist()
+
+
+def kept(method: PENS, votes: Any, age: int | None = None) -> list[int]:
+    """The neighbours of stage two."""
+    N = len(votes)
+    after = method.matched(ties(votes, age or method.stage_one + 1), row(N), np.zeros((1, N)))
+    np.testing.assert_array_equal(after.votes[0], votes)
+    return members(after.trust)
+
+
+# --- settings
+
+
+def test_defaults_are_the_papers() -> None:
+    m = PENS()
+    assert (m.sampled, m.top, m.stage_one, PENS.judges) == (10, 2, 200, "loss")
+
+
+@pytest.mark.parametrize("name", ["sampled", "top", "stage_one"])
+@pytest.mark.parametrize("value", [0, -3, True])
+def test_counts_must_be_counts(name: str, value: Any) -> None:
+    with pytest.raises(MethodError, match=name):
+        PENS(**{name: value})
+
+
+def test_no_more_can_be_best_than_are_tried() -> None:
+    assert PENS(sampled=4, top=4).top == 4
+    with pytest.raises(MethodError, match="top"):
+        PENS(sampled=4, top=5)
+
+
+# --- the threshold
+
+
+def test_published_threshold(oracle: Callable[[str], dict[str, Any]]) -> None:
+    case = oracle("pens")["example"]
+    method = PENS(sampled=5, top=case["top_m"], stage_one=case["rounds"])
+    assert len(case["n_selected"]) == case["N"]
+    assert kept(method, case["n_selected"]) == case["kept"]
+
+
+@pytest.mark.parametrize(
+    ("N", "top", "rounds", "exact"), [(10, 3, 20, 6), (49, 1, 49, 1), (98, 2, 49, 1), (93, 3, 31, 1), (25, 7, 25, 7)]
+)
+def test_exactly_what_chance_gives_is_not_enough(N: int, top: int, rounds: int, exact: int) -> None:
+    """More than n_t / N times the rounds. In floats 1 / 49 * 49 is less than 1."""
+    votes = np.zeros(N, int)
+    votes[[1, 2, 3]] = exact - 1, exact, exact + 1
+    assert top * rounds == exact * N
+    assert kept(PENS(sampled=10, top=top, stage_one=rounds), votes) == [3]
+
+
+def test_nobody_may_be_left() -> None:
+    assert kept(PENS(sampled=3, top=1, stage_one=10), [0, 1, 2, 2, 1]) == []
+
+
+def test_neighbours_stay_what_they_were_chosen_to_be() -> None:
+    """The count of rounds is that of stage one, however many have passed since."""
+    method = PENS(sampled=3, top=2, stage_one=10)
+    for age in (11, 12, 500):
+        assert kept(method, [0, 3, 5, 6, 4], age) == [2, 3]
+
+
+# --- a peer's round
+
+
+@pytest.mark.parametrize("age", [1, 4])
+def test_in_stage_one_it_tries_random_peers(age: int) -> None:
+    noise = np.array([[0.0, 0.5, 0.1, 0.3, 0.4, 0.2]])  # 2, 5, 3, 4, 1; 5 is away
+    there = ~row(6, 0, 5)
+    assert members(SMALL.asks(ties([0] * 6, age), there, noise)) == [2, 3, 4]
+    assert members(SMALL.asks(ties([0] * 6, age, (2, 3)), there, noise)) == [2, 3, 4]
+
+
+def test_in_stage_two_it_asks_nobody_for_a_trial() -> None:
+    assert members(SMALL.asks(ties([0, 3, 3, 0], 5, (1, 2)), ~row(4, 0), np.zeros((1, 4)))) == []
+
+
+@pytest.mark.parametrize("age", [1, 4])
+def test_a_vote_for_each_of_the_best_and_an_average_with_them(age: int) -> None:
+    """Losses .5, 4, .1 and .2 of 1, 2, 3 and 4, of which 3 gave no answer: similarities are one over them."""
+    before = ties([0, 7, 1, 2, 0], age, (2,))
+    after = SMALL.matched(before, row(5, 1, 2, 4), 1 / np.array([[1e9, 0.5, 4.0, 0.1, 0.2]]))
+    np.testing.assert_array_equal(after.votes, [[0, 8, 1, 2, 1]])
+    assert members(after.trust) == [1, 4]
+    assert members(SMALL.partners(after, ~row(5, 0), np.zeros((1, 5)))) == [1, 4]
+
+
+def test_fewer_answers_than_places() -> None:
+    after = SMALL.matched(ties([0, 0, 0], 2, (1, 2)), row(3, 2), np.zeros((1, 3)))
+    np.testing.assert_array_equal(after.votes, [[0, 0, 1]])
+    assert members(after.trust) == [2]
+    after = SMALL.matched(after, row(3), np.zeros((1, 3)))
+    np.testing.assert_array_equal(after.votes, [[0, 0, 1]])
+    assert members(after.trust) == []
+
+
+def test_in_stage_two_it_averages_with_random_neighbours() -> None:
+    noise = np.array([[0.0, 0.5, 0.1, 0.3, 0.4, 0.2]])
+    known = ties([0] * 6, 9, (1, 2, 3, 4))
+    assert members(SMALL.partners(known, ~row(6, 0), noise)) == [2, 3, 4]
+    assert members(SMALL.partners(known, ~row(6, 0, 2), noise)) == [1, 3, 4]
+
+
+# --- rounds in a world
+
+# two kinds on a line, {0, 2, 4} around 0 and {1, 3, 5} around 10; the nearest of a kind are each other's best
+TARGET = np.array([[0.0, 0], [10, 1], [1, 0], [11, 1], [0, 1], [10, 0]], np.float32)
+EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
+EVERYBODY = np.arange(6)
+
+
+def world(**options: Any) -> FakeWorld:
+    return FakeWorld(TARGET, EXAMPLES, LocalWork(lr=0.5), start=lambda _: np.array([5.0, 0.5]), **options)
+
+
+def run(method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int = 3) -> list[PeerState]:
+    """States before the first round and after each; ``cohort`` says who is there in a round."""
+    states = [method.init(w, Stream(seed, 0, "method/init"))]
+    for t in range(1, rounds + 1):
+        there = EVERYBODY if cohort is None else np.asarray(cohort(t))
+        states.append(method.round(w, states[-1], there, Stream(seed, t, "method").child("round")))
+    return states
+
+
+def test_first_round_by_hand() -> None:
+    """Everybody tries everybody (5 of 5). From (5, .5) half the way: 0 is at (2.5, .25), 2 at (3, .25), 4 at (2.5,
+    .75). On 0's data these are 2 at distance 3.01 and 4 at 2.61, 5 and more for the others."""
+    after = run(PENS(sampled=5, top=2, stage_one=3), world(), 1)[-1]
+    alike = (EVERYBODY[:, None] + EVERYBODY) % 2 == 0
+    np.testing.assert_array_equal(after.trust, alike & ~np.eye(6, dtype=bool))
+    np.testing.assert_array_equal(after.votes, after.trust)
+    half = (TARGET + [5, 0.5]) / 2
+    kinds = [np.average(half[own], axis=0, weights=EXAMPLES[own]) for own in ([0, 2, 4], [1, 3, 5])]
+    np.testing.assert_allclose(after.models, np.array(kinds)[EVERYBODY % 2], rtol=1e-6)
+    np.testing.assert_array_equal(after.assignment, EVERYBODY % 2)
+
+
+def test_messages_and_bytes() -> None:
+    """Stage one: 3 trials of one model; those chosen are at hand. Stage two: the neighbours' models, up to 3."""
+    w = world()
+    states = run(PENS(sampled=3, top=1, stage_one=4), w, 6)
+    for before, after in zip(states[:4], states[1:5], strict=True):
+        assert np.all((after.messages - before.messages)[:, 0] == 3)
+        assert np.all((after.votes - before.votes).sum(axis=1) == 1)
+    for before, after in zip(states[4:], states[5:], strict=False):
+        np.testing.assert_array_equal((after.messages - before.messages)[:, 0], after.trust.sum(axis=1).clip(max=3))
+        np.testing.assert_array_equal(after.votes, states[4].votes)
+        np.testing.assert_array_equal(after.trust, 6 * states[4].votes > 1 * 4)
+    got, given = states[-1].messages.sum(axis=0)
+    assert got == given and w.ledger.total() == (got * 2 * 4, got * 2 * 4)
+    np.testing.assert_array_equal(states[-1].vectors, states[-1].messages)
+    assert w.ledger.up.keys() == {"ask"}
+
+
+def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
+    """5 comes in round 4, when the others begin stage two: it tries others in rounds 4 to 6, they do not."""
+    method = PENS(sampled=2, top=1, stage_one=3)
+    states = run(method, world(), 7, lambda t: EVERYBODY if t >= 4 else EVERYBODY[:5])
+    assert not states[3].votes[5].any() and not states[3].votes[:, 5].any()
+    assert [s.votes[5].sum() for s in states[3:]] == [0, 1, 2, 3, 3]
+    for s in states[4:]:
+        np.testing.assert_array_equal(s.votes[:5], states[3].votes[:5])
+    np.testing.assert_array_equal(states[-1].age, [7, 7, 7, 7, 7, 4])
+    np.testing.assert_array_equal(states[-1].trust[5], 6 * states[-1].votes[5] > 1 * 3)
+
+
+def test_a_silent_peer_sleeps() -> None:
+    states = run(PENS(sampled=5, top=2, stage_one=2), world(silent=frozenset({2})), 3)
+    after = states[-1]
+    assert not after.votes[:, 2].any() and not after.trust[:, 2].any() and after.age[2] == 0
+    np.testing.assert_array_equal(after.models[2], after.start)
+    np.testing.assert_array_equal(after.messages[2], 0)
+
+
+def test_who_loses_all_neighbours_trains_alone() -> None:
+    """0 trusts 2 and 4, which have left."""
+    w, method = world(), PENS(sampled=5, top=2, stage_one=2)
+    before = run(method, w, 2)[-1]
+    assert members(before.trust[:1]) == [2, 4]
+    after = method.round(w, before, np.array([0, 1, 3, 5]), Stream(3, 3, "method").child("round"))
+    np.testing.assert_allclose(after.models[0], (before.models[0] + TARGET[0]) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(after.messages[0], before.messages[0])
+    for name in ("models", "trust", "votes", "age"):
+        np.testing.assert_array_equal(getattr(after, name)[[2, 4]], getattr(before, name)[[2, 4]])
+
+
+def test_states_are_left_alone() -> None:
+    w, before = world(), run(SMALL, world(), 2)[-1]
+    copy = replace(before, **{name: getattr(before, name).copy() for name in ("models", "trust", "votes", "age")})
+    SMALL.round(w, before, EVERYBODY, Stream(3, 3, "method").child("round"))
+    for name in ("models", "trust", "votes", "age"):
+        np.testing.assert_array_equal(getattr(before, name), getattr(copy, name))
