@@ -1,7 +1,7 @@
 """What methods without a server share: peers keep their own models, ask each other, and average with whom they trust.
 
-Row i of an array is peer i. Everything a peer decides is a function of rows that stand for themselves, so that the
-simulator calls it with all rows at once and a real peer with its own. Letters: N peers, n rows, P parameters.
+Row i of an array is what peer i knows, and nothing that a peer decides needs another row: so the simulator decides for
+all peers at once, and a real peer, by the same functions, for itself. Letters: N peers, n rows, P parameters.
 
 A round of a peer, the t-th of its own:
 
@@ -66,13 +66,19 @@ class PeerMethod:
     """A method whose clients decide for themselves, and how its rounds go in any world.
 
     ``asks``, ``matched`` and ``partners`` are pure, with a row per peer. Peers outside the cohort, and those that drop
-    out, sleep: they do not train, and do not answer. What the default peer does: ask nobody, and average with
-    ``neighbours`` of those it trusts.
+    out, sleep in that round: they do not train, and who asks them gets no answer. Who has left is forgotten. A peer
+    that runs out of time goes on with what it has done. The default peer asks nobody, and averages with ``neighbours``
+    of those it trusts.
     """
 
     neighbours: int
     alpha: float | int = 0.0  # how much the last updates count, where similarity is that of gradients
-    judges: ClassVar[str] = "nothing"  # what similarity is of: "gradient" (answers hold model and update), "loss"
+    judges: ClassVar[str] = "nothing"  # what similarity is of: "gradient" (updates, last and all), "loss"
+
+    @property
+    def needs_updates(self) -> bool:
+        """Whether an answer holds the last update beside the model."""
+        return self.judges == "gradient" and self.alpha > 0
 
     def asks(
         self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
@@ -81,7 +87,7 @@ class PeerMethod:
         return np.zeros_like(there)
 
     def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
-        """What each peer makes of the answers; ``similar`` says something where there is one."""
+        """Whom each peer trusts after the answers; ``similar`` counts only where somebody ``answered``."""
         return ties
 
     def partners(
@@ -107,18 +113,20 @@ class PeerMethod:
         with world.ledger.at_home():
             reply = world.train(state.models, cohort, cohort, work=work, stream=stream.child("train"))
         awake, update = cohort[reply.arrived], reply.update[reply.arrived]
-        solution, ties = state.models[awake] + update, state.ties(awake)
-        there = np.zeros((len(awake), len(state.models)), bool)
-        there[:, awake] = awake[:, None] != awake
+        solution, everybody = state.models[awake] + update, np.arange(len(state.models))
+        there = (awake[:, None] != everybody) & np.isin(everybody, world.clients(stream.round))
+        in_reach = np.isin(everybody, cohort[~reply.broken])
+        ties = state.ties(awake)
+        ties = replace(ties, trust=ties.trust & there)
 
-        asked = self.asks(ties, there, noise(stream.child("ask"), awake, len(state.models)))
-        answered, state = heard(world, state, awake, asked, 2 if self.judges == "gradient" else 1)
+        asked = self.asks(ties, there, noise(stream.child("ask"), awake, len(everybody)))
+        answered, state = heard(world, state, awake, asked & in_reach, 2 if self.needs_updates else 1)
         similar = np.zeros(there.shape)
         if answered.any():
             similar[:, awake] = self._similar(world, state.start, awake, solution, update, answered[:, awake])
         ties = self.matched(ties, answered, similar)
-        partners = self.partners(ties, there, noise(stream.child("partners"), awake, len(state.models)))
-        later, state = heard(world, state, awake, partners & ~asked, 1)
+        partners = self.partners(ties, there, noise(stream.child("partners"), awake, len(everybody)))
+        later, state = heard(world, state, awake, partners & in_reach & ~asked, 1)
         together = (partners & (answered | later))[:, awake] | np.eye(len(awake), dtype=bool)
         return became(state, awake, ties, mixed(solution, together * reply.examples[reply.arrived]))
 
@@ -190,10 +198,16 @@ def noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.n
 
 def lowest(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], count: int) -> Bool[np.ndarray, "n N"]:
     """The ``count`` lowest values of each row under the mask (all where there are fewer), the first of equals."""
-    order = np.argsort(np.where(mask, values, np.inf), axis=1, kind="stable")[:, :count]
-    chosen = np.zeros_like(mask)
-    np.put_along_axis(chosen, order, True, axis=1)
-    return chosen & mask
+    return ranks(values, mask) < count
+
+
+def ranks(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]) -> Int[np.ndarray, "n N"]:
+    """The place of each value under the mask among those of its row, from 0 for the lowest; others have none
+    that is below any number of places."""
+    order = np.argsort(np.where(mask, values, np.inf), axis=1, kind="stable")
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
+    return np.where(mask, place, np.iinfo(place.dtype).max)
 
 
 def heard(

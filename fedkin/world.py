@@ -170,7 +170,10 @@ class World(Protocol):
     work: LocalWork  # the run's own local work
     ledger: Ledger
     total_clients: int  # N: ids are 0 .. N-1, newcomers included
-    truth: Int[np.ndarray, "N"] | None  # true clusters, where a simulation knows them; only the oracle may look
+    @property
+    def truth(self) -> Int[np.ndarray, "N"] | None:
+        """True clusters, where a simulation knows them; only the oracle may look."""
+        ...
 
     def begin(self, stream: Stream) -> None:
         """Communication round ``stream.round`` begins; where clients are played here, their data move now."""

@@ -82,7 +82,7 @@ def draw(run: Run) -> Figure:
     _accuracy(accuracy, histories)
     _upheavals(accuracy, run)
     sizes = figure.add_subplot(grid[1, 1])
-    _sizes(sizes, *next(iter(histories.items())))
+    (_neighbours if "neighbours" in run.history else _sizes)(sizes, *next(iter(histories.items())))
     _discrepancy(figure.add_subplot(grid[0, 1], sharex=sizes), histories)
     data, clients = run.config["data"]["name"], len(run.assignment)
     cohort, seed = run.config["run"]["cohort"], run.config["run"]["seed"]
@@ -137,7 +137,7 @@ def _upheavals(axes: Axes, run: Run) -> None:
 
 def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Mean distance between a client's local solution and its cluster's model."""
-    prepare(axes, "Discrepancy", "mean distance of local solutions to their cluster's model")
+    prepare(axes, "Discrepancy", "mean distance of local solutions to the model that came of them")
     for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         known = history["discrepancy_mean"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
@@ -159,6 +159,14 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
             axes.annotate(f"{int(size)}", at, xycoords=axes.get_yaxis_transform(), va="center", fontsize=9, color=INK)
     axes.set_ylim(0, max(1.0, float(sizes.sum(axis=0).max())))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.set_xlabel("communication round")
+
+
+def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
+    """How many others a peer trusts."""
+    prepare(axes, "Neighbours", f"how many others a peer of {title(name)} trusts, mean")
+    axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
+    axes.set_ylim(bottom=0)
     axes.set_xlabel("communication round")
 
 

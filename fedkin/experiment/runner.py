@@ -19,6 +19,7 @@ from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_re
 from fedkin.experiment.topology import peers_record
 from fedkin.experiment.watch import Scene, Watch
 from fedkin.method import COLD, Method, State
+from fedkin.peers import PeerMethod, PeerState
 from fedkin.randomness import Stream
 from fedkin.world import ModelSpec, World
 
@@ -96,6 +97,8 @@ def run(
     first = max(getattr(method, "cluster_round", 0), getattr(method, "first_split", -1) + 1)
     if first > plan.rounds:
         _log.warning("%s makes clusters from round %d on, and the run has %d", name, first, plan.rounds)
+    for remark in hurdles(plan, method, world.total_clients):
+        _log.warning("%s: %s", name, remark)
     lens = Lens(world)
     found = folder.restore(world) if folder else None
     clock = _Clock(found[0].seconds if found else 0.0)
@@ -159,6 +162,9 @@ def check(plan: Plan, method: Method, clients: int, where: str = "method") -> No
     """Refuse what cannot be before anything is written; ``where`` is the method's place in the configuration."""
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
+    neighbours = getattr(method, "neighbours", 0)
+    if neighbours >= clients:
+        raise ConfigError(f"{where}.neighbours must be fewer than the {clients} clients, got {neighbours}")
     clusters = getattr(method, "clusters", None)
     if isinstance(clusters, int) and clusters > clients:
         raise ConfigError(f"{where}.clusters must be at most the number of clients ({clients}), got {clusters}")
@@ -175,6 +181,22 @@ def check_kind(method: Method, spec: ModelSpec, where: str = "method") -> None:
             f"{where}: {type(method).__name__} trains {expected}, and the model is {got}; see model.name (methods side "
             "by side train the same model: run.against=[] runs one alone)"
         )
+
+
+def hurdles(plan: Plan, method: Method, clients: int) -> list[str]:
+    """What a plan keeps peers from."""
+    if not isinstance(method, PeerMethod):
+        return []
+    told, own = [], plan.rounds * plan.cohort / clients
+    if plan.cohort < clients:
+        told.append(
+            f"of {clients} peers only {plan.cohort} are awake in a round, and the others give no answer; "
+            f"run.cohort={clients} wakes all"
+        )
+    stage_one = getattr(method, "stage_one", 0)
+    if stage_one >= own:
+        told.append(f"stage one has {stage_one} rounds, and a peer does {own:.0f}: nobody gets to stage two")
+    return told
 
 
 @dataclass
@@ -220,6 +242,8 @@ class _Observer:
         scene, reachable = self.scene(), self.lens.clients(track.round)
         seen = (scene, self.lens.noticed, self.lens.noted)
         clustering = self.watch.look(track.round, track.state.assignment, reachable, *seen)
+        if isinstance(track.state, PeerState):  # whose communities have no lasting names
+            clustering |= {"migrations": None, "migrations_right": None}
         return {
             "round": track.round,
             "method": self.name,

@@ -100,6 +100,11 @@ class Experiment:
         ):
             check(self.plan, method, self.data.clients, place)
             check_kind(method, self.model.spec, place)
+            if getattr(method, "needs_truth", False) and self.data.truth is None:
+                raise ConfigError(
+                    f"{place}: {name_of(method)} must know the true clusters, and {self.data.name} has none; take "
+                    "planted data (data.name=planted), or leave it out"
+                )
         world = self.world()
         with stage("scenario"):  # whoever comes or goes, somebody is there in every round
             for round in (0, *world.population.arrivals, *world.population.departures):

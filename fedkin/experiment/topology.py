@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from fedkin.experiment.metrics import Record, number
@@ -32,8 +33,8 @@ def peers_record(
 
     neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these that are of its true
     cluster, mean over the peers that trust somebody; neighbour_recall: the share of its true cluster that it trusts,
-    mean over the peers that have kin (both None where there is no truth, or no such peer). messages: answers that
-    peers gave each other so far. trust: ``packed``, in the rounds that are ``keeping``. Only reachable peers count.
+    mean over the peers that have kin (both None where there is no truth, or nobody trusts anybody). messages: answers
+    that peers gave each other so far. trust: ``packed``, where a round is ``keeping``. Only reachable peers count.
     """
     if not isinstance(state, PeerState):
         return {}
@@ -42,7 +43,7 @@ def peers_record(
     return {
         "neighbours": float(trust.sum(axis=1).mean()),
         "neighbour_precision": _mean(precision),
-        "neighbour_recall": _mean(recall),
+        "neighbour_recall": _mean(recall) if trust.any() else None,
         "messages": int(state.messages[:, 0].sum()),
         **({"trust": packed(state.trust)} if keeping else {}),
     }
@@ -103,26 +104,38 @@ def save(run: Run, folder: Path) -> None:
 
 
 def draw(run: Run) -> Figure:
-    """Peers in a circle, kin beside kin, after some of the rounds; below, how right their neighbours are."""
+    """Peers in a circle, kin beside kin (as they are at the end), after some of the rounds; below, how right their
+    neighbours are. Without a truth kin are those that trust each other, and nobody is right or wrong."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from fedkin.experiment.figure import COLOURS, DASHES, prepare, title
+    from fedkin.experiment.figure import title
 
-    figure = Figure(figsize=(10.5, 5.6), layout="constrained")
+    known = "truth" in run.clients
+    figure = Figure(figsize=(10.5, 5.6 if known else 3.4), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(2, _PANELS, height_ratios=(1.5, 1))
+    grid = figure.add_gridspec(1 + known, _PANELS, height_ratios=(1.5, 1)[: 1 + known])
     kept = trust_over_time(run)
     rounds = [r for r in kept if kept[r].any()] or list(kept)
     rounds = sorted({rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)})
     kind = run.assignment.copy()
-    if "truth" in run.clients:
+    if known:
         kind[run.clients["client"]] = run.clients["truth"]
     for place, round in enumerate(rounds):
         axes = figure.add_subplot(grid[0, place])
-        circle(axes, kept[round], kind)
+        circle(axes, kept[round], kind, known)
         axes.set_title(f"after round {round}", fontsize=10)
-    below, history = figure.add_subplot(grid[1, :]), run.history
+    if known:
+        _rightness(figure.add_subplot(grid[1, :]), run.history)
+    name, data = title(run.config["method"]["name"]), run.config["data"]["name"]
+    figure.suptitle(f"{name} on {data}: who trusts whom", x=0.008, ha="left", fontsize=13, fontweight="bold")
+    return figure
+
+
+def _rightness(below: Axes, history: pd.DataFrame) -> None:
+    """Precision and recall of neighbours over the rounds."""
+    from fedkin.experiment.figure import COLOURS, DASHES, prepare
+
     prepare(below, "Neighbours", "share of a peer's neighbours that are of its kind, and of its kind that it has found")
     for name, colour, dash in zip(("precision", "recall"), COLOURS, DASHES, strict=False):
         known = history[f"neighbour_{name}"].dropna().astype(float)
@@ -130,13 +143,11 @@ def draw(run: Run) -> Figure:
     below.set_ylim(0, 1.04)
     below.set_xlabel("communication round")
     below.legend(frameon=False, loc="lower right")
-    name, data = title(run.config["method"]["name"]), run.config["data"]["name"]
-    figure.suptitle(f"{name} on {data}: who trusts whom", x=0.008, ha="left", fontsize=13, fontweight="bold")
-    return figure
 
 
-def circle(axes: Axes, trust: Bool[np.ndarray, "N N"], kind: Int[np.ndarray, "N"]) -> None:
-    """Peers in a circle by kind; a line from each to those it trusts, orange where these are of another kind."""
+def circle(axes: Axes, trust: Bool[np.ndarray, "N N"], kind: Int[np.ndarray, "N"], known: bool = True) -> None:
+    """Peers in a circle by kind; a line from each to those it trusts, orange where these are of another kind, if the
+    kinds are ``known`` and no guess."""
     from matplotlib import colormaps
     from matplotlib.collections import LineCollection
 
@@ -145,7 +156,7 @@ def circle(axes: Axes, trust: Bool[np.ndarray, "N N"], kind: Int[np.ndarray, "N"
     angle = 2 * np.pi * place / len(kind)
     at = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     who, whom = np.nonzero(trust)
-    wrong = kind[who] != kind[whom]
+    wrong = (kind[who] != kind[whom]) & known
     for part, colour in ((~wrong, "#0072B2"), (wrong, "#D55E00")):
         faint = min(0.7, 12 / max(1, np.sqrt(part.sum())) / 2)
         lines = np.stack([at[who[part]], at[whom[part]]], axis=1)

@@ -189,7 +189,9 @@ def summary(records: Iterable[Record]) -> Record:
 
     stable = [r["stability"] for r in rounds if r["stability"] is not None]
     return {
-        "migrations": sum(r["migrations"] for r in rounds),
+        "migrations": sum(known)
+        if (known := [r["migrations"] for r in rounds if r["migrations"] is not None])
+        else None,
         "stability": float(np.mean(stable)) if stable else None,
         "shift_precision": share("noticed_moved", "noticed"),
         "shift_recall": share("noticed_moved", "moved_fresh"),

@@ -8,31 +8,23 @@ The two ends that peer-to-peer methods are measured against (PANM, section 2; PE
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from fedkin.method import at_least_one
-from fedkin.peers import PeerMethod, PeerState, Ties, communities, lowest
-from fedkin.randomness import Stream
-from fedkin.world import World
+from fedkin.peers import PeerMethod, Ties, lowest
 
 
 @dataclass(frozen=True)
 class Gossip(PeerMethod):
-    """Averaging with random peers, others in every round."""
+    """Averaging with random peers, others in every round; nobody looks for kin."""
 
     neighbours: int = 3  # k
 
     def __post_init__(self) -> None:
         at_least_one("neighbours", self.neighbours)
-
-    def init(self, world: World, stream: Stream) -> PeerState:
-        """Everybody trusts everybody."""
-        state = super().init(world, stream)
-        trust = ~np.eye(world.total_clients, dtype=bool)
-        return replace(state, trust=trust, assignment=communities(trust))
 
     def partners(
         self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

@@ -7,6 +7,7 @@ where the true clusters are known, as in a planted federation, and nowhere else;
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -23,6 +24,8 @@ class Oracle(PeerMethod):
     """Averaging with random peers of the true cluster."""
 
     neighbours: int = 3  # k
+
+    needs_truth: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         at_least_one("neighbours", self.neighbours)

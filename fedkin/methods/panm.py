@@ -14,13 +14,14 @@ size of a candidate list, k of a list of neighbours, B_i the bag, T1 the rounds 
         B_i <- (B_i - S_i) and H_i
     w_i^t = mean of w_j^{t-1/2} over N_i^t and i itself, weighted by training samples
 
-Differs from the poster: it starts the mixture with S_i in the component that it says is *not* of the same cluster,
-which selects exactly the wrong peers: S_i begins in the right one here. It averages over N in stage two where the arXiv
-paper has the bag B and k of it; so do we. What becomes of degenerate mixtures is settled in ``clustering.two_kinds``.
+Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the same cluster,
+which selects exactly the wrong peers; here S_i starts in the other one. There stage two averages over all of N_i, here,
+as in the arXiv paper, over k peers of the bag. ``clustering.two_kinds`` settles what becomes of degenerate mixtures.
+What no rule can help: a bag of all peers has nobody outside to be compared with, and stays. So k is to be small.
 
-Left open, and settled here: t is a peer's own round, so that one that comes late has a stage one of its own. Peers that
-do not answer are no candidates; in the bag they stay. A peer whose bag is gone, or is asked and does not answer at all,
-initialises again in that round.
+Left open, and settled here: t is a peer's own round, so that one that comes late has a stage one of its own. Candidates
+that do not answer are not chosen. A neighbour that does not answer keeps its place, one that has left loses it; a peer
+that has no neighbours left in stage two chooses anew, as in stage one, in that round.
 No code of the authors is public; T1, k, l, tau and alpha have the values of the re-implementations we know of.
 """
 
@@ -35,27 +36,21 @@ from jaxtyping import Bool, Float
 from fedkin.clustering.two_kinds import two_kinds
 from fedkin.errors import MethodError
 from fedkin.method import at_least_one, not_negative
-from fedkin.peers import PeerMethod, Ties, lowest
+from fedkin.peers import PeerMethod, Ties, lowest, ranks
 
 
 @dataclass(frozen=True)
-class PANM(PeerMethod):
-    """Personalised adaptive neighbour matching, by gradients (PANMGrad)."""
+class Matching(PeerMethod):
+    """What both have in common: neighbours that are chosen, then matched."""
 
     neighbours: int = 3  # k
     candidates: int = 6  # l
     stage_one: int = 100  # T1
     period: int = 10  # tau
-    alpha: float | int = 0.5  # of the similarity of the last updates; the rest is that of all since w_0
-
-    judges: ClassVar[str] = "gradient"
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "candidates", "stage_one", "period"):
             at_least_one(name, getattr(self, name))
-        not_negative("alpha", self.alpha)
-        if self.alpha > 1:
-            raise MethodError(f"alpha must be a number in [0, 1], got {self.alpha!r}")
 
     def asks(
         self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
@@ -64,22 +59,42 @@ class PANM(PeerMethod):
         candidates = lowest(noise, there & ~ties.trust, self.candidates)
         neighbours = there & ties.trust
         sample = lowest(noise, neighbours, self.candidates)
-        first = (ties.age <= self.stage_one) | ~neighbours.any(axis=1)
-        matching = (ties.age % self.period == 0)[:, None] & (candidates | sample)
-        return np.where(first[:, None], candidates | neighbours, matching)
+        first, matching = (rows[:, None] for rows in self._stages(ties))
+        return np.where(first, candidates | neighbours, matching & (candidates | sample))
 
     def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
-        known, trust = ties.trust & answered, ties.trust.copy()
-        early, lost = ties.age <= self.stage_one, answered.any(axis=1) & ~known.any(axis=1)
-        first, matching = early | lost, ~early & known.any(axis=1)
-        trust[first] = lowest(-similar[first], answered[first], self.neighbours)  # eq. 5
-        same = two_kinds(similar[matching], known[matching], answered[matching])  # eqs. 6-9
-        trust[matching] = (trust[matching] & ~answered[matching]) | same  # eq. 10
+        first, matching = self._stages(ties)
+        known, trust = ties.trust & answered, ties.trust & ~answered  # who is asked and silent stays
+        places = self.neighbours - trust.sum(axis=1, keepdims=True)
+        chosen = trust | (ranks(-similar, answered) < places)  # eq. 5
+        same = np.zeros_like(known)
+        same[matching] = two_kinds(similar[matching], known[matching], answered[matching])  # eqs. 6-9
+        trust = np.where(first[:, None], chosen, np.where(matching[:, None], trust | same, ties.trust))  # eq. 10
         return replace(ties, trust=trust)
+
+    def _stages(self, ties: Ties) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+        """Which peers choose their neighbours in this round, and which match their bags."""
+        first = (ties.age <= self.stage_one) | ~ties.trust.any(axis=1)
+        return first, ~first & (ties.age % self.period == 0)
 
 
 @dataclass(frozen=True)
-class PANMLoss(PANM):
+class PANM(Matching):
+    """Personalised adaptive neighbour matching, by updates (PANMGrad)."""
+
+    alpha: float | int = 0.5  # of the similarity of the last updates; the rest is that of all since w_0
+
+    judges: ClassVar[str] = "gradient"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_negative("alpha", self.alpha)
+        if self.alpha > 1:
+            raise MethodError(f"alpha must be a number in [0, 1], got {self.alpha!r}")
+
+
+@dataclass(frozen=True)
+class PANMLoss(Matching):
     """PANM that judges others by the loss of their models on its own training data."""
 
     judges: ClassVar[str] = "loss"

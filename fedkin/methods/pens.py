@@ -10,10 +10,13 @@ Data. FL-ICML workshop 2021, arXiv 2107.08517 (Performance-based neighbour selec
 
 Means are weighted by training samples, the peer's own model included.
 
+In stage one its neighbours are those of the round, in stage two those with votes enough: few rounds of stage one make
+the threshold a single vote, and neighbours by chance.
+
 Differs from the authors' later code: there peers act one after another and read models of the same round; here all act
-at once. A peer trains and then averages, as all peers here do, and is tested on the average; there it averages and then
-trains, and so it does here from the second round on. A peer that comes late has a stage one of its own, and one that
-nobody is left for trains alone.
+at once. There a round is averaging and then training, after one training of everybody, and models are tested after the
+training; here it is training and then averaging, and models are tested after that. A peer that comes late has a stage
+one of its own, and one that has no neighbours left trains alone.
 """
 
 from __future__ import annotations

@@ -41,11 +41,10 @@ class Case:
     finding: dict[str, Any] = field(default_factory=dict)  # settings under which kinds that are far apart are found
     grows: bool = False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
     places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
-    models_down: int = 1  # messages to each client of a round
-    models_up: int = 1  # and back
+    models_down: int | float = 1  # messages to each client of a round
+    models_up: int | float = 1  # and back
     detects: bool = False  # its models are detectors, and a cluster has several
     peers: bool = False  # every client has a model of its own, and asks others
-    asking_all: dict[str, Any] = field(default_factory=dict)  # settings under which it leaves nobody to chance
 
 
 GROUP = Case(
@@ -75,12 +74,11 @@ LAST_LAYER = Case(
     + ({"noise": "away"},),
     clusters=3,
 )
-PEERS = Case(peers=True, asking_all={"neighbours": 24})
+PEERS = Case(peers=True, options={"neighbours": 24}, impossible=({"neighbours": 0},))
 PANM = Case(
     peers=True,
     options={"candidates": 24},
-    impossible=tuple({name: 0} for name in ("neighbours", "candidates", "stage_one", "period"))
-    + ({"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")}),
+    impossible=tuple({name: 0} for name in ("neighbours", "candidates", "stage_one", "period")),
     models_down=14,  # model and update of seven others
     models_up=14,
 )
@@ -130,7 +128,7 @@ CASES = {
         models_up=2,
         detects=True,
     ),
-    "panm": PANM,
+    "panm": replace(PANM, impossible=(*PANM.impossible, {"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")})),
     "panm_loss": replace(PANM, models_down=7, models_up=7),
     "pens": Case(
         peers=True,
@@ -139,8 +137,8 @@ CASES = {
         models_down=7,
         models_up=7,
     ),
-    "gossip": replace(PEERS, options={"neighbours": 1}, impossible=({"neighbours": 0},)),
-    "oracle": replace(PEERS, options={"neighbours": 1}, impossible=({"neighbours": 0},)),
+    "gossip": replace(PEERS, models_down=7, models_up=7),
+    "oracle": replace(PEERS, models_down=3.25, models_up=3.25),  # five of a kind, and three of another
     "local": Case(peers=True, models_down=0, models_up=0),
 }
 CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
@@ -354,7 +352,7 @@ def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., An
 @each_method
 def test_the_names_of_clients_do_not_matter(name: str) -> None:
     """Clients renumbered: the same models, and everybody in the cluster she was in."""
-    w, method = fake(name), make(name, **CASES[name].asking_all)
+    w, method = fake(name), make(name)
     state = settled(method, w)
     new = np.random.default_rng(2).permutation(CLIENTS)  # old client i is now client new[i]
     old = np.argsort(new)

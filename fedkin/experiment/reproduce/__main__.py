@@ -2,8 +2,9 @@
 
 ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/``,
 ``fedsim/``, ``athena/`` or ``flexcfl/IV/`` where only that paper's or table's rows are meant; ``planted/found`` asks
-one of planted.py's questions, ``peers/compared`` one of peers.py's. Without any, all are run. ``--seed 0`` runs the first seed only, ``--page`` only writes
-the page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure again.
+one of planted.py's questions, ``peers/compared`` one of peers.py's. Without any, all are run. ``--seed 0`` runs the
+first seed only, ``--page`` only writes the page. Delete a line of docs/results/PAPER.jsonl, or the file, to measure
+again.
 """
 
 from __future__ import annotations
