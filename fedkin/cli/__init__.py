@@ -9,11 +9,13 @@ import typer
 from fedkin import __version__
 from fedkin.cli.data import data_app
 from fedkin.cli.eps import eps_command
+from fedkin.cli.peer import peer_app
 from fedkin.cli.run import run_command
 from fedkin.cli.shell import Plain
 
 app = typer.Typer(cls=Plain, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(data_app, name="data")
+app.add_typer(peer_app, name="peer")
 app.command("run")(run_command)
 app.command("eps")(eps_command)
 

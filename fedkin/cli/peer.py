@@ -1,0 +1,102 @@
+"""``fedkin peer``: one real peer as a process, and what a federation of them needs to begin."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fedkin.cli.shell import plainly
+
+if TYPE_CHECKING:
+    from fedkin.federation.peer import Peer
+
+_TELL_EVERY = 5.0  # seconds
+
+
+class _RunIsMeant(TyperGroup):
+    """``fedkin peer --config peer.toml`` is ``fedkin peer run --config peer.toml``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+peer_app = typer.Typer(
+    cls=_RunIsMeant, no_args_is_help=True, help="A real peer: finds its kin over the network, without a server."
+)
+
+
+@peer_app.command("run")
+def run_command(
+    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The peer's own peer.toml.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Changes to it.")
+    ] = None,
+) -> None:
+    """Run one peer until its rounds are done or it is stopped (Ctrl-C). `run` may be left out."""
+    with plainly():
+        from fedkin.experiment import peer_config
+
+        peer = peer_config.build(peer_config.load(config, settings or []), on_round=_Teller())
+        _stop_on_signals(peer)
+        about = peer.about
+        typer.echo(f"peer {about.name} of {about.federation}: after round {peer.memory.age}, in {about.folder}")
+        peer.run()
+        typer.echo(f"peer {about.name}: stopped after round {peer.memory.age}")
+
+
+@peer_app.command("init")
+def init_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the peers' folders.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Settings for all of them.")
+    ] = None,
+    peers: Annotated[int, typer.Option("--peers", metavar="N", help="How many there may ever be.")] = 8,
+    tls: Annotated[bool, typer.Option("--tls", help="Certificates, and nobody without one.")] = False,
+    federation: Annotated[str, typer.Option("--federation", metavar="NAME", help="What it is called.")] = "trial",
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where peers listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Of the first peer; the next have the next.")] = 7450,
+) -> None:
+    """Write a peer.toml for each peer of a federation; with --tls keys, certificates and access rules too."""
+    with plainly():
+        from fedkin.experiment.peer_init import init
+
+        paths = init(folder, peers, tls=tls, federation=federation, host=host, port=port, settings=settings or [])
+        typer.echo(f"{len(paths)} peers in {folder}; start each of them, in any order:")
+        for path in paths:
+            typer.echo(f"  fedkin peer --config {path}")
+
+
+def _stop_on_signals(peer: Peer) -> None:
+    """The first Ctrl-C lets the round end, the second does not."""
+
+    def stop(number: int, frame: object) -> None:
+        if peer.others.stopped.is_set():
+            raise KeyboardInterrupt
+        peer.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+class _Teller:
+    """A line every few seconds."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _TELL_EVERY
+        accuracy = "no test data" if record["accuracy"] is None else f"accuracy {record['accuracy']:.3f}"
+        neighbours = ", ".join(record["neighbours"]) or "none"
+        print(f"round {record['round']}: {accuracy}; neighbours: {neighbours}", flush=True)
+        sys.stdout.flush()
