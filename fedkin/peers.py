@@ -13,6 +13,7 @@ A round of a peer, the t-th of its own:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -24,6 +25,7 @@ from fedkin.method import Served, State
 from fedkin.randomness import Stream
 from fedkin.world import World
 
+_COLUMNS = 2048  # of a block
 _LEAST = 1e-12  # a loss that is as good as none
 
 
@@ -113,7 +115,9 @@ class PeerMethod:
         with world.ledger.at_home():
             reply = world.train(state.models, cohort, cohort, work=work, stream=stream.child("train"))
         awake, update = cohort[reply.arrived], reply.update[reply.arrived]
-        solution, everybody = state.models[awake] + update, np.arange(len(state.models))
+        everybody = np.arange(len(state.models))
+        whole = np.array_equal(awake, everybody)
+        solution = (state.models if whole else state.models[awake]) + update
         there = (awake[:, None] != everybody) & np.isin(everybody, world.clients(stream.round))
         in_reach = np.isin(everybody, cohort[~reply.broken])
         ties = state.ties(awake)
@@ -125,10 +129,12 @@ class PeerMethod:
         if answered.any():
             similar[:, awake] = self._similar(world, state.start, awake, solution, update, answered[:, awake])
         ties = self.matched(ties, answered, similar)
+        ties = replace(ties, trust=ties.trust & there)
         partners = self.partners(ties, there, noise(stream.child("partners"), awake, len(everybody)))
         later, state = heard(world, state, awake, partners & in_reach & ~asked, 1)
         together = (partners & (answered | later))[:, awake] | np.eye(len(awake), dtype=bool)
-        return became(state, awake, ties, mixed(solution, together * reply.examples[reply.arrived]))
+        mixed(solution, together * reply.examples[reply.arrived], solution)
+        return became(state, awake, ties, solution if whole else replaced(state.models, awake, solution))
 
     def _similar(
         self,
@@ -160,24 +166,43 @@ def similarity(
 
     Source: PANM, eqs. 2-4. A vector of zeros is like nothing: its cosine is 0.
     """
-    similar, alike = np.zeros((len(own[0]), len(others[0]))), own is others
+    similar = np.zeros((len(own[0]), len(others[0])))
     if alpha:
-        similar += alpha * _cosine(own[1], own[1] if alike else others[1])
+        similar += alpha * _cosine(own[1], others[1], None)
     if alpha < 1:
-        far = own[0] - start
-        similar += (1 - alpha) * _cosine(far, far if alike else others[0] - start)
+        similar += (1 - alpha) * _cosine(own[0], others[0], start)
     return similar
 
 
-def _cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:
-    """As ``measures.cosine``, in fewer passes over what may be hundreds of megabytes: rows that are compared with each
-    other (a is b) are multiplied once, and nothing is scaled."""
+def _cosine(
+    a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"], origin: Float[np.ndarray, "P"] | None
+) -> Float[np.ndarray, "n m"]:
+    """As ``measures.cosine``, of a and b as seen from an origin, and without copies of what may be hundreds of
+    megabytes: a block of columns at a time."""
+    product, squares = np.zeros((len(a), len(b))), (np.zeros(len(a)), np.zeros(len(b)))
     with np.errstate(over="ignore", invalid="ignore"):  # a vector too long to multiply is like nothing, too
-        product = (a @ b.T).astype(np.float64)
-        squares = [product.diagonal()] * 2 if a is b else [np.einsum("ij,ij->i", side, side) for side in (a, b)]
-        lengths = np.outer(*(np.sqrt(square.astype(np.float64)) for square in squares))
+        for columns in _blocks(a.shape[1]):
+            left = _seen(a, columns, origin)
+            right = left if a is b else _seen(b, columns, origin)
+            product += left @ right.T
+            if a is not b:
+                squares[0][:] += np.einsum("ij,ij->i", left, left)
+                squares[1][:] += np.einsum("ij,ij->i", right, right)
+        squares = (product.diagonal(), product.diagonal()) if a is b else squares
+        lengths = np.outer(np.sqrt(squares[0]), np.sqrt(squares[1]))
         cosines = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
     return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
+
+
+def _seen(rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None) -> np.ndarray:
+    """Some columns, as seen from an origin."""
+    return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
+
+
+def _blocks(columns: int) -> Iterator[slice]:
+    """Columns that stay in a core's cache for some hundred rows."""
+    for first in range(0, columns, _COLUMNS):
+        yield slice(first, first + _COLUMNS)
 
 
 def by_loss(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -185,10 +210,16 @@ def by_loss(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     return np.where(np.isfinite(loss), 1 / np.maximum(loss, _LEAST), 0.0)
 
 
-def mixed(models: Float[np.ndarray, "m P"], weights: Num[np.ndarray, "n m"]) -> Float[np.ndarray, "n P"]:
-    """Each row's weighted mean of the models; one matrix product for all rows."""
-    share = weights / weights.sum(axis=1, keepdims=True)
-    return share.astype(models.dtype) @ models
+def mixed(
+    models: Float[np.ndarray, "m P"], weights: Num[np.ndarray, "n m"], out: Float[np.ndarray, "n P"] | None = None
+) -> Float[np.ndarray, "n P"]:
+    """Each row's weighted mean of the models, a matrix product for all rows; into ``out``, which may be the models
+    themselves."""
+    share = (weights / weights.sum(axis=1, keepdims=True)).astype(models.dtype)
+    out = np.empty((len(weights), models.shape[1]), models.dtype) if out is None else out
+    for columns in _blocks(models.shape[1]):
+        out[:, columns] = share @ models[:, columns]
+    return out
 
 
 def noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
@@ -204,7 +235,7 @@ def lowest(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], coun
 def ranks(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]) -> Int[np.ndarray, "n N"]:
     """The place of each value under the mask among those of its row, from 0 for the lowest; others have none
     that is below any number of places."""
-    order = np.argsort(np.where(mask, values, np.inf), axis=1, kind="stable")
+    order = np.lexsort((values, ~mask), axis=1)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
     return np.where(mask, place, np.iinfo(place.dtype).max)
@@ -223,12 +254,17 @@ def heard(
     return answered, replace(state, messages=state.messages + count, vectors=state.vectors + vectors * count)
 
 
-def became(state: PeerState, peers: Int[np.ndarray, "n"], ties: Ties, models: Float[np.ndarray, "n P"]) -> PeerState:
-    """The state after a round of these peers."""
-    whole = {name: getattr(state, name).copy() for name in ("models", "trust", "votes", "age")}
-    for name, rows in (("models", models), ("trust", ties.trust), ("votes", ties.votes), ("age", ties.age)):
-        whole[name][peers] = rows
-    return replace(state, **whole, assignment=communities(whole["trust"]))
+def became(state: PeerState, peers: Int[np.ndarray, "n"], ties: Ties, models: Float[np.ndarray, "N P"]) -> PeerState:
+    """The state after a round of these peers, with the models of all."""
+    now = {name: replaced(getattr(state, name), peers, getattr(ties, name)) for name in ("trust", "votes", "age")}
+    return replace(state, models=models, **now, assignment=communities(now["trust"]))
+
+
+def replaced(whole: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
+    """A copy with other values in some rows."""
+    copy = whole.copy()
+    copy[rows] = values
+    return copy
 
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:

@@ -170,6 +170,7 @@ class World(Protocol):
     work: LocalWork  # the run's own local work
     ledger: Ledger
     total_clients: int  # N: ids are 0 .. N-1, newcomers included
+
     @property
     def truth(self) -> Int[np.ndarray, "N"] | None:
         """True clusters, where a simulation knows them; only the oracle may look."""

@@ -22,6 +22,7 @@ from fedkin.peers import (
     lowest,
     mixed,
     noise,
+    ranks,
     similarity,
 )
 from fedkin.randomness import Stream
@@ -76,6 +77,39 @@ def test_lowest_is_sorting(seed: int, n: int, N: int, count: int) -> None:
     for i in range(n):
         there = sorted((values[i, j], j) for j in range(N) if mask[i, j])
         assert np.flatnonzero(found[i]).tolist() == sorted(j for _, j in there[:count])
+
+
+def test_ranks_by_hand() -> None:
+    """Places from 0 among the values under the mask; the first of equals comes first."""
+    values = np.array([[0.5, 0.1, 0.9, 0.3], [0.2, 0.2, 0.1, 0.2], [-0.4, 0.3, -0.2, 7.0], [4.0, 3.0, 2.0, 1.0]])
+    mask = np.array([[1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]], bool)
+    found = ranks(values, mask)
+    assert found.shape == (4, 4)
+    assert [row[own].tolist() for row, own in zip(found, mask, strict=True)] == [
+        [1, 2, 0],
+        [0, 1, 2],
+        [0, 2, 1, 3],
+        [0],
+    ]
+
+
+def test_who_is_not_under_the_mask_has_no_place() -> None:
+    """None that is below any number of places, were it larger than the row."""
+    values, nobody = np.array([[0.1, np.nan, 0.3]]), np.zeros((1, 3), bool)
+    for count in (-2, 0, 1, 3, 1000):
+        assert not (ranks(values, nobody) < count).any()
+        assert (ranks(values, np.array([[False, False, True]])) < count).tolist() == [[False, False, count > 0]]
+    assert ranks(np.zeros((0, 3)), np.zeros((0, 3), bool)).shape == (0, 3)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 4), st.integers(1, 8))
+def test_ranks_count_who_comes_before(seed: int, n: int, N: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, mask = rng.integers(0, 5, size=(n, N)) / 4, rng.random((n, N)) < 0.6  # with equals
+    found = ranks(np.where(mask, values, np.nan), mask)
+    for i, j in zip(*np.nonzero(mask), strict=True):
+        before = [k for k in range(N) if mask[i, k] and (values[i, k], k) < (values[i, j], j)]
+        assert found[i, j] == len(before)
 
 
 # --- likeness
@@ -201,10 +235,9 @@ def test_became_changes_the_peers_of_the_round_only() -> None:
     before, peers = begun(), np.array([3, 1])
     trust = np.array([[0, 1, 0, 0], [0, 0, 0, 1]], bool)
     ties = Ties(trust, 2 * trust.astype(np.int32), np.array([9, 5]))
-    models = np.array([[3, 3, 3], [1, 1, 1]], np.float32)
+    models = np.arange(12, dtype=np.float32).reshape(4, 3)
     after = became(before, peers, ties, models)
-    np.testing.assert_array_equal(after.models[peers], models)
-    np.testing.assert_array_equal(after.models[[0, 2]], before.models[[0, 2]])
+    np.testing.assert_array_equal(after.models, models)  # of all, as it is given them
     np.testing.assert_array_equal(after.age, [0, 5, 0, 9])
     np.testing.assert_array_equal(after.trust[peers], trust)
     np.testing.assert_array_equal(after.votes[peers], ties.votes)
@@ -264,21 +297,3 @@ def test_each_peer_is_tested_on_its_own_model() -> None:
 def trusting(N: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Trust, votes and ages where everybody trusts everybody."""
     return ~np.eye(N, dtype=bool), np.zeros((N, N), np.int32), np.ones(N, np.int64)
-
-
-def test_ties_are_of_the_round_that_begins() -> None:
-    state = became(
-        begun(),
-        np.array([2]),
-        Ties(np.eye(4, dtype=bool)[[0]], np.eye(4, dtype=int)[[0]], np.array([6])),
-        np.zeros((1, 3), np.float32),
-    )
-    ties = state.ties(np.array([2, 0]))
-    np.testing.assert_array_equal(ties.age, [7, 1])
-    np.testing.assert_array_equal(ties.trust, [[1, 0, 0, 0], [0, 0, 0, 0]])
-    np.testing.assert_array_equal(ties.votes, [[1, 0, 0, 0], [0, 0, 0, 0]])
-
-
-def test_newcomers_need_no_place() -> None:
-    state = begun()
-    assert PeerMethod().place(world(), state, np.array([1, 2]), STREAM) is state

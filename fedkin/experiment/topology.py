@@ -70,7 +70,7 @@ def peer_columns(
     trust = state.trust[np.ix_(clients, clients)]
     precision, recall = agreement(trust, None if truth is None else truth[clients])
     columns: dict[str, Any] = {"neighbours": trust.sum(axis=1), "neighbour_precision": precision}
-    columns["neighbour_recall"] = recall
+    columns["neighbour_recall"] = recall if trust.any() else np.full(len(recall), np.nan)
     for side, name in enumerate(("got", "given")):
         columns[f"messages_{name}"] = state.messages[clients, side]
         columns[f"bytes_{name}"] = state.vectors[clients, side] * parameters * BYTES_PER_NUMBER

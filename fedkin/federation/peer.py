@@ -151,6 +151,7 @@ class Peer:
         asked = method.asks(ties, there, peers.noise(stream.child("ask"), self._own, len(book)))
         heard = self.others.ask(book.named(asked), wants, mine.round)
         ties = method.matched(ties, book.mask(heard), self._similar(mine, heard))
+        ties = replace(ties, trust=ties.trust & there)
         chosen = method.partners(ties, there, peers.noise(stream.child("partners"), self._own, len(book)))
         heard |= self.others.ask(book.named(chosen & ~asked), MODEL, mine.round)
         partners = [name for name in book.named(chosen) if name in heard]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import fedkin as fk
@@ -27,6 +29,9 @@ TRUST = np.array(
     bool,
 )
 KINDS = np.array([0, 0, 1, 1])
+WRONG = "#D55E00"  # the colour of a line to a neighbour of another kind
+DATA = fk.planted("digits", "rotation", clusters=2, clients=8, samples=20, test_samples=4)
+TRUTH = np.asarray(DATA.truth)
 
 
 def state(trust: np.ndarray = TRUST) -> PeerState:
@@ -56,6 +61,23 @@ def test_without_a_truth_nothing_is_right_or_wrong() -> None:
     assert record["neighbour_precision"] is None and record["neighbour_recall"] is None and record["neighbours"] == 1.5
 
 
+@pytest.mark.parametrize("reachable", [[0, 1, 2, 3], [1, 3]])
+def test_where_nobody_trusts_anybody_nothing_is_found_and_nothing_missed(reachable: list[int]) -> None:
+    """Nor where those who are trusted are not there: 3 trusts 2 only, 1 nobody."""
+    trust = TRUST if len(reachable) == 2 else np.zeros_like(TRUST)
+    kinds = np.zeros(4, np.int64)  # all are kin: there is somebody to find
+    record = peers_record(state(trust), np.array(reachable), kinds, keeping=False)
+    assert record["neighbours"] == 0 and record["neighbour_precision"] is None and record["neighbour_recall"] is None
+
+
+def test_one_that_trusts_is_enough_for_a_recall() -> None:
+    """1 trusts one of three kin, the others nobody: none is not the same as nothing to say."""
+    trust = np.zeros((4, 4), bool)
+    trust[1, 0] = True
+    record = peers_record(state(trust), np.arange(4), np.zeros(4, np.int64), keeping=False)
+    assert record["neighbour_precision"] == 1 and record["neighbour_recall"] == pytest.approx(1 / 3 / 4)
+
+
 def test_other_methods_have_no_neighbours() -> None:
     assert peers_record(State(np.zeros((1, 2), np.float32), np.zeros(3, np.int64)), np.arange(3), None, True) == {}
 
@@ -76,9 +98,20 @@ def test_the_circle_tells_right_from_wrong() -> None:
     assert len(right.get_segments()) == 3 and len(wrong.get_segments()) == 3
 
 
-@pytest.fixture(scope="module")
-def run() -> fk.Run:
-    data = fk.planted("digits", "rotation", clusters=2, clients=8, samples=20, test_samples=4)
+def test_without_kinds_nobody_is_wrong() -> None:
+    axes = Figure().add_subplot()
+    circle(axes, TRUST, KINDS, False)
+    assert orange(axes) == 0 and sum(len(part.get_segments()) for part in lines(axes)) == 6
+
+
+def orange(axes: object) -> int:
+    """Lines in the colour of neighbours of another kind."""
+    return sum(
+        len(part.get_segments()) for part in lines(axes) if to_hex(np.asarray(part.get_colors())[0]) == WRONG.lower()
+    )
+
+
+def simulated(data: fk.FederatedData) -> fk.Run:
     return fk.simulate(
         fk.PANM(neighbours=2, candidates=4, stage_one=3, period=2),
         data,
@@ -87,6 +120,17 @@ def run() -> fk.Run:
         cohort=8,
         checkpoint_every=3,
     )
+
+
+@pytest.fixture(scope="module")
+def run() -> fk.Run:
+    return simulated(DATA)
+
+
+@pytest.fixture(scope="module")
+def unknown() -> fk.Run:
+    """The same, without a truth."""
+    return simulated(replace(DATA, truth=None))
 
 
 def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
@@ -102,6 +146,31 @@ def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
 def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
     headings = [axes.get_title() for axes in draw(run).axes]
     assert headings[:3] == ["after round 1", "after round 3", "after round 6"]
+    assert [axes.get_title(loc="left") for axes in draw(run).axes][3:] == ["Neighbours"]
+    assert [orange(axes) for axes in draw(run).axes[:3]] == [
+        int((trust & (TRUTH[:, None] != TRUTH)).sum()) for trust in list(trust_over_time(run).values())[1:]
+    ]
+
+
+def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(run: fk.Run, unknown: fk.Run) -> None:
+    """No lower panel, no orange lines, though the same peers trust across what they look like to be kinds."""
+    kept, kind = trust_over_time(unknown), unknown.assignment
+    np.testing.assert_array_equal(kept[6], trust_over_time(run)[6])
+    assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
+    axes = draw(unknown).axes
+    assert [panel.get_title() for panel in axes] == ["after round 1", "after round 3", "after round 6"]
+    assert [orange(panel) for panel in axes] == [0, 0, 0]
+    assert [sum(len(p.get_segments()) for p in lines(panel)) for panel in axes] == [kept[t].sum() for t in (1, 3, 6)]
+    summary = unknown.summary()
+    assert summary["neighbour_precision"] is None and summary["neighbour_recall"] is None and summary["neighbours"] > 0
+
+
+def test_gossip_has_nobody_to_be_right_about(tmp_path: Path) -> None:
+    run = fk.simulate(fk.Gossip(neighbours=2), DATA, fk.models.mclr(DATA), rounds=2, cohort=8, out=tmp_path / "gossip")
+    for record in run.records:
+        assert (record["neighbours"], record["neighbour_precision"], record["neighbour_recall"]) == (0, None, None)
+    assert run.summary()["messages"] == 2 * 8 * 2 and run.summary()["neighbour_recall"] is None
+    assert (tmp_path / "gossip" / "topology.png").exists()
 
 
 def test_clients_and_summary_tell_of_neighbours(run: fk.Run) -> None:

@@ -1,7 +1,8 @@
 """PANM's rounds once more, peer after peer, with sets and plain numbers; and worlds of twelve peers to run them in.
 
 The twin knows the names of the streams, and that of k random peers those are meant whose noise is lowest; all else is
-FACTS 2.12. It trains and evaluates one row at a time.
+FACTS 2.12, and that peers outside the cohort sleep: they can be asked, and give no answer. It trains and evaluates one
+row at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.fake_world import FakeWorld
-from fedkin.methods.panm import PANM
+from fedkin.methods.panm import PANM, Matching
 from fedkin.models import mclr
 from fedkin.peers import PeerState
 from fedkin.randomness import Stream
@@ -28,12 +29,20 @@ EVERYBODY = np.arange(CLIENTS)
 SAME = (KIND[:, None] == KIND) & ~np.eye(CLIENTS, dtype=bool)
 
 
+def all_of_them(round: int) -> np.ndarray:
+    return EVERYBODY
+
+
 class Mute(FakeWorld):
-    """Peers in ``mute`` train, and answer nobody, from round ``since`` on."""
+    """Peers in ``mute`` train, and answer nobody, from round ``since`` on; ``here`` says who can be reached."""
 
     mute: tuple[int, ...] = ()
     since: int = 0
     unheard: tuple[int, ...] = ()  # in this round
+    here: Callable[[int], np.ndarray] = staticmethod(all_of_them)
+
+    def clients(self, round: int) -> np.ndarray:
+        return self.here(round)
 
     def begin(self, stream: Stream) -> None:
         self.unheard = self.mute if stream.round >= self.since else ()
@@ -45,12 +54,16 @@ class Mute(FakeWorld):
         return came
 
 
-def fake(*, noise: float = 0.6, lr: float = 0.3, **options: Any) -> Mute:
+def fake(
+    *, noise: float = 0.6, lr: float = 0.3, here: Callable[[int], np.ndarray] = all_of_them, **options: Any
+) -> Mute:
     """Three kinds of quadratic peers, far apart; w_0 is in the middle of them."""
     rng = np.random.default_rng(0)
     target = 6 * np.eye(3, 5)[KIND] + rng.normal(scale=noise, size=(CLIENTS, 5))
     examples = rng.integers(5, 50, CLIENTS)
-    return Mute(target.astype(np.float32), examples, LocalWork(lr=lr), start=lambda _: np.full(5, 1.0), **options)
+    w = Mute(target.astype(np.float32), examples, LocalWork(lr=lr), start=lambda _: np.full(5, 1.0), **options)
+    w.here = here
+    return w
 
 
 def simulated(**options: Any) -> SimulatedWorld:
@@ -70,11 +83,11 @@ def stream(t: int) -> Stream:
     return Stream(SEED, t, "method").child("round")
 
 
-def begun(method: PANM, w: Any) -> PeerState:
+def begun(method: Matching, w: Any) -> PeerState:
     return method.init(w, Stream(SEED, 0, "method/init"))
 
 
-def run(method: PANM, w: Any, rounds: int, cohort: Callable[[int], np.ndarray] | None = None) -> list[PeerState]:
+def run(method: Matching, w: Any, rounds: int, cohort: Callable[[int], np.ndarray] | None = None) -> list[PeerState]:
     """States before the first round and after each."""
     states = [begun(method, w)]
     for t in range(1, rounds + 1):
@@ -106,19 +119,21 @@ def draw(s: Stream, peer: int, pool: set[int], count: int) -> set[int]:
     return set(sorted(pool, key=lambda j: noise[j])[:count])
 
 
-def rematched(method: PANM, peer: Peer, answers: set[int], similar: dict[int, float]) -> set[int]:
-    """Eq. 5 in stage one and where nobody of the bag answered, else eq. 10."""
+def rematched(method: Matching, peer: Peer, first: bool, answers: set[int], similar: dict[int, float]) -> set[int]:
+    """Eq. 5 where neighbours are chosen, for the places that those who are asked and silent leave; else eq. 10."""
+    if first:
+        silent = peer.trust - answers
+        places = max(0, method.neighbours - len(silent))
+        return silent | set(sorted(answers, key=lambda j: -similar[j])[:places])
     inside = answers & peer.trust
-    if not answers and peer.age > method.stage_one:
+    if not inside:  # nothing is known of the bag
         return peer.trust
-    if peer.age <= method.stage_one or not inside:
-        return set(sorted(answers, key=lambda j: -similar[j])[: method.neighbours])
     members = sorted(inside) + sorted(answers - inside)
     found, _ = slow_matching([similar[j] for j in members], set(range(len(inside))))
     return (peer.trust - inside) | {members[r] for r in found}
 
 
-def slow_round(method: PANM, w: Any, peers: list[Peer], start: np.ndarray, cohort: np.ndarray, s: Stream) -> None:
+def slow_round(method: Matching, w: Any, peers: list[Peer], start: np.ndarray, cohort: np.ndarray, s: Stream) -> None:
     solution, update, examples = {}, {}, {}
     for i in cohort.tolist():
         one = np.array([i])
@@ -128,26 +143,29 @@ def slow_round(method: PANM, w: Any, peers: list[Peer], start: np.ndarray, cohor
             solution[i] = peers[i].model + update[i]
 
     def alike(i: int, j: int) -> float:
-        if method.judges == "loss":
+        if not isinstance(method, PANM):
             return 1 / float(w.evaluate(solution[j][None], np.array([i]), np.array([0]), split="train").loss[0])
         g, h = cosine(update[i], update[j]), cosine(solution[i] - start, solution[j] - start)
         return method.alpha * g + (1 - method.alpha) * h
 
-    mute = set(getattr(w, "unheard", ()))
+    reachable = set(w.clients(s.round).tolist())
+    able = set(solution) - set(getattr(w, "unheard", ()))  # the others sleep, or are not heard
+    of_each = 2 if isinstance(method, PANM) and method.alpha > 0 else 1
     for i in sorted(solution):
-        peer, others = peers[i], set(solution) - {i}
+        peer, others = peers[i], reachable - {i}
         peer.age += 1
-        bag, outside = peer.trust & others, others - peer.trust
-        candidates, asks = draw(s.child("ask"), i, outside, method.candidates), set()
-        if peer.age <= method.stage_one or not bag:
-            asks = candidates | bag
+        peer.trust = peer.trust & others
+        first = peer.age <= method.stage_one or not peer.trust
+        candidates, asks = draw(s.child("ask"), i, others - peer.trust, method.candidates), set()
+        if first:
+            asks = candidates | peer.trust
         elif peer.age % method.period == 0:
-            asks = candidates | draw(s.child("ask"), i, bag, method.candidates)
-        answers = asks - mute
-        peer.trust = rematched(method, peer, answers, {j: alike(i, j) for j in answers})
-        partners = draw(s.child("partners"), i, peer.trust & others, method.neighbours)
-        later = partners - asks - mute
-        for who, vectors in ((answers, 2 if method.judges == "gradient" else 1), (later, 1)):
+            asks = candidates | draw(s.child("ask"), i, peer.trust, method.candidates)
+        answers = asks & able
+        peer.trust = rematched(method, peer, first, answers, {j: alike(i, j) for j in answers})
+        partners = draw(s.child("partners"), i, peer.trust, method.neighbours)
+        later = (partners - asks) & able
+        for who, vectors in ((answers, of_each), (later, 1)):
             peer.got += [vectors] * len(who)
             for j in who:
                 peers[j].given.append(vectors)
@@ -165,7 +183,7 @@ def assert_twins(state: PeerState, peers: list[Peer]) -> None:
     assert not state.votes.any()
 
 
-def twins(method: PANM, make: Callable[[], Any], rounds: int, cohort: Any = None) -> PeerState:
+def twins(method: Matching, make: Callable[[], Any], rounds: int, cohort: Any = None) -> PeerState:
     """Both run, compared after every round; the twin in a world of its own. The last state."""
     w, own = make(), make()
     states = run(method, w, rounds, cohort)

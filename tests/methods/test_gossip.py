@@ -25,7 +25,12 @@ SEED = 3
 
 
 class Watched(FakeWorld):
-    """Remembers who asked whom, call by call."""
+    """Remembers who asked whom, call by call; ``here`` can be reached."""
+
+    here: np.ndarray = EVERYBODY
+
+    def clients(self, round: int) -> np.ndarray:
+        return self.here
 
     def ask(self, askers: Any, asked: Any, vectors: int) -> np.ndarray:
         pairs = np.zeros((7, 7), bool)
@@ -126,23 +131,47 @@ def test_gossip_asks_for_models_only() -> None:
     np.testing.assert_array_equal(state.vectors, state.messages)
 
 
-def test_gossip_knows_no_kin() -> None:
-    state = run(Gossip(neighbours=2), world(), 1)
-    np.testing.assert_array_equal(state.assignment, 0)
-    np.testing.assert_array_equal(state.trust, ~SELF)
+def test_gossip_trusts_nobody() -> None:
+    w = world()
+    for state in (run(Gossip(neighbours=2), w, rounds) for rounds in (0, 1, 5)):
+        assert not state.trust.any() and not state.votes.any()
+        np.testing.assert_array_equal(state.assignment, EVERYBODY)
 
 
-def test_gossip_with_those_who_are_there() -> None:
-    """2 is silent, 5 not in the cohort: nobody asks them, and the others are two less."""
-    w = world(silent=frozenset({2}))
-    state = run(Gossip(neighbours=4), w, 1, np.array([0, 1, 2, 3, 4, 6]))
-    [asked] = contacts(w)
-    there = np.array([0, 1, 3, 4, 6])
-    np.testing.assert_array_equal(asked[np.ix_(there, there)], ~np.eye(5, dtype=bool))
-    assert asked.sum() == 20
+def drawn(t: int, peer: int, pool: np.ndarray, count: int) -> np.ndarray:
+    """The k random peers of a pool, by the peer's own stream."""
+    noise = stream(t).child("partners").client(peer).random(7)
+    return np.sort(pool[np.argsort(noise[pool])][:count])
+
+
+def test_gossip_does_not_know_who_sleeps() -> None:
+    """2 drops out, 4 sends NaN, 5 is not in the cohort: they are drawn as all others are (k = 3 of six), and give no
+    answer. Nobody comes in their place: the mean is of those that are left."""
+    w = world(silent=frozenset({2}), garbage=frozenset({4}))
+    state = run(Gossip(neighbours=3), w, 1, np.array([0, 1, 2, 3, 4, 6]))
+    awake, got, given = np.array([0, 1, 3, 6]), np.zeros(7, int), np.zeros(7, int)
+    for i in awake.tolist():
+        partners = np.intersect1d(drawn(1, i, np.setdiff1d(EVERYBODY, [i]), 3), awake)
+        got[i], given[partners] = len(partners), given[partners] + 1
+        together = np.append(partners, i)
+        mean = np.average(TARGET[together] / 2, axis=0, weights=EXAMPLES[together])
+        np.testing.assert_allclose(state.models[i], mean, rtol=1e-6)
+    assert 0 < got.sum() < 3 * len(awake)  # some questions were wasted, and others not
+    np.testing.assert_array_equal(state.messages, np.stack([got, given], axis=1))
+    np.testing.assert_array_equal(state.vectors, state.messages)
+    assert w.ledger.total() == (got.sum() * 8,) * 2
+    np.testing.assert_array_equal(state.models[[2, 4, 5]], 0)
+
+
+def test_gossip_with_those_that_can_be_reached() -> None:
+    """2 has left and 5 has not come yet: k = 4 are all the others, and no question is wasted."""
+    w, there = world(), np.array([0, 1, 3, 4, 6])
+    w.here = there
+    state = run(Gossip(neighbours=4), w, 1, there)
     mean = np.average(TARGET[there] / 2, axis=0, weights=EXAMPLES[there])
     np.testing.assert_allclose(state.models[there], np.tile(mean, (5, 1)), rtol=1e-6)
-    np.testing.assert_array_equal(state.models[[2, 5]], 0)
+    np.testing.assert_array_equal(state.messages[there], 4)
+    assert not state.messages[[2, 5]].any() and not state.models[[2, 5]].any()
 
 
 def test_alone_in_the_world() -> None:
@@ -194,6 +223,33 @@ def test_the_oracle_knows_when_the_truth_moves() -> None:
     for own in ([0, 1, 2], [3, 4, 5, 6]):
         mean = np.average(solution[own], axis=0, weights=EXAMPLES[own])
         np.testing.assert_allclose(after.models[own], np.tile(mean, (len(own), 1)), rtol=1e-6)
+
+
+def test_the_oracle_does_not_know_who_sleeps() -> None:
+    """k = 2 of 0's kin 2, 4 and 6: 2 is not in the cohort, and its place is not filled; the next round it is there."""
+    w, method = world(), Oracle(neighbours=2)
+    sizes = []
+    for seed in range(6):
+        state, s = method.init(w, Stream(seed, 0, "method/init")), Stream(seed, 1, "method").child("round")
+        state = method.round(w, state, np.setdiff1d(EVERYBODY, [2]), s)
+        noise = s.child("partners").client(0).random(7)
+        partners = np.setdiff1d(np.array([2, 4, 6])[np.argsort(noise[[2, 4, 6]])][:2], [2])
+        together = np.append(partners, 0)
+        mean = np.average(TARGET[together] / 2, axis=0, weights=EXAMPLES[together])
+        np.testing.assert_allclose(state.models[0], mean, rtol=1e-6)
+        assert state.messages[0, 0] == len(partners) and state.messages[2].sum() == 0
+        np.testing.assert_array_equal(state.trust[0], [0, 0, 1, 0, 1, 0, 1])
+        sizes.append(len(partners))
+    assert set(sizes) == {1, 2}
+
+
+def test_the_oracle_forgets_who_has_left() -> None:
+    """2 is gone: k = 2 of 0's kin are 4 and 6 in every round."""
+    w, there = world(), np.setdiff1d(EVERYBODY, [2])
+    w.here = there
+    state = run(Oracle(neighbours=2), w, 3, there)
+    np.testing.assert_array_equal(state.messages[[0, 4, 6]], 6)
+    assert not state.trust[there, 2].any() and state.trust[0, [4, 6]].all()
 
 
 def test_an_only_child_trains_alone() -> None:

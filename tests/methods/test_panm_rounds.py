@@ -7,9 +7,22 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from fedkin.methods.panm import PANM, PANMLoss
+from fedkin.methods.panm import PANM, Matching, PANMLoss
 from fedkin.scenarios.population import Population
-from tests.methods.slow_peers import CLIENTS, EVERYBODY, KIND, SAME, SEED, Mute, fake, run, simulated, stream, twins
+from tests.methods.slow_peers import (
+    CLIENTS,
+    EVERYBODY,
+    KIND,
+    SAME,
+    SEED,
+    Mute,
+    draw,
+    fake,
+    run,
+    simulated,
+    stream,
+    twins,
+)
 
 METHOD = PANM(neighbours=2, candidates=4, stage_one=4, period=2)
 GRADIENT, LOSS = METHOD, PANMLoss(neighbours=2, candidates=4, stage_one=4, period=2)
@@ -17,7 +30,7 @@ each_method = pytest.mark.parametrize("method", [GRADIENT, LOSS], ids=["gradient
 
 
 @each_method
-def test_everybody_is_there(method: PANM) -> None:
+def test_everybody_is_there(method: Matching) -> None:
     """Four rounds of stage one, then matching in rounds 6, 8, 10, 12."""
     state = twins(method, fake, 12)
     assert np.all(state.age == 12) and state.trust.any(axis=1).all()
@@ -29,7 +42,7 @@ def test_other_weights_of_the_last_update(alpha: float) -> None:
 
 
 @each_method
-def test_peers_that_do_not_answer(method: PANM) -> None:
+def test_peers_that_do_not_answer(method: Matching) -> None:
     """3 is silent, 7 sends NaN: nobody knows them. 5 trains and asks, and is never heard."""
 
     def make() -> Mute:
@@ -45,7 +58,7 @@ def test_peers_that_do_not_answer(method: PANM) -> None:
 
 
 @each_method
-def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: PANM) -> None:
+def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> None:
     """From round 9 on 4 gives no answer: that is no reason to forget it, but nobody can average with it."""
 
     def make() -> Mute:
@@ -55,15 +68,13 @@ def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: PANM) -> None:
 
     after, before = twins(method, make, 10), run(method, make(), 8)[-1]
     trusted = before.trust[:, 4]
-    assert trusted.sum() >= 2
-    kept = trusted & before.trust[:, np.arange(CLIENTS) != 4].any(axis=1)  # others of the bag answered
-    assert kept.any() and np.all(after.trust[kept, 4])
+    assert trusted.sum() >= 2 and np.all(after.trust[trusted, 4])
     assert after.messages[4, 1] == before.messages[4, 1]
 
 
 @each_method
-def test_cohorts_are_whoever_is_awake(method: PANM) -> None:
-    """Peers of a round are any seven or more; the others keep all they have, their age too."""
+def test_cohorts_are_whoever_is_awake(method: Matching) -> None:
+    """Peers of a round are any seven or more; the others keep all they have, their age too, and do not answer."""
 
     def cohort(t: int) -> np.ndarray:
         rng = np.random.default_rng(t)
@@ -77,10 +88,11 @@ def from_round_7(t: int) -> np.ndarray:
 
 
 @each_method
-def test_a_newcomer_has_a_stage_one_of_its_own(method: PANM) -> None:
+def test_a_newcomer_has_a_stage_one_of_its_own(method: Matching) -> None:
     """11 comes in round 7. It asks in its rounds 1 to 4, which are 7 to 10; the others in 8 and 10 only."""
-    twins(method, fake, 14, from_round_7)
-    states = run(method, fake(), 14, from_round_7)
+    twins(method, lambda: fake(here=from_round_7), 14)
+    states = run(method, fake(here=from_round_7), 14)
+    assert not (states[6].messages[11].any() or states[6].vectors[11].any())
     assert not states[6].trust[:, 11].any() and not states[6].trust[11].any()
     np.testing.assert_array_equal(states[6].models[11], states[0].start)
     assert [s.age[11] for s in states[6:12]] == [0, 1, 2, 3, 4, 5]
@@ -91,36 +103,66 @@ def test_a_newcomer_has_a_stage_one_of_its_own(method: PANM) -> None:
 
 
 @each_method
-def test_a_newcomer_finds_its_kind_and_is_found(method: PANM) -> None:
-    states = run(method, fake(noise=0.0), 40, from_round_7)
+def test_a_newcomer_finds_its_kind_and_is_found(method: Matching) -> None:
+    states = run(method, fake(noise=0.0, here=from_round_7), 40)
     np.testing.assert_array_equal(states[-1].trust[11], SAME[11])
     np.testing.assert_array_equal(states[-1].trust[:, 11], SAME[:, 11])
 
 
 @each_method
-def test_departures(method: PANM) -> None:
-    """0, 1 and 2 leave before round 9: they stay in bags, unasked, and nobody averages with them."""
-    there = EVERYBODY[3:]
-    twins(method, fake, 12, lambda t: EVERYBODY if t < 9 else there)
-    states = run(method, fake(), 12, lambda t: EVERYBODY if t < 9 else there)
+def test_departures(method: Matching) -> None:
+    """0, 1 and 2 leave before round 9, which is no round of matching: who is left forgets them, and they change no
+    more."""
+
+    def here(t: int) -> np.ndarray:
+        return EVERYBODY if t < 9 else EVERYBODY[3:]
+
+    twins(method, lambda: fake(here=here), 12)
+    states = run(method, fake(here=here), 12)
     for name in ("models", "trust", "age"):
         np.testing.assert_array_equal(getattr(states[12], name)[:3], getattr(states[8], name)[:3])
     np.testing.assert_array_equal(states[12].messages[:3], states[8].messages[:3])
-    assert states[8].trust[3:, :3].any()
-    np.testing.assert_array_equal(states[12].trust[3:, :3], states[8].trust[3:, :3])
+    assert states[8].trust[3:, :3].any() and not states[9].trust[3:, :3].any()
+    others = states[8].trust[3:, 3:]
+    kept = others.any(axis=1)  # who has lost all begins anew
+    np.testing.assert_array_equal(states[9].trust[3:, 3:][kept], others[kept])
+
+
+BY_THEMSELVES = np.setdiff1d(EVERYBODY, [3, 6, 9])  # 0 without its kin
 
 
 @each_method
-def test_where_the_whole_bag_has_left_it_begins_again(method: PANM) -> None:
+def test_where_the_whole_bag_has_left_it_begins_anew(method: Matching) -> None:
     """Of the kind 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l = 4 others at once,
     keeps k = 2 of them, and forgets who left."""
-    w, alone = fake(), np.setdiff1d(EVERYBODY, [3, 6, 9])
-    before = run(method, w, 8)[-1]
+
+    def here(t: int) -> np.ndarray:
+        return EVERYBODY if t < 9 else BY_THEMSELVES
+
+    states = run(method, fake(here=here), 9)
+    before, after = states[8:]
     assert set(np.flatnonzero(before.trust[0])) <= {3, 6, 9} and before.trust[0].any()
-    after = method.round(w, before, alone, stream(9))
     assert after.trust[0].sum() == 2 and not after.trust[0, [0, 3, 6, 9]].any()
     assert after.messages[0, 0] == before.messages[0, 0] + 4
-    twins(method, fake, 14, lambda t: EVERYBODY if t < 9 or t > 11 else alone)
+    twins(method, lambda: fake(here=here), 14)
+
+
+@each_method
+@pytest.mark.parametrize("t", [9, 10])
+def test_where_the_whole_bag_sleeps_it_stays(method: Matching, t: int) -> None:
+    """Nobody of 0's kind is awake in round 9, or in round 10, where it asks the bag in vain, and l = 4 others: it
+    trains alone, and trusts whom it trusted."""
+    w = fake()
+    states = run(method, w, t, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
+    before, after = states[t - 1 :]
+    assert set(np.flatnonzero(before.trust[0])) <= {3, 6, 9} and before.trust[0].any()
+    np.testing.assert_array_equal(after.trust[0], before.trust[0])
+    np.testing.assert_allclose(after.models[0], before.models[0] + 0.3 * (w.target[0] - before.models[0]), rtol=1e-5)
+    candidates = draw(stream(t).child("ask"), 0, set(range(1, 12)) - set(np.flatnonzero(before.trust[0])), 4)
+    answers = len(candidates - {3, 6, 9}) if t == 10 else 0
+    assert after.messages[0, 0] == before.messages[0, 0] + answers
+    np.testing.assert_array_equal(after.messages[[3, 6, 9]], before.messages[[3, 6, 9]])
+    twins(method, fake, 14, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
 
 
 def test_alone() -> None:
@@ -135,7 +177,7 @@ def test_alone() -> None:
 
 @each_method
 @pytest.mark.parametrize("lr", [0.3, 1.0])
-def test_kin_are_found(method: PANM, lr: float) -> None:
+def test_kin_are_found(method: Matching, lr: float) -> None:
     """Where all of a kind want the same, neighbours are of one's kind by the end of stage one, nearly all, and bags
     become the whole kind and nobody else. With lr 1 models arrive in the first round: losses are 0 from then on, and
     updates too where a peer has averaged with its kind only; nothing is divided by."""
@@ -171,10 +213,11 @@ def test_rounds_are_repeated_to_the_bit_and_leave_states_alone() -> None:
 # --- messages and bytes
 
 
-@pytest.mark.parametrize(("method", "vectors"), [(GRADIENT, 2), (LOSS, 1)])
-def test_what_a_round_costs(method: PANM, vectors: int) -> None:
-    """Models of 5 numbers, 20 bytes. Round 1: l = 4 answers of model and update (PANMLoss: model). Rounds 2 to 4: 4 and
-    the k = 2 neighbours, whom one averages with and who are not asked twice. Round 5: k = 2 models."""
+@pytest.mark.parametrize(("method", "vectors"), [(GRADIENT, 2), (LOSS, 1), (replace(METHOD, alpha=0), 1)])
+def test_what_a_round_costs(method: Matching, vectors: int) -> None:
+    """Models of 5 numbers, 20 bytes. Round 1: l = 4 answers of model and update (without alpha, or by loss: model).
+    Rounds 2 to 4: 4 and the k = 2 neighbours, whom one averages with and who are not asked twice. Round 5: k = 2
+    models."""
     w = fake()
     states = run(method, w, 5)
     totals = [s.vectors.sum(axis=0).tolist() for s in states]
@@ -189,13 +232,13 @@ def test_what_a_round_costs(method: PANM, vectors: int) -> None:
 
 
 @each_method
-def test_simulated_rounds(method: PANM) -> None:
+def test_simulated_rounds(method: Matching) -> None:
     """Trained and judged together as one by one; what is evaluated at home costs nothing."""
     twins(method, simulated, 8)
 
 
 @each_method
-def test_simulated_peers_drop_out_come_and_go(method: PANM) -> None:
+def test_simulated_peers_drop_out_come_and_go(method: Matching) -> None:
     """Peers 10 and 11 come in round 3, 0 leaves in round 6, each sleeps through a fifth of its rounds."""
     population = Population(dropout=0.2, arrivals={3: 2}, departures={6: 1})
     state = twins(method, lambda: simulated(population=population), 9)

@@ -143,16 +143,27 @@ EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
 EVERYBODY = np.arange(6)
 
 
-def world(**options: Any) -> FakeWorld:
-    return FakeWorld(TARGET, EXAMPLES, LocalWork(lr=0.5), start=lambda _: np.array([5.0, 0.5]), **options)
+class Passing(FakeWorld):
+    """Peers come and go."""
+
+    here: Callable[[int], np.ndarray] = staticmethod(lambda round: EVERYBODY)
+
+    def clients(self, round: int) -> np.ndarray:
+        return self.here(round)
+
+
+def world(here: Callable[[int], np.ndarray] = Passing.here, **options: Any) -> Passing:
+    w = Passing(TARGET, EXAMPLES, LocalWork(lr=0.5), start=lambda _: np.array([5.0, 0.5]), **options)
+    w.here = here
+    return w
 
 
 def run(method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int = 3) -> list[PeerState]:
-    """States before the first round and after each; ``cohort`` says who is there in a round."""
+    """States before the first round and after each; ``cohort`` says who is awake of those there."""
     states = [method.init(w, Stream(seed, 0, "method/init"))]
     for t in range(1, rounds + 1):
-        there = EVERYBODY if cohort is None else np.asarray(cohort(t))
-        states.append(method.round(w, states[-1], there, Stream(seed, t, "method").child("round")))
+        awake = w.clients(t) if cohort is None else np.asarray(cohort(t))
+        states.append(method.round(w, states[-1], awake, Stream(seed, t, "method").child("round")))
     return states
 
 
@@ -189,7 +200,8 @@ def test_messages_and_bytes() -> None:
 def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
     """5 comes in round 4, when the others begin stage two: it tries others in rounds 4 to 6, they do not."""
     method = PENS(sampled=2, top=1, stage_one=3)
-    states = run(method, world(), 7, lambda t: EVERYBODY if t >= 4 else EVERYBODY[:5])
+    states = run(method, world(lambda t: EVERYBODY if t >= 4 else EVERYBODY[:5]), 7)
+    np.testing.assert_array_equal(states[3].messages[:5, 0], 2 * 3)  # it was not asked before it was there
     assert not states[3].votes[5].any() and not states[3].votes[:, 5].any()
     assert [s.votes[5].sum() for s in states[3:]] == [0, 1, 2, 3, 3]
     for s in states[4:]:
@@ -206,16 +218,65 @@ def test_a_silent_peer_sleeps() -> None:
     np.testing.assert_array_equal(after.messages[2], 0)
 
 
-def test_who_loses_all_neighbours_trains_alone() -> None:
-    """0 trusts 2 and 4, which have left."""
+def test_who_is_awake_answers_and_gets_votes() -> None:
+    """All five others are asked, 4 and 5 are not in the cohort: of 1, 2 and 3 the two best are 2, of 0's kind, and 1 or
+    3; they get the votes, and questions to sleepers count nowhere."""
+    w = world()
+    after = run(PENS(sampled=5, top=2, stage_one=3), w, 1, lambda t: EVERYBODY[:4])[-1]
+    half = (TARGET + [5, 0.5]) / 2
+    loss = np.sum((half - TARGET[0]) ** 2, axis=1)
+    best = sorted([1, 2, 3], key=lambda j: loss[j])[:2]
+    assert members(after.trust[:1]) == sorted(best) and 2 in best
+    assert not after.votes[:, 4:].any() and not after.votes[4:].any()
+    np.testing.assert_array_equal(after.messages, [[3, 3]] * 4 + [[0, 0]] * 2)
+    assert w.ledger.total() == (12 * 2 * 4,) * 2
+
+
+def test_few_trials_may_be_wasted() -> None:
+    """n_s = 2 of the five others, of which three sleep: no other is tried in their place."""
+    asked, method = [], PENS(sampled=2, top=1, stage_one=9)
+    states = run(method, world(), 8, lambda t: EVERYBODY[:3])
+    for t, (before, after) in enumerate(zip(states, states[1:], strict=False), 1):
+        noise = Stream(3, t, "method").child("round").child("ask").client(0).random(6)
+        tried = np.argsort(noise[1:])[:2] + 1
+        asked.append(int((tried < 3).sum()))
+        assert (after.messages - before.messages)[0, 0] == asked[-1]
+        assert (after.votes - before.votes)[0].sum() == min(1, asked[-1])
+    assert 0 < sum(asked) < 16
+
+
+def without_2_and_4() -> tuple[PeerState, PeerState]:
+    """The first round of stage two, in which the kin of 0 have left; the states before and after."""
     w, method = world(), PENS(sampled=5, top=2, stage_one=2)
-    before = run(method, w, 2)[-1]
+    before, there = run(method, w, 2)[-1], np.array([0, 1, 3, 5])
     assert members(before.trust[:1]) == [2, 4]
-    after = method.round(w, before, np.array([0, 1, 3, 5]), Stream(3, 3, "method").child("round"))
+    w.here = lambda round: there
+    return before, method.round(w, before, there, Stream(3, 3, "method").child("round"))
+
+
+def test_who_has_no_neighbours_left_trains_alone() -> None:
+    """0 trusts 2 and 4, which have left."""
+    before, after = without_2_and_4()
     np.testing.assert_allclose(after.models[0], (before.models[0] + TARGET[0]) / 2, rtol=1e-6)
     np.testing.assert_array_equal(after.messages[0], before.messages[0])
     for name in ("models", "trust", "votes", "age"):
         np.testing.assert_array_equal(getattr(after, name)[[2, 4]], getattr(before, name)[[2, 4]])
+
+
+def test_who_has_left_is_trusted_no_more() -> None:
+    """However many votes it had."""
+    _, after = without_2_and_4()
+    assert not after.trust[np.ix_([0, 1, 3, 5], [2, 4])].any()
+
+
+def test_neighbours_that_sleep_stay_neighbours() -> None:
+    """The same two are not in the cohort: 0 trains alone in this round, and trusts them on."""
+    w, method = world(), PENS(sampled=5, top=2, stage_one=2)
+    before = run(method, w, 2)[-1]
+    after = method.round(w, before, np.array([0, 1, 3, 5]), Stream(3, 3, "method").child("round"))
+    np.testing.assert_allclose(after.models[0], (before.models[0] + TARGET[0]) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(after.messages[0], before.messages[0])
+    assert members(after.trust[:1]) == [2, 4]
 
 
 def test_states_are_left_alone() -> None:

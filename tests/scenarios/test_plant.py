@@ -53,9 +53,7 @@ def test_rotation_turned_back_is_the_original(clusters: int) -> None:
     assert len(seen) == len(data.y)  # no image twice
 
 
-@pytest.mark.parametrize(
-    ("clusters", "pairs"), [(2, [(0, 1), (6, 7)]), (4, [(0, 1), (2, 3), (4, 5), (6, 7)])], ids=str
-)
+@pytest.mark.parametrize(("clusters", "pairs"), [(2, [(0, 1), (6, 7)]), (4, [(0, 1), (2, 3), (4, 5), (6, 7)])], ids=str)
 def test_two_classes_have_each_others_names(clusters: int, pairs: list[tuple[int, int]]) -> None:
     data = little("label_swap", clusters)
     assert data.truth is not None
