@@ -96,6 +96,12 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
     raw: dict[str, Any] = read_toml(path) if path else {name: dict(entries) for name, entries in DEMO.items()}
     if not raw:
         raise ConfigError(f"{path}: says nothing; expected sections such as [data], [method] and [run]")
+    ours = override(raw, overrides, path)
+    return from_dict(raw, lambda dotted: dotted if path is None or dotted in ours else f"{path}: {dotted}")
+
+
+def override(raw: dict[str, Any], overrides: Sequence[str], path: Path | None) -> set[str]:
+    """Put ``section.key=value`` on top of what a file says; the keys that were given so."""
     ours = set()
     for text in overrides:
         section, key, value = parse_override(text)
@@ -103,7 +109,7 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
             raise ConfigError(f"{path}: {section}: expected a section, got {raw[section]!r}")
         raw[section][key] = value
         ours.add(f"{section}.{key}")
-    return from_dict(raw, lambda dotted: dotted if path is None or dotted in ours else f"{path}: {dotted}")
+    return ours
 
 
 def from_dict(raw: dict[str, Any], where: Callable[[str], str] = str) -> Config:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from fedkin.errors import ConfigError, FedkinError, unknown
 from fedkin.experiment import choices
-from fedkin.experiment.config import Local, named, parse_override, read_toml
+from fedkin.experiment.config import Local, named, override, read_toml
 from fedkin.experiment.options import Values, checked, schema
 from fedkin.experiment.peer_folder import PeerFolder
 from fedkin.experiment.side_by_side import stage
@@ -59,13 +59,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> PeerConfig:
     Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
     """
     raw = read_toml(path)
-    ours = set()
-    for text in overrides:
-        section, key, value = parse_override(text)
-        if not isinstance(raw.setdefault(section, {}), dict):
-            raise ConfigError(f"{path}: {section}: expected a section, got {raw[section]!r}")
-        raw[section][key] = value
-        ours.add(f"{section}.{key}")
+    ours = override(raw, overrides, path)
     found = from_dict(raw, lambda dotted: dotted if dotted in ours else f"{path}: {dotted}")
     return _placed(found, path.parent.absolute())
 
