@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,31 @@ def draw(measured: Measured, docs: Path) -> None:
             write(figure, docs / "images" / f"athena-{name}.svg")
 
 
-def _figure(rows: int, columns: int, height: float) -> tuple[Any, Any]:
+def _figure(panels: int, columns: int, height: float) -> tuple[Any, Any]:
+    """So many panels, in rows of ``columns``; places that are left over stay empty."""
     from matplotlib.figure import Figure
 
+    rows, columns = -(-panels // columns), min(panels, columns)
     figure = Figure(figsize=(10.5, height * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for empty in axes[panels:]:
+        empty.set_axis_off()
+    return figure, axes[:panels]
+
+
+def _run(measured: Measured, table: str, settings: dict, columns: Sequence[str]) -> dict:
+    """The settings of which something was measured; all where nothing was."""
+    found = {key: s for key, s in settings.items() if any(one(measured, table, s.row, name) for name in columns)}
+    return found or settings
 
 
 def _eps(measured: Measured) -> Any:
     """Number of clusters (noise left out) over eps, for each split, model and number of local epochs."""
     from fedkin.experiment.figure import COLOURS, DASHES, FADED, prepare
 
-    figure, panels = _figure(2, len(SPLITS), 3.0)
-    for (split, model), axes in zip(CLUSTERINGS, panels.ravel(), strict=True):
+    shown = _run(measured, "eps", CLUSTERINGS, [str(epochs) for epochs in PRETRAINING])
+    figure, panels = _figure(len(shown), len(SPLITS), 3.0)
+    for (split, model), axes in zip(shown, panels, strict=True):
         prepare(axes, f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}", "clusters over eps, by local epochs")
         for epochs, colour, dash in zip(PRETRAINING, COLOURS, DASHES, strict=False):
             run = one(measured, "eps", CLUSTERINGS[split, model].row, str(epochs))
@@ -63,10 +76,11 @@ def _accuracies(measured: Measured, table: str, settings: dict, columns: tuple[s
 
     from fedkin.experiment.figure import COLOURS, DASHES, prepare
 
-    figure, panels = _figure(-(-len(settings) // wide), wide, 3.2)
-    for (key, setting), axes in zip(settings.items(), panels.ravel(), strict=True):
+    shown = _run(measured, table, settings, columns)
+    figure, panels = _figure(len(shown), wide, 3.2)
+    for (key, setting), axes in zip(shown.items(), panels, strict=True):
         heading = key if isinstance(key, str) else f"{TITLES[key[0]]}, {key[1]}"
-        prepare(axes, heading, "test accuracy of all clients together, over the rounds")
+        prepare(axes, heading, "test accuracy of all clients, over the rounds")
         for column, colour, dash in zip(columns, COLOURS, DASHES, strict=False):
             run = one(measured, table, setting.row, column)
             if run:
@@ -74,5 +88,5 @@ def _accuracies(measured: Measured, table: str, settings: dict, columns: tuple[s
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, fontsize=8, loc="lower right")
+            axes.legend(frameon=False, fontsize=8, loc="best")
     return figure

@@ -119,7 +119,7 @@ def _curves(measured: Measured, name: str, axes: Any) -> None:
     from fedkin.experiment.figure import COLOURS, DASHES, FADED, prepare
 
     prepare(axes, f"Neighbours: {name}", f"mean over seeds; upright line: stage two begins (T1 = {T1})")
-    shown = [q for q in COMPARED if q.method in (*PANMS, "PENS", "gossip")]
+    shown = [q for q in COMPARED if q.method in (*PANMS, "PENS")]
     for question, colour, dash in zip(shown, COLOURS, DASHES, strict=False):
         curves = [r[f"neighbour_{name}"] for r in answers(measured, question)]
         if curves:
