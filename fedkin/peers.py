@@ -13,7 +13,6 @@ A round of a peer, the t-th of its own:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,11 +20,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 from scipy.sparse.csgraph import connected_components
 
+from fedkin.measures.cosine import blocks, cosine_from
 from fedkin.method import Served, State
 from fedkin.randomness import Stream
 from fedkin.world import World
 
-_COLUMNS = 2048  # of a block
 _LEAST = 1e-12  # a loss that is as good as none
 
 
@@ -168,41 +167,10 @@ def similarity(
     """
     similar = np.zeros((len(own[0]), len(others[0])))
     if alpha:
-        similar += alpha * _cosine(own[1], others[1], None)
+        similar += alpha * cosine_from(own[1], others[1])
     if alpha < 1:
-        similar += (1 - alpha) * _cosine(own[0], others[0], start)
+        similar += (1 - alpha) * cosine_from(own[0], others[0], start)
     return similar
-
-
-def _cosine(
-    a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"], origin: Float[np.ndarray, "P"] | None
-) -> Float[np.ndarray, "n m"]:
-    """As ``measures.cosine``, of a and b as seen from an origin, and without copies of what may be hundreds of
-    megabytes: a block of columns at a time."""
-    product, squares = np.zeros((len(a), len(b))), (np.zeros(len(a)), np.zeros(len(b)))
-    with np.errstate(over="ignore", invalid="ignore"):  # a vector too long to multiply is like nothing, too
-        for columns in _blocks(a.shape[1]):
-            left = _seen(a, columns, origin)
-            right = left if a is b else _seen(b, columns, origin)
-            product += left @ right.T
-            if a is not b:
-                squares[0][:] += np.einsum("ij,ij->i", left, left)
-                squares[1][:] += np.einsum("ij,ij->i", right, right)
-        squares = (product.diagonal(), product.diagonal()) if a is b else squares
-        lengths = np.outer(np.sqrt(squares[0]), np.sqrt(squares[1]))
-        cosines = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
-    return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
-
-
-def _seen(rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None) -> np.ndarray:
-    """Some columns, as seen from an origin."""
-    return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
-
-
-def _blocks(columns: int) -> Iterator[slice]:
-    """Columns that stay in a core's cache for some hundred rows."""
-    for first in range(0, columns, _COLUMNS):
-        yield slice(first, first + _COLUMNS)
 
 
 def by_loss(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -217,7 +185,7 @@ def mixed(
     themselves."""
     share = (weights / weights.sum(axis=1, keepdims=True)).astype(models.dtype)
     out = np.empty((len(weights), models.shape[1]), models.dtype) if out is None else out
-    for columns in _blocks(models.shape[1]):
+    for columns in blocks(models.shape[1]):
         out[:, columns] = share @ models[:, columns]
     return out
 

@@ -145,7 +145,7 @@ class Ledger:
 
     @contextmanager
     def at_home(self) -> Iterator[None]:
-        """Calls inside are what peers do with models that they have already: nothing travels."""
+        """Calls inside are what peers do with models that they have already: nothing travels, nobody has to answer."""
         self.home = True
         try:
             yield

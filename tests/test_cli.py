@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from fedkin import __version__
 from fedkin.cli import app
 from tests.experiment.disk import no_file_longer_than
+from tests.refusals import refused
 
 QUICK = ["run.rounds=2", "run.cohort=3", "local.epochs=1", "data.clients=8"]
 KEYS = {
@@ -35,15 +36,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fedkin(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(result: Result, *words: str) -> None:
-    """One clear line on stderr, nothing on stdout, status 2."""
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: "), result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 def nothing_in(folder: Path) -> None:

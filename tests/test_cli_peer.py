@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fedkin.cli import app
+from tests.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -19,15 +20,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fedkin(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["peer", *map(str, arguments)])
-
-
-def refused(result: Result, *words: str) -> None:
-    """One clear line on stderr, nothing on stdout, status 2."""
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: "), result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 def test_init_says_how_to_start_them(elsewhere: Path) -> None:

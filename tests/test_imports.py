@@ -18,7 +18,7 @@ BELOW: dict[str, set[str]] = {
     "world": {"randomness"},
     "label_memory": {"measures"},
     "fake_world": {"label_memory", "measures", "world", "randomness"},
-    "peers": {"method", "world", "randomness"},
+    "peers": {"measures", "method", "world", "randomness"},
     "policies": {"aggregation", "method", "world", "randomness"},
     "method": {"world", "randomness"},
     "measures": set(),

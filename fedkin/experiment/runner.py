@@ -163,7 +163,7 @@ def check(plan: Plan, method: Method, clients: int, where: str = "method") -> No
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
     neighbours = getattr(method, "neighbours", 0)
-    if neighbours >= clients:
+    if isinstance(neighbours, int) and neighbours >= clients:
         raise ConfigError(f"{where}.neighbours must be fewer than the {clients} clients, got {neighbours}")
     clusters = getattr(method, "clusters", None)
     if isinstance(clusters, int) and clusters > clients:

@@ -53,10 +53,11 @@ def agreement(
     trust: Bool[np.ndarray, "c c"], truth: Int[np.ndarray, "c"] | None
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
     """Precision and recall of every peer's neighbours; NaN where there is nothing to divide by."""
+    nothing = np.full(len(trust), np.nan)
     if truth is None:
-        return np.full((2, len(trust)), np.nan)[0], np.full(len(trust), np.nan)
+        return nothing, nothing
     kin = (truth[:, None] == truth) & ~np.eye(len(truth), dtype=bool)
-    right, nothing = (trust & kin).sum(axis=1), np.full(len(trust), np.nan)
+    right = (trust & kin).sum(axis=1)
     trusted, family = trust.sum(axis=1), kin.sum(axis=1)
     return tuple(np.divide(right, whole, out=nothing.copy(), where=whole > 0) for whole in (trusted, family))  # type: ignore[return-value]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,20 +16,6 @@ from fedkin.federation.settings import Links
 from tests.federation.sockets import free_ports, links, network, until
 
 zenoh = pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., ZenohNetwork]]:
-    """Opens networks, and closes them at the end."""
-    networks: list[ZenohNetwork] = []
-
-    def open_one(*arguments: object, **options: object) -> ZenohNetwork:
-        networks.append(network(*arguments, **options))  # type: ignore[arg-type]
-        return networks[-1]
-
-    yield open_one
-    for each in networks:
-        each.close()
 
 
 def test_all_find_each_other_through_one_and_lose_who_leaves(opened: Callable[..., ZenohNetwork]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedkin.experiment.peer_init import init
 from fedkin.federation.certificates import Signer
 from fedkin.federation.network import ZenohNetwork
 from fedkin.federation.wire import MODEL, Message, Question, WireError, decode, encode
-from tests.federation.sockets import free_ports, links, network, until
+from tests.federation.sockets import free_ports, links, until
 
 pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
 SAID = Message("peer-1", 1, 10, {"model": np.ones(2, np.float32)})
@@ -26,19 +26,6 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("members")
     init(folder, 3, tls=True)
     return folder
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., ZenohNetwork]]:
-    networks: list[ZenohNetwork] = []
-
-    def open_one(*arguments: object, **options: object) -> ZenohNetwork:
-        networks.append(network(*arguments, **options))  # type: ignore[arg-type]
-        return networks[-1]
-
-    yield open_one
-    for each in networks:
-        each.close()
 
 
 def seal(folder: Path, name: str) -> Signer:
