@@ -41,7 +41,7 @@ clean: ## remove what was built, keep runs
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) --editable '.[dev,p2p]'
+	@$(PIP) --editable '.[dev,docs,mlflow,p2p,wandb]'
 	@touch $@
 
 .venv/bench: .venv/core

@@ -4,6 +4,7 @@ config.toml           what was run, every value spelled out
 environment.json      versions, platform and devices it ran on
 metrics.jsonl         one line per round: what was measured (the same bytes for the same run, on the
                       same machine with the same versions)
+moves.jsonl           one line per round in which a client got another cluster: who, and which
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round
@@ -30,10 +31,11 @@ from fedkin.experiment import checkpoint
 from fedkin.experiment.checkpoint import Checkpoint
 from fedkin.experiment.identity import changes, difference, environment, essence
 from fedkin.experiment.metrics import Record
+from fedkin.experiment.moves import Moves
 from fedkin.experiment.storage import append_line, storing, whole_lines, write_atomic
 from fedkin.world import World
 
-CONFIG, METRICS, TIMINGS = "config.toml", "metrics.jsonl", "timings.jsonl"
+CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "moves.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
 CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
 AT_THE_END = (CLIENTS, SUMMARY, "figure.png", "figure.svg")
@@ -88,8 +90,8 @@ class Folder:
             )
         return cls(path, description, fingerprint, warns=warns)
 
-    def restore(self, world: World) -> tuple[Checkpoint, list[Record]] | None:
-        """The newest checkpoint and the records up to it; what was written after it is cut off.
+    def restore(self, world: World) -> tuple[Checkpoint, list[Record], list[Moves]] | None:
+        """The newest checkpoint, and the records and moves up to it; what was written after it is cut off.
 
         Raises CheckpointError where checkpoint or records are damaged, or where the run is past its last round.
         """
@@ -108,26 +110,31 @@ class Folder:
             )
         self._renew_environment()
         self.describe()
-        for name, kept in ((METRICS, records), (TIMINGS, _up_to(self.path / TIMINGS, last))):
+        moves = _up_to(self.path / MOVES, last)
+        for name, kept in ((METRICS, records), (MOVES, moves), (TIMINGS, _up_to(self.path / TIMINGS, last))):
             write_atomic(self.path / name, "".join(f"{_line(record)}\n" for record in kept))
         if found is None:
             return None
         world.ledger.down, world.ledger.up = dict(found.down), dict(found.up)
-        return found, records
+        return found, records, moves
 
     def describe(self) -> None:
         """Write what is run; what decides numbers is as it was, and rounds or seeds may have been added."""
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))
 
-    def append(self, record: Record, timing: Record) -> None:
-        """Add a round's record and timing."""
+    def append(self, record: Record, timing: Record, moves: Moves | None = None) -> None:
+        """Add a round's record and timing, and who moved in it."""
         append_line(self.path / METRICS, _line(record))
+        if moves is not None:
+            append_line(self.path / MOVES, _line(moves))
         append_line(self.path / TIMINGS, _line(timing))
 
     def keep(self, state: Checkpoint) -> None:
         """Write a checkpoint; the records it stands on reach the disk first."""
-        with storing(self.path / METRICS), (self.path / METRICS).open("rb") as file:
-            os.fsync(file.fileno())
+        for path in (self.path / METRICS, self.path / MOVES):
+            if path.exists():
+                with storing(path), path.open("rb") as file:
+                    os.fsync(file.fileno())
         checkpoint.save(self.path / CHECKPOINTS, state, self.fingerprint)
 
     def abandon(self) -> None:
@@ -178,20 +185,20 @@ def read_config(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path / CONFIG} cannot be read: {error}") from error
 
 
-def read_records(path: Path) -> list[Record]:
-    """All records of a run folder.
+def read_records(path: Path, name: str = METRICS) -> list[Record]:
+    """All records of a run folder (or all moves, with their ``name``).
 
     Raises CheckpointError for a damaged line.
     """
     try:
-        return [json.loads(line) for line in whole_lines(path / METRICS)]
+        return [json.loads(line) for line in whole_lines(path / name)]
     except ValueError as error:
-        raise CheckpointError(f"{path / METRICS} is damaged: {error}") from error
+        raise CheckpointError(f"{path / name} is damaged: {error}") from error
 
 
 def discard(path: Path, made: Sequence[Path]) -> None:
     """Take back a folder that was begun in vain: only files this module wrote, only folders it made."""
-    for name in (CONFIG, METRICS, TIMINGS, ENVIRONMENT):
+    for name in (CONFIG, METRICS, MOVES, TIMINGS, ENVIRONMENT):
         (path / name).unlink(missing_ok=True)
     for folder in [path / CHECKPOINTS, *made]:
         if folder.is_dir() and not any(folder.iterdir()):

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from fedkin.errors import CheckpointError
 from fedkin.experiment import checkpoint, choices, folder, watch
 from fedkin.experiment.metrics import Record
+from fedkin.experiment.moves import Moves
 from fedkin.experiment.storage import write_atomic
 from fedkin.method import State
 
@@ -35,6 +36,7 @@ class Run:
         folder: where it is kept, if it is.
         fingerprint: what its checkpoints know it by: a digest of configuration, data and model.
         memory: what its clients, and the measures of its clustering, remember at the end.
+        moves: who got which cluster in which round, as in its moves.jsonl.
     """
 
     config: dict[str, Any]
@@ -46,6 +48,7 @@ class Run:
     folder: Path | None = None
     fingerprint: str = ""
     memory: dict[str, np.ndarray] = field(default_factory=dict)
+    moves: list[Moves] = field(default_factory=list)
 
     def __repr__(self) -> str:
         what = f"{self.config['method']['name']} on {self.config['data']['name']}"
@@ -133,8 +136,9 @@ class Run:
     def _save(self, target: Path, begun: list[folder.Folder]) -> None:
         kept = folder.Folder.create(target, self.config, self.fingerprint)
         begun.append(kept)
+        moved = {one["round"]: one for one in self.moves}
         for record in self.records:
-            kept.append(record, {"round": record["round"]})
+            kept.append(record, {"round": record["round"]}, moved.get(record["round"]))
         down, up = ({verb: pair[i] for verb, pair in self.records[-1]["bytes_by_verb"].items()} for i in (0, 1))
         kept.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds, self.memory))
         for name, other in self.against.items():
@@ -159,6 +163,7 @@ class Run:
         """
         source = Path(path)
         config, records = folder.read_config(source), folder.read_records(source)
+        moves = folder.read_records(source, folder.MOVES)
         if "seeds" in config.get("run", {}):
             raise CheckpointError(f"{source} holds several seeds; Repeated.load reads them, this one those in seeds/")
         if not (source / SUMMARY).exists():
@@ -170,4 +175,5 @@ class Run:
         choices.methods()  # the kinds of state they keep are known from here on
         last, fingerprint = checkpoint.newest(source / folder.CHECKPOINTS)
         beside = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if folder.holds_run(p)}
-        return cls(config, records, last.state, clients, last.seconds, beside, source, fingerprint, last.memory)
+        found = (last.state, clients, last.seconds, beside, source, fingerprint, last.memory, moves)
+        return cls(config, records, *found)

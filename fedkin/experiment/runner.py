@@ -16,6 +16,7 @@ from fedkin.experiment.checkpoint import Checkpoint
 from fedkin.experiment.folder import Folder
 from fedkin.experiment.lens import Lens
 from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
+from fedkin.experiment.moves import Moves, changes
 from fedkin.experiment.topology import peers_record
 from fedkin.experiment.watch import Scene, Watch
 from fedkin.method import COLD, Method, State
@@ -61,11 +62,13 @@ class Plan:
 
 @dataclass
 class Track:
-    """A run under way: the state after ``round``, one record per round from 0 on, and the last test results."""
+    """A run under way: the state after ``round``, one record per round from 0 on, who moved when, and the last test
+    results."""
 
     round: int
     state: State
     records: list[Record] = field(default_factory=list)
+    moves: list[Moves] = field(default_factory=list)
     scored: Scored | None = None
     seconds: float = 0.0
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # what clients and measures remember at the end
@@ -104,7 +107,7 @@ def run(
     clock = _Clock(found[0].seconds if found else 0.0)
     observer = _Observer(lens, name, scene, folder, on_round, clock)
     if found:
-        track = Track(found[0].round, found[0].state, found[1], seconds=clock.total)
+        track = Track(found[0].round, found[0].state, found[1], found[2], seconds=clock.total)
         observer.recall(found[0].memory)
         lens.begin(_scenario(plan, track.round))
     else:
@@ -225,13 +228,16 @@ class _Observer:
     def look(self, track: Track, scoring: bool, keeping: bool) -> None:
         trained = self.clock.lap()
         track.scored = score(self.lens, track.state, track.round) if scoring else None
+        moves = changes(track.round, self.watch.assignment, track.state.assignment)
+        moved = moves if moves["clients"] or track.round == 0 else None
         record = self._record(track, keeping)
         scored = self.clock.lap()
         track.records.append(record)
+        track.moves += [moved] if moved else []
         track.seconds = self.clock.total
         if self.folder:
             timing = {"round": track.round, "train": trained, "score": scored, "total": track.seconds}
-            self.folder.append(record, timing)
+            self.folder.append(record, timing, moved)
             if keeping:
                 down, up = dict(self.lens.ledger.down), dict(self.lens.ledger.up)
                 self.folder.keep(Checkpoint(track.round, track.state, down, up, track.seconds, self.memory()))

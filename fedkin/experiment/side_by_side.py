@@ -142,7 +142,7 @@ class Experiment:
                 folder.abandon()
             raise
         clients = client_table(track, world.data)
-        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory}
+        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.moves}
         return Run(described, track.records, track.state, clients, track.seconds, **kept)
 
 

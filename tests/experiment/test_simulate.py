@@ -25,7 +25,7 @@ from tests.experiment.toy import Toy
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 FILES = {
-    *("config.toml", "environment.json", "metrics.jsonl", "timings.jsonl", "clients.parquet"),
+    *("config.toml", "environment.json", "metrics.jsonl", "moves.jsonl", "timings.jsonl", "clients.parquet"),
     *("checkpoints", "summary.json", "figure.png", "figure.svg"),
 }
 
