@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fedkin.errors import MissingExtra as MissingExtra
     from fedkin.errors import ModelError as ModelError
     from fedkin.errors import StorageError as StorageError
+    from fedkin.experiment.compare.comparison import Comparison as Comparison
+    from fedkin.experiment.compare.running import compare as compare
     from fedkin.experiment.eps_study import EpsStudy as EpsStudy
     from fedkin.experiment.eps_study import study_eps as study_eps
     from fedkin.experiment.heterogeneity import non_iid_index as non_iid_index
@@ -75,6 +77,7 @@ _HOME = {
     "Athena": "fedkin.methods",
     "CheckpointError": "fedkin.errors",
     "ChecksumError": "fedkin.errors",
+    "Comparison": "fedkin.experiment.compare.comparison",
     "ConfigError": "fedkin.errors",
     "DataError": "fedkin.errors",
     "EpsStudy": "fedkin.experiment.eps_study",
@@ -122,6 +125,7 @@ _HOME = {
     "Trained": "fedkin.world",
     "World": "fedkin.world",
     "as_model": "fedkin.models",
+    "compare": "fedkin.experiment.compare.running",
     "non_iid_index": "fedkin.experiment.heterogeneity",
     "planted": "fedkin.scenarios.plant",
     "repeat": "fedkin.experiment.repeat",
@@ -135,6 +139,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Athena",
     "CheckpointError",
     "ChecksumError",
+    "Comparison",
     "ConfigError",
     "DataError",
     "EpsStudy",
@@ -183,6 +188,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "World",
     "__version__",
     "as_model",
+    "compare",
     "data",
     "models",
     "non_iid_index",

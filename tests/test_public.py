@@ -22,6 +22,7 @@ Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State Storage
 World __version__ as_model data
 models non_iid_index planted repeat Repeated simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
+Comparison compare
 """
 
 

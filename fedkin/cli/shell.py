@@ -65,21 +65,26 @@ def _of_the_machine(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (jax is not None and isinstance(error, jax.errors.JaxRuntimeError))
 
 
-def configured(settings: list[str], resume: Path | None) -> Config:
-    """The configuration that the arguments name."""
-    from fedkin.experiment import config, folder
-
+def arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
+    """The file that the arguments name, if they do, and the changes to it."""
     files = [text for text in settings if "=" not in text or text.endswith(".toml")]
-    overrides = [text for text in settings if text not in files]
     for text in files:
         if not text.endswith(".toml"):
             raise ConfigError(f"expected FILE.toml or section.key=value, got {text!r}")
     if len(files) > 1:
         raise ConfigError(f"expected at most one file, got {' and '.join(files)}; changes look like section.key=value")
+    return Path(files[0]) if files else None, [text for text in settings if text not in files]
+
+
+def configured(settings: list[str], resume: Path | None) -> Config:
+    """The configuration that the arguments name."""
+    from fedkin.experiment import config, folder
+
+    file, overrides = arguments(settings)
     if resume is None:
-        return config.load(Path(files[0]) if files else None, overrides)
-    if files:
-        raise ConfigError(f"--resume takes its configuration from {resume}, not from {files[0]}")
+        return config.load(file, overrides)
+    if file:
+        raise ConfigError(f"--resume takes its configuration from {resume}, not from {file}")
     if "python" in folder.read_config(resume):
         raise ConfigError(
             f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, resume=True)"

@@ -59,3 +59,8 @@ def make_population(values: Values) -> Population:
 def _typed(call: Callable[..., Any], options: Values) -> Values:
     section = revive(schema(call, NOT_OPTIONS), options)
     return {name: getattr(section, name) for name in options}
+
+
+def options(call: Callable[..., Any]) -> set[str]:
+    """The names of what a named choice can be told."""
+    return set(schema(call, NOT_OPTIONS).model_fields)

@@ -170,6 +170,11 @@ def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
     axes.set_xlabel("communication round")
 
 
+def look(number: int) -> tuple[str, Any]:
+    """Colour and dashes of a line; no two alike among the first 49."""
+    return COLOURS[number % len(COLOURS)], DASHES[(number + number // len(COLOURS)) % len(DASHES)]
+
+
 def prepare(axes: Axes, heading: str, note: str) -> None:
     """A panel's heading, what it shows in small print, and its grid."""
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=18)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from jaxtyping import Float
 
 from fedkin.errors import CheckpointError, ConfigError, StorageError
 from fedkin.experiment import folder as folders
-from fedkin.experiment import statistics
+from fedkin.experiment import statistics, trackers
 from fedkin.experiment.config import Config
 from fedkin.experiment.folder import Folder, holds_run
 from fedkin.experiment.identity import fingerprint
@@ -25,6 +26,8 @@ from fedkin.experiment.side_by_side import Experiment, Methods
 from fedkin.experiment.simulate import from_config
 from fedkin.experiment.statistics import Comparison
 from fedkin.experiment.storage import whole_lines, write_atomic
+from fedkin.experiment.tabular import mean_and_interval, rows_of
+from fedkin.experiment.trackers import Tracker
 from fedkin.randomness import Stream
 
 _log = logging.getLogger("fedkin")
@@ -82,7 +85,7 @@ class Repeated:
     def curves(self, figure: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
         """A column of the history by method, one row per seed, rounds 0 to T; NaN where it was not measured. Accuracies
         of rounds in which some client had no cluster are left out (NaN)."""
-        return {method: np.stack([_curve(run, figure) for run in self.of(method)]) for method in self.methods}
+        return {method: np.stack([curve_of(run, figure) for run in self.of(method)]) for method in self.methods}
 
     def comparisons(self) -> list[Comparison]:
         """The main method against each of the others, over the seeds (``statistics.compare``); none where fewer than
@@ -105,11 +108,7 @@ class Repeated:
         columns["mean_accuracy"] = [_mean(curve[1:]) for curve in self.curves()[method]]
         row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
         for name, values in columns.items():
-            known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
-            band = statistics.interval(known)
-            told = len(known) >= statistics.LEAST_SEEDS  # an interval of two is as wide as it is meaningless
-            low, high = (band.low[0], band.high[0]) if told else (np.nan, np.nan)
-            row |= {name: _plain(band.mean[0]), f"{name}_low": _plain(low), f"{name}_high": _plain(high)}
+            row |= mean_and_interval(name, values)
         return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
 
     def summary(self) -> dict[str, Any]:
@@ -119,8 +118,8 @@ class Repeated:
         return {
             **shown,
             "seeds": self.seeds,
-            "methods": _rows(self.table()),
-            "comparisons": _rows(statistics.table(self.comparisons())),
+            "methods": rows_of(self.table()),
+            "comparisons": rows_of(statistics.table(self.comparisons())),
             "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
         }
 
@@ -195,13 +194,16 @@ def execute_seeds(
     resume: bool = False,
     on_round: OnRound | None = None,
     on_seed: OnSeed | None = None,
+    track: Sequence[str | Tracker] = (),
 ) -> Repeated:
     """Run what a configuration describes from ``run.seeds`` seeds, ``run.seed`` on; each keeps a folder of its own in
     ``seeds/``, which is what a run from that seed alone would have written, but for the figure.
 
     Raises as ``execute`` does.
     """
+    tracked = trackers.make(track, out)
     experiment, methods = from_config(config, resume, on_round)
+    experiment = dataclasses.replace(experiment, track=tracked)
     experiment.refuse(methods)
     digests = experiment.digests()
     known_by = fingerprint(experiment.description, *digests)
@@ -262,7 +264,7 @@ def _numbers(first: int, seeds: int) -> range:
     return range(first, first + seeds)
 
 
-def _curve(run: Run, figure: str) -> Float[np.ndarray, "R"]:
+def curve_of(run: Run, figure: str) -> Float[np.ndarray, "R"]:
     history = run.history
     if figure not in history:
         raise ConfigError(f"a run's history has no {figure!r}; it has {', '.join(history.columns)}")
@@ -275,14 +277,3 @@ def _mean(values: Float[np.ndarray, "R"]) -> float:
     """Of what is known; NaN where nothing is."""
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table as JSON holds it."""
-    return [{str(name): _plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")]
-
-
-def _plain(value: Any) -> Any:
-    """A number as JSON holds it: nothing for NaN."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value

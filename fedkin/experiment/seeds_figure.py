@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from fedkin.experiment.figure import COLOURS, DASHES, FADED, label_ends, prepare, save_as, title
+from fedkin.experiment.figure import COLOURS, DASHES, FADED, label_ends, look, prepare, save_as, title
 from fedkin.experiment.statistics import LEAST_SEEDS, Comparison, interval
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> No
     lacking = f"; never complete in all seeds: {', '.join(never)}" if never else ""
     prepare(axes, heading, (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking)
     ends = []
-    for (name, curve), colour, dash in zip(curves.items(), COLOURS, DASHES, strict=False):
+    for number, (name, curve) in enumerate(curves.items()):
+        colour, dash = look(number)
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
         drawn = interval(curve[:, scored])
         if seeds >= LEAST_SEEDS:

@@ -11,11 +11,12 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData
 from fedkin.errors import ConfigError
-from fedkin.experiment import choices
+from fedkin.experiment import choices, trackers
 from fedkin.experiment.config import Config
 from fedkin.experiment.results import Run
 from fedkin.experiment.runner import OnRound, Plan, whole_number
 from fedkin.experiment.side_by_side import Experiment, Methods, name_of, name_of_shift, plain_values, stage
+from fedkin.experiment.trackers import Tracker
 from fedkin.method import Method
 from fedkin.models import Model
 from fedkin.scenarios.population import Population
@@ -45,6 +46,7 @@ def simulate(
     out: str | Path | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
+    track: Sequence[str | Tracker] = (),
 ) -> Run:
     """Run a method in the simulator, and others beside it on the same data, seeds and cohorts.
 
@@ -57,11 +59,13 @@ def simulate(
         target: accuracy for ``rounds_to_target`` in the summary.
         out: a folder that keeps the run while it goes on; with ``resume``, one that holds the same run already.
         on_round: called with the record of every round, of every method.
+        track: ``tensorboard``, ``mlflow``, ``wandb``, or trackers of your own (``Tracker``).
 
     Raises:
         ConfigError: a cohort or a number of clusters larger than the number of clients; a method named twice; a
             number that is none; ``mu`` or ``partial`` in ``local`` (they belong to a method: ``FedProx(mu=...)``);
-            ``resume`` without ``out``.
+            ``resume``, or one of the named trackers, without ``out``.
+        MissingExtra: the library of a tracker is not installed.
         StorageError, CheckpointError: about the folder.
         ModelError, MethodError, DataError: what does not fit together.
     """
@@ -93,22 +97,34 @@ def simulate(
     )
     methods = [({"name": name_of(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
-    return Experiment(data, model, plan, description, world, on_round, resume).run(methods, folder)
+    tracked = trackers.make(track, folder)
+    return Experiment(data, model, plan, description, world, on_round, resume, tracked).run(methods, folder)
 
 
-def execute(config: Config, *, out: Path | None, resume: bool = False, on_round: OnRound | None = None) -> Run:
+def execute(
+    config: Config,
+    *,
+    out: Path | None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+    track: Sequence[str | Tracker] = (),
+) -> Run:
     """Run what a configuration describes; everything is made and checked before anything is written.
 
     Raises as ``simulate`` does.
     """
+    tracked = trackers.make(track, out)
     experiment, methods = from_config(config, resume, on_round)
-    return experiment.run(methods, out)
+    return dataclasses.replace(experiment, track=tracked).run(methods, out)
 
 
-def from_config(config: Config, resume: bool, on_round: OnRound | None) -> tuple[Experiment, Methods]:
-    """Data, model and methods that a configuration describes, made."""
-    with stage("data"):
-        data = choices.make(choices.datasets(), config.data)
+def from_config(
+    config: Config, resume: bool, on_round: OnRound | None, data: FederatedData | None = None
+) -> tuple[Experiment, Methods]:
+    """Data, model and methods that a configuration describes, made; ``data`` where the caller has them already."""
+    if data is None:
+        with stage("data"):
+            data = choices.make(choices.datasets(), config.data)
     with stage("model"):
         model = choices.make(choices.models(), config.model, data)
     world = partial(

@@ -1,0 +1,111 @@
+"""``fedkin compare``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedkin.cli.shell import BAD_INPUT, INTERRUPTED, arguments, plainly
+from fedkin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedkin.experiment.compare.comparison import Comparison
+    from fedkin.experiment.compare.grid import Grid
+
+
+def compare_command(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE.toml] [section.key=value]...", help="What to compare, and changes to it."),
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option("--methods", metavar="A,B,...", help="These methods, in place of the file's.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="So many seeds; 3.")] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option("--grid", metavar="section.key=A,B,...", help="Each of these values; may be repeated."),
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="MEASURE", help="Tell methods apart by final, best or worst accuracy.")
+    ] = "final",
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep it in this new folder.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on in DIR.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
+) -> None:
+    """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences hold."""
+    with plainly():
+        from fedkin.experiment.compare import cells
+        from fedkin.experiment.compare.comparison import refuse_measure
+
+        refuse_measure(by)
+        if resume:
+            if settings or methods is not None or grid or out:
+                raise ConfigError(f"--resume takes its grid from {resume}; only --seeds, --by and --json go with it")
+            wanted, folder = cells.reopen(resume, seeds), resume
+        else:
+            wanted, folder = _grid(settings or [], methods, seeds, grid or []), out or _new_folder()
+            cells.create(folder, wanted)
+        comparison, stopped = _run(wanted, folder)
+        _close(comparison, folder, by, as_json)
+        if stopped:
+            print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED)
+        if comparison.failed:
+            raise typer.Exit(BAD_INPUT)
+
+
+def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str]) -> Grid:
+    from fedkin.experiment.compare import grid
+
+    file, overrides = arguments(settings)
+    named = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    return grid.load(file, overrides, named, seeds, sweeps)
+
+
+def _run(grid: Grid, folder: Path) -> tuple[Comparison, bool]:
+    """What came of it, and whether somebody stopped it."""
+    from fedkin.experiment.compare.comparison import Comparison
+    from fedkin.experiment.compare.display import Display
+    from fedkin.experiment.compare.running import run
+
+    with Display(grid) as display:
+        try:
+            return run(grid, folder, display.cell, display.round), False
+        except KeyboardInterrupt:
+            pass
+    return Comparison.load(folder), True
+
+
+def _close(comparison: Comparison, folder: Path, by: str, as_json: bool) -> None:
+    """The tables, which differences hold, and where things are."""
+    from rich.console import Console
+
+    from fedkin.experiment.compare import writing
+    from fedkin.experiment.compare.display import tables
+
+    writing.write(comparison, folder, by)
+    console = Console(stderr=as_json)
+    for table in tables(comparison, by):
+        console.print(table)
+    for line in (*writing.differences_in_words(comparison, by), *writing.small_print(comparison, by)):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    for key, reason in comparison.failed.items():
+        name = ", ".join(str(part) for part in key if part != "")
+        console.print(f"not run: {name}: {reason}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True, highlight=False, markup=False)
+    if as_json:
+        print(json.dumps({**comparison.summary(by), "out": str(folder)}), flush=True)
+
+
+def _new_folder() -> Path:
+    """A name that is not taken: runs/compare-<time>."""
+    from datetime import datetime
+
+    stem = f"compare-{datetime.now():%Y%m%d-%H%M%S}"
+    names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
+    return next(path for path in (Path("runs") / name for name in names) if not path.exists())

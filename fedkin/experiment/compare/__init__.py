@@ -1,0 +1,1 @@
+"""Methods x data x scenarios x seeds: a grid of runs in one process, and what it says."""

@@ -1,0 +1,122 @@
+"""A comparison's folder: comparison.toml says what was asked for, and every run of it has a run folder of its own.
+
+comparison.toml                           the grid, spelled out
+cells/SETTING/METHOD/SEED/                a run folder, as ``fedkin run`` would have written it
+comparison.csv, .md, .tex                 the table; differences.csv, curves.csv: what it was made of
+summary.json, figure.png, figure.svg      the same for machines, and for the eye
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedkin.errors import CheckpointError, StorageError
+from fedkin.experiment import folder as folders
+from fedkin.experiment.compare.grid import Grid, Setting, Variant, from_description, slug
+from fedkin.experiment.config import read_toml
+from fedkin.experiment.folder import holds_run
+from fedkin.experiment.identity import essence
+from fedkin.experiment.results import Run
+from fedkin.experiment.storage import write_atomic
+
+COMPARISON, CELLS = "comparison.toml", "cells"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid."""
+
+    setting: Setting
+    method: Variant
+    seed: int
+    path: Path
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.setting.label, self.method.label, self.seed
+
+
+def create(path: Path, grid: Grid) -> None:
+    """Begin a comparison's folder.
+
+    Raises StorageError where there is a comparison, this one or another, or a run.
+    """
+    if (path / COMPARISON).exists():
+        same = _read(path) == _plain(grid.description())
+        what = (
+            f"this comparison; go on with it: --resume {path}" if same else "another comparison; choose another folder"
+        )
+        raise StorageError(f"{path} already holds {what}")
+    if holds_run(path):
+        raise StorageError(f"{path} already holds a run; choose another folder")
+    folders.make(path)
+    _write(path, grid)
+
+
+def same(path: Path, grid: Grid) -> None:
+    """Refuse a folder that holds no comparison, or that of another grid; it may have more or fewer seeds.
+
+    Raises CheckpointError.
+    """
+    stored, asked = reopen(path).description(), grid.description()
+    for part in ("methods", "settings"):
+        if _plain(stored)[part] != _plain(asked)[part]:
+            raise CheckpointError(f"{path} holds a comparison of other {part}; choose another folder")
+    _write(path, grid)
+
+
+def reopen(path: Path, seeds: int | None = None) -> Grid:
+    """The grid of a comparison that goes on, with as many seeds as are asked for now.
+
+    Raises CheckpointError where there is none.
+    """
+    if not (path / COMPARISON).exists():
+        raise CheckpointError(f"{path} holds no comparison: there is no {COMPARISON} in it")
+    grid = from_description(_read(path), path / COMPARISON)
+    if seeds is not None:
+        grid = dataclasses.replace(grid, seeds=tuple(range(grid.seeds[0], grid.seeds[0] + seeds)))
+        _write(path, grid)
+    return grid
+
+
+def cells_of(grid: Grid, out: Path) -> Iterator[Cell]:
+    """Setting by setting, seed by seed: whoever stops early has whole seeds to compare."""
+    for setting in grid.settings:
+        for seed in grid.seeds:
+            for method in grid.methods:
+                yield Cell(setting, method, seed, out / CELLS / slug(setting.label) / slug(method.label) / str(seed))
+
+
+def finished(cell: Cell) -> Run | None:
+    """A cell's run where it is whole and the one that is asked for.
+
+    Raises CheckpointError for another run in its folder, or a damaged one.
+    """
+    if not (cell.path / folders.SUMMARY).exists():
+        return None
+    run = Run.load(cell.path)
+    config = cell.setting.config(cell.method)
+    description = {**config.description(), "run": config.description()["run"] | {"seed": cell.seed}}
+    if essence(_plain(description)) != essence(run.config):
+        raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
+    return run if run.records[-1]["round"] == config.run.rounds else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_toml(path / COMPARISON)
+
+
+def _write(path: Path, grid: Grid) -> None:
+    write_atomic(path / COMPARISON, tomli_w.dumps(grid.description()))
+
+
+def _plain(described: dict[str, Any]) -> dict[str, Any]:
+    """As it comes back from a file."""
+    return json.loads(json.dumps(described))

@@ -1,0 +1,184 @@
+"""What a comparison came to: tables of means and intervals, and which differences hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fedkin.errors import ConfigError, unknown
+from fedkin.experiment.compare.cells import cells_of, finished, reopen
+from fedkin.experiment.compare.differences import pairs
+from fedkin.experiment.compare.grid import Grid
+from fedkin.experiment.repeat import curve_of
+from fedkin.experiment.results import Run
+from fedkin.experiment.tabular import mean_and_interval, rows_of
+
+Key = tuple[str, str, int]  # setting, method, seed
+MEASURES = {  # what methods are told apart by, and where a run's summary has it
+    "final": "final_accuracy",
+    "best": "best_accuracy",
+    "worst": "worst_decile",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """The runs of a grid, as far as they are finished. S seeds.
+
+    Attributes:
+        grid: what was asked for.
+        found: the finished runs, by setting, method and seed.
+        failed: why the others of this process could not be run.
+        folder: where it is kept.
+    """
+
+    grid: Grid
+    found: Mapping[Key, Run]
+    failed: Mapping[Key, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+    def __repr__(self) -> str:
+        shape = f"{len(self.settings)} settings x {len(self.methods)} methods x {len(self.seeds)} seeds"
+        return f"Comparison({shape}: {len(self.found)} finished, {len(self.missing)} missing)"
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Labels of the settings; the empty one where there is only one."""
+        return tuple(setting.label for setting in self.grid.settings)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Labels of the methods."""
+        return tuple(variant.label for variant in self.grid.methods)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.grid.seeds
+
+    @property
+    def missing(self) -> list[Key]:
+        """Runs that are not finished."""
+        return [
+            key for s in self.settings for m in self.methods for i in self.seeds if (key := (s, m, i)) not in self.found
+        ]
+
+    def runs(self, setting: str, method: str) -> list[Run]:
+        """The finished runs of a cell, in the order of the seeds."""
+        return [self.found[setting, method, seed] for seed in self.seeds if (setting, method, seed) in self.found]
+
+    def values(self, setting: str, figure: str) -> dict[str, Float[np.ndarray, "S"]]:
+        """A figure of the summaries by method, a number a seed; NaN where there is none."""
+        return {
+            method: np.array([self._value((setting, method, seed), figure) for seed in self.seeds])
+            for method in self.methods
+        }
+
+    def _value(self, key: Key, figure: str) -> float:
+        value = self.found[key].summary()[figure] if key in self.found else None
+        return float("nan") if value is None else float(value)
+
+    def curves(self, setting: str, figure: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
+        """A column of the histories by method, one row per finished seed; a method without one is left out."""
+        runs = {method: self.runs(setting, method) for method in self.methods}
+        return {
+            method: np.stack([curve_of(run, figure) for run in several]) for method, several in runs.items() if several
+        }
+
+    def target(self, setting: str) -> float | None:
+        """The accuracy that ``rounds_to_target`` asks for: ``run.target``, or else what the first method of the
+        comparison has in its last round (mean over the seeds)."""
+        asked = [run.config["run"].get("target") for m in self.methods for run in self.runs(setting, m)]
+        if asked and asked[0] is not None:
+            return float(asked[0])
+        last = self.values(setting, "final_accuracy")[self.methods[0]]
+        return float(np.nanmean(last)) if np.isfinite(last).any() else None
+
+    def table(self) -> pd.DataFrame:
+        """One row per cell: seeds, and of the final and the best accuracy and the worst-served tenth of the clients the
+        mean over the seeds with its 95% interval (Student's t; none below three seeds); in how many rounds the target
+        was reached (mean over the ``reached`` seeds that got there), bytes and seconds a run."""
+        return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
+
+    def _row(self, setting: str, method: str) -> dict[str, Any]:
+        runs = self.runs(setting, method)
+        row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
+        for figure in ("final_accuracy", "best_accuracy", "worst_decile"):
+            row |= mean_and_interval(figure, [run.summary()[figure] for run in runs])
+        target = self.target(setting)
+        rounds = [r for run in runs if (r := _first_round(run, target)) is not None]
+        row |= {
+            "target": target,
+            "reached": len(rounds),
+            "rounds_to_target": float(np.mean(rounds)) if rounds else None,
+        }
+        for figure in ("bytes_down", "bytes_up", "seconds"):
+            row[figure] = float(np.mean([run.summary()[figure] for run in runs])) if runs else None
+        return row
+
+    def differences(self, measure: str = "final") -> pd.DataFrame:
+        """Every pair of methods in every setting, and whether their difference holds (``differences.pairs``).
+
+        Args:
+            measure: ``final`` or ``best`` accuracy, or that of the ``worst`` served tenth of the clients.
+
+        Raises ConfigError for another measure.
+        """
+        refuse_measure(measure)
+        tables = [
+            pairs(self.values(setting, MEASURES[measure])).assign(setting=setting, measure=measure)
+            for setting in self.settings
+        ]
+        whole = pd.concat(tables, ignore_index=True)
+        first = ["setting", "measure"]
+        return whole.reindex(columns=[*first, *(name for name in whole.columns if name not in first)])
+
+    def ranks(self, measure: str = "final") -> dict[str, float]:
+        """Mean rank of each method over the settings in which all methods have a run (1 is best, ties share)."""
+        means = pd.DataFrame(
+            {s: {m: np.mean(v) for m, v in self.values(s, MEASURES[measure]).items()} for s in self.settings}
+        )
+        whole = means.dropna(axis=1)
+        return whole.rank(ascending=False).mean(axis=1).to_dict() if len(whole.columns) else {}
+
+    def summary(self, measure: str = "final") -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        return {
+            "settings": list(self.settings),
+            "methods": list(self.methods),
+            "seeds": list(self.seeds),
+            "table": rows_of(self.table()),
+            "differences": rows_of(self.differences(measure)),
+            "ranks": self.ranks(measure),
+            "missing": [list(key) for key in self.missing],
+            "failed": [{"cell": list(key), "reason": reason} for key, reason in self.failed.items()],
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Comparison:
+        """What is finished of the comparison in a folder.
+
+        Raises CheckpointError where there is none, or where a finished run is damaged.
+        """
+        folder = Path(path)
+        grid = reopen(folder)
+        found = {cell.key: run for cell in cells_of(grid, folder) if (run := finished(cell)) is not None}
+        return cls(grid, found, {}, folder)
+
+
+def refuse_measure(measure: str) -> None:
+    """Refuse what methods cannot be told apart by (ConfigError)."""
+    if measure not in MEASURES:
+        raise ConfigError(unknown("measure", measure, MEASURES))
+
+
+def _first_round(run: Run, target: float | None) -> int | None:
+    """The first complete round that reaches the target."""
+    accuracy = curve_of(run, "accuracy")
+    reached = np.flatnonzero(accuracy >= target) if target is not None else []
+    return int(reached[0]) if len(reached) else None

@@ -1,0 +1,65 @@
+"""Which of several methods differ: every pair, over seeds in pairs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fedkin.experiment.statistics import LEAST_SEEDS, LEVEL, holm, interval, paired_p
+
+HOLDS, NOT_SHOWN, TOO_FEW = "holds", "not shown", "too few seeds"
+
+
+def pairs(values: Mapping[str, Float[np.ndarray, "S"]]) -> pd.DataFrame:
+    """Every pair of methods, the one with the higher mean first, the largest difference at the top.
+
+    Seed s of all methods saw the same data and cohorts, so seeds are pairs. Columns: ``method``, ``against``,
+    ``seeds``, ``difference`` (mean over the seeds in which both have a number), ``low`` and ``high`` (its 95% interval,
+    Student's t), ``p`` (two-tailed paired t-test, Holm-adjusted over all pairs) and ``verdict``: a difference "holds"
+    where p is below 0.05. With fewer than three seeds nothing is tested.
+
+    Args:
+        values: one number a seed for each method, NaN where there is none; shares from 0 to 1.
+    """
+    rows = [_pair(a, b, values[a], values[b]) for a, b in itertools.combinations(values, 2)]
+    table = pd.DataFrame(rows, columns=["method", "against", "seeds", "difference", "low", "high", "p"])
+    if len(table):
+        table["p"] = holm(table["p"].to_numpy(np.float64))
+        table = table.sort_values("difference", ascending=False, kind="stable", ignore_index=True)
+    told = np.where(
+        table["p"].astype(float).isna(), TOO_FEW, np.where(table["p"].astype(float) < LEVEL, HOLDS, NOT_SHOWN)
+    )
+    return table.assign(verdict=told)
+
+
+def _pair(
+    a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]
+) -> tuple[str, str, int, float, float, float, float]:
+    both = np.isfinite(ours) & np.isfinite(theirs)
+    first, second = ours[both], theirs[both]
+    if both.any() and second.mean() > first.mean():
+        return _pair(b, a, theirs, ours)
+    seeds = int(both.sum())
+    if not seeds:
+        return a, b, 0, float("nan"), float("nan"), float("nan"), float("nan")
+    gain = float(np.mean(first - second))
+    if seeds < LEAST_SEEDS:
+        return a, b, seeds, gain, float("nan"), float("nan"), float("nan")
+    band = interval((first - second)[:, None])
+    either_way = 2 * min(float(paired_p(first, second)), float(paired_p(second, first)))
+    return a, b, seeds, gain, float(band.low[0]), float(band.high[0]), min(1.0, either_way)
+
+
+def as_good_as_the_best(pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None]) -> set[str]:
+    """The method with the highest mean, and all that were not shown to differ from it; where nothing could be tested,
+    only the highest. ``pairs`` are the rows of ``pairs``, of one setting."""
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    if not known:
+        return set()
+    best = max(known, key=lambda name: known[name])
+    return {best, *(row["against"] for row in pairs if row["method"] == best and row["verdict"] == NOT_SHOWN)}

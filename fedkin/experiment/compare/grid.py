@@ -1,0 +1,294 @@
+"""The grid of a comparison: which methods, on which data and scenarios, with which settings, from which seeds.
+
+A file for ``fedkin run``, and a section more::
+
+    [compare]
+    methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}]
+    seeds = 5
+    grid = {"local.lr" = [0.01, 0.03]}    # all of them, each with each
+
+    [[compare.data]]                      # sections laid over those of the file, one entry after another
+    label = "two classes"
+    data = {classes_per_client = 2}
+
+    [[compare.scenarios]]                 # the same, and each of these with each of those
+    label = "a third is slow"
+    scenario = {stragglers = 0.3}
+
+A setting is a choice from all of these but the methods and the seeds; a cell is a method in a setting, from all seeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedkin.errors import ConfigError, unknown
+from fedkin.experiment import choices
+from fedkin.experiment.config import DEMO, Config, Positive, from_dict, named, override, parse_value, read_toml
+from fedkin.experiment.figure import title
+from fedkin.experiment.options import Section, Values, checked
+
+SECTIONS = ("data", "model", "local", "scenario", "shift", "run")
+SEEDS = 3  # where nothing is said: the least that can be tested
+Where = Callable[[str], str]
+Axis = tuple[str, list[Any]]  # section.key, and its values
+
+
+class Compare(Section):
+    """[compare], where a file has it."""
+
+    methods: list[str | Values] | None = None
+    seeds: Positive | None = None
+    grid: dict[str, Any] = Field(default_factory=dict)
+    data: Annotated[list[Values], Field(min_length=1)] | None = None
+    scenarios: Annotated[list[Values], Field(min_length=1)] | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with its options, and what tables call it."""
+
+    label: str
+    entry: Values
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything but method and seed; the label says how it differs from its neighbours, and is empty alone."""
+
+    label: str
+    raw: dict[str, Values]
+
+    def config(self, method: Variant) -> Config:
+        """The configuration of a method in this setting, as ``fedkin run`` would have it.
+
+        Raises ConfigError for what cannot be.
+        """
+        place = f" (in the setting {self.label!r})" if self.label else ""
+        return from_dict({**self.raw, "method": method.entry}, lambda key: f"{key}{place}")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A checked grid; every method can be made, every setting is known to be spelled right."""
+
+    settings: tuple[Setting, ...]
+    methods: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for kind, labels in (
+            ("method", [v.label for v in self.methods]),
+            ("setting", [s.label for s in self.settings]),
+        ):
+            twice = next((label for label in labels if [slug(one) for one in labels].count(slug(label)) > 1), None)
+            if twice is not None:
+                raise ConfigError(f"compare: two {kind}s are called {twice!r}; give one of them another label")
+        for setting, method in itertools.product(self.settings, self.methods):
+            setting.config(method)
+
+    @property
+    def cells(self) -> list[tuple[Setting, Variant]]:
+        return list(itertools.product(self.settings, self.methods))
+
+    def description(self) -> dict[str, Any]:
+        """As comparison.toml holds it, spelled out; ``from_description`` reads it back."""
+        return {
+            "seeds": list(self.seeds),
+            "methods": [{"label": variant.label, "method": variant.entry} for variant in self.methods],
+            "settings": [{"label": setting.label, **setting.raw} for setting in self.settings],
+        }
+
+
+def from_description(described: dict[str, Any], where: Path) -> Grid:
+    """The grid of a comparison's folder.
+
+    Raises ConfigError where it is none.
+    """
+    try:
+        settings = [Setting(s["label"], {k: v for k, v in s.items() if k != "label"}) for s in described["settings"]]
+        methods = [Variant(m["label"], dict(m["method"])) for m in described["methods"]]
+        return Grid(tuple(settings), tuple(methods), tuple(int(seed) for seed in described["seeds"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{where}: is not the description of a comparison: {error}") from error
+
+
+def load(
+    path: Path | None,
+    overrides: Sequence[str] = (),
+    methods: Sequence[str] | None = None,
+    seeds: int | None = None,
+    sweeps: Sequence[str] = (),
+    axes: Mapping[str, Sequence[Any]] | None = None,
+) -> Grid:
+    """Read a file (or the demonstration's settings), with ``section.key=value`` on top; ``methods`` and ``seeds``
+    replace the file's, ``sweeps`` (``section.key=value,value``) and ``axes`` join its grid.
+
+    Raises ConfigError: as ``config.load`` does, and for a grid without a cell.
+    """
+    raw: dict[str, Any] = read_toml(path) if path else {name: dict(entries) for name, entries in DEMO.items()}
+    if not raw:
+        raise ConfigError(f"{path}: says nothing; expected sections such as [data], [method] and [compare]")
+    override(raw, overrides, path)
+    told = raw.pop("compare", {})
+    if not isinstance(told, dict):
+        raise ConfigError(f"{path}: compare: expected a section, got {told!r}")
+    section = checked(Compare, told, lambda key: f"{path}: compare.{key}")
+    where = f"{path}: " if path else ""
+    given = {key: list(values) if isinstance(values, (list, tuple)) else values for key, values in (axes or {}).items()}
+    all_axes = [*_axes(section.grid, f"{where}compare.grid"), *_axes(given, "grid"), *map(_sweep, sweeps)]
+    return make(raw, section, methods, seeds, all_axes, where)
+
+
+def make(
+    raw: dict[str, Any],
+    section: Compare,
+    methods: Sequence[str] | None,
+    seeds: int | None,
+    axes: Sequence[Axis],
+    where: str = "",
+) -> Grid:
+    """The grid that a file's sections, its [compare] and the arguments come to."""
+    from_dict({key: value for key, value in raw.items()}, lambda key: f"{where}{key}")  # the file for itself is right
+    run = dict(raw.get("run", {}))
+    count = seeds or section.seeds or run.get("seeds") or SEEDS
+    first = run.get("seed", 0)
+    base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
+    base["run"] = {key: value for key, value in run.items() if key not in ("seed", "seeds", "against")}
+    for key, _ in axes:
+        _known_axis(key)
+    shared = [axis for axis in axes if not axis[0].startswith("method.")]
+    of_methods = [axis for axis in axes if axis[0].startswith("method.")]
+    chosen = section.methods if methods is None else list(methods)
+    variants = _variants(_entries(raw, chosen, where), of_methods, where)
+    settings = _settings(base, section, shared)
+    return Grid(settings, variants, tuple(range(first, first + count)))
+
+
+def _entries(raw: dict[str, Any], chosen: Sequence[str | Values] | None, where: str) -> list[Values]:
+    """The methods, each with the options that the file gives it: in [method], in run.against or in the list itself."""
+    main = {"name": "fedgroup"} | raw.get("method", {})
+    beside = [{"name": one} if isinstance(one, str) else one for one in raw.get("run", {}).get("against", [])]
+    told = {one["name"]: one for one in (*beside, main)}
+    if chosen is None:
+        return list({main["name"]: main, **told}.values())
+    if not chosen:
+        raise ConfigError(f"{where}compare.methods names no method, so the grid has no cell")
+    for one in chosen:
+        if not isinstance(one, str) and "name" not in one:
+            raise ConfigError(f"{where}compare.methods: expected a method's name or a table with one, got {one!r}")
+    return [told.get(one, {"name": one}) if isinstance(one, str) else one for one in chosen]
+
+
+def _variants(entries: Iterable[Values], axes: Sequence[Axis], where: str) -> tuple[Variant, ...]:
+    """Each method with each combination of the values of those axes that it has an option for."""
+    variants, used = [], set()
+    for entry in entries:
+        label = entry.get("label")
+        bare = {key: value for key, value in entry.items() if key != "label"}
+        options = named("method", choices.methods(), bare, lambda key: f"{where}compare.methods: {key}")
+        own = [(key.removeprefix("method."), values) for key, values in axes]
+        own = [(key, values) for key, values in own if key in choices.options(choices.methods()[bare["name"]])]
+        used |= {key for key, _ in own}
+        for values in itertools.product(*(values for _, values in own)):
+            changed = dict(zip((key for key, _ in own), values, strict=True))
+            full = named("method", choices.methods(), {**bare, **changed}, lambda key: f"compare.grid: method.{key}")
+            told = [f"{key} {changed[key]}" for key, several in own if len(several) > 1]
+            variants.append(Variant(", ".join([label or title(bare["name"]), *told]), full if changed else options))
+    for key, _ in axes:
+        if key.removeprefix("method.") not in used:
+            raise ConfigError(f"compare.grid: no method of this comparison has an option {key!r}")
+    return tuple(variants)
+
+
+def _settings(base: dict[str, Values], section: Compare, axes: Sequence[Axis]) -> tuple[Setting, ...]:
+    """Data x scenarios x the values of the axes."""
+    layers = [_layers(entries, kind) for kind, entries in (("data", section.data), ("scenarios", section.scenarios))]
+    layers += [
+        [(_told(key, value) if len(values) > 1 else "", _laid(key, value)) for value in values] for key, values in axes
+    ]
+    settings = []
+    for combination in itertools.product(*layers):
+        raw = base
+        for _, sections in combination:
+            raw = _over(raw, sections)
+        settings.append(Setting(", ".join(label for label, _ in combination if label), raw))
+    return tuple(settings)
+
+
+def _layers(entries: Sequence[Values] | None, kind: str) -> list[tuple[str, dict[str, Values]]]:
+    """The entries of [[compare.data]] or [[compare.scenarios]]: a label, and the sections laid over the file's."""
+    layers = []
+    for number, entry in enumerate(entries or [{}], 1):
+        sections = {key: value for key, value in entry.items() if key != "label"}
+        for key, value in sections.items():
+            if key not in SECTIONS:
+                raise ConfigError(f"compare.{kind}: {unknown('section', key, SECTIONS)}")
+            if not isinstance(value, dict):
+                raise ConfigError(f"compare.{kind}: {key}: expected a table such as {{name = ...}}, got {value!r}")
+        label = entry.get("label") or sections.get("data", {}).get("name") or f"{kind} {number}"
+        layers.append((str(label) if entries and len(entries) > 1 else "", sections))
+    return layers
+
+
+def _over(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:
+    """Sections laid over others: one that is named anew replaces, the others are changed key by key."""
+    out = dict(raw)
+    for name, values in sections.items():
+        before = (
+            {}
+            if values.get("name", raw.get(name, {}).get("name")) != raw.get(name, {}).get("name")
+            else raw.get(name, {})
+        )
+        out[name] = {**before, **values}
+    return out
+
+
+def _axes(grid: dict[str, Any], where: str) -> list[Axis]:
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(
+                f"{where}: {key}: expected a list of values, got {values!r}; without one there is no cell"
+            )
+    return list(grid.items())
+
+
+def _sweep(text: str) -> Axis:
+    """``section.key=value,value`` as an axis. Commas within brackets and quotes do not part values."""
+    key, equals, values = text.partition("=")
+    parts = [part for part in re.findall(r"(?:\[[^\]]*\]|\"[^\"]*\"|[^,])+", values) if part.strip()]
+    if not equals or "." not in key or not parts:
+        raise ConfigError(f"--grid: expected section.key=value,value, got {text!r}; without values there is no cell")
+    return key.strip(), [parse_value(part) for part in parts]
+
+
+def _known_axis(key: str) -> None:
+    section, _, option = key.partition(".")
+    if section not in (*SECTIONS, "method") or not option:
+        raise ConfigError(f"compare.grid: {key}: {unknown('section', section, (*SECTIONS, 'method'))}")
+    if key in ("run.seed", "run.seeds", "run.against", "method.name"):
+        other = "--methods" if key in ("run.against", "method.name") else "--seeds"
+        raise ConfigError(f"compare.grid: {key} is no axis; {other} says it")
+
+
+def _laid(key: str, value: Any) -> dict[str, Values]:
+    section, _, option = key.partition(".")
+    return {section: {option: value}}
+
+
+def _told(key: str, value: Any) -> str:
+    """An axis in a label: the option's name and the value; of a name only that."""
+    option = key.partition(".")[2]
+    return str(value) if option == "name" else f"{option} {value}"
+
+
+def slug(label: str) -> str:
+    """A label as the name of a folder."""
+    return re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.") or "all"

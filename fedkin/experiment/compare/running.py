@@ -1,0 +1,115 @@
+"""Running a grid: one cell after another in one process, each run in a folder of its own, none of them twice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.errors import CheckpointError, ConfigError, FedkinError, StorageError
+from fedkin.experiment import choices
+from fedkin.experiment.compare.cells import Cell, cells_of, create, finished, same
+from fedkin.experiment.compare.comparison import Comparison, refuse_measure
+from fedkin.experiment.compare.grid import Grid, Setting, load
+from fedkin.experiment.compare.writing import write
+from fedkin.experiment.config import Config
+from fedkin.experiment.folder import holds_run
+from fedkin.experiment.results import Run
+from fedkin.experiment.runner import OnRound
+from fedkin.experiment.side_by_side import Digests, Experiment, Methods
+from fedkin.experiment.simulate import from_config
+
+_log = logging.getLogger("fedkin")
+OnCell = Callable[[Cell, bool], Any]  # a cell is next; whether it is finished already
+
+
+def compare(
+    study: str | Path | None = None,
+    *overrides: str,
+    methods: Sequence[str] | None = None,
+    seeds: int | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    by: str = "final",
+    out: str | Path,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+) -> Comparison:
+    """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does.
+
+    Args:
+        study: a TOML file as for ``fedkin run``, with a section [compare] if you like (``compare/grid.py`` says what
+            it takes); the demonstration where nothing is said. ``overrides`` are ``section.key=value``.
+        methods, seeds: in place of the file's; three seeds where nothing is said.
+        grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
+        by: what methods are told apart by: ``final``, ``best`` or ``worst``.
+        out: the folder that keeps it; with ``resume``, one that holds the same comparison already.
+
+    Raises:
+        ConfigError: what cannot be, and a grid without a cell.
+        StorageError, CheckpointError: about the folder.
+    """
+    refuse_measure(by)
+    wanted = load(Path(study) if study else None, overrides, methods, seeds, axes=grid)
+    folder = Path(out)
+    (same if resume else create)(folder, wanted)
+    made = run(wanted, folder, on_round=on_round)
+    write(made, folder, by)
+    return made
+
+
+def run(grid: Grid, out: Path, on_cell: OnCell | None = None, on_round: OnRound | None = None) -> Comparison:
+    """Run what is not finished; a cell that cannot be run is told, and the others go on.
+
+    Data and compiled programs are made once for all methods and seeds of a setting, and kept for the next setting
+    where its data are the same.
+
+    Raises:
+        ConfigError: no cell could be run.
+        CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is full.
+    """
+    found: dict[tuple[str, str, int], Run] = {}
+    failed: dict[tuple[str, str, int], str] = {}
+    held = _Held()
+    for cell in cells_of(grid, out):
+        done = finished(cell)
+        if on_cell:
+            on_cell(cell, done is not None)
+        try:
+            found[cell.key] = done or held.run(cell, on_round)
+        except (CheckpointError, StorageError):
+            raise
+        except FedkinError as error:
+            failed[cell.key] = str(error)
+            _log.warning("%s: %s", ", ".join(str(part) for part in cell.key if part != ""), error)
+    if not found:
+        raise ConfigError(f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}")
+    return Comparison(grid, found, failed, out)
+
+
+@dataclass
+class _Held:
+    """The experiment of the last setting, and its data for the next."""
+
+    setting: Setting | None = None
+    experiment: Experiment | None = None
+    digests: Digests = ("", "")
+
+    def run(self, cell: Cell, on_round: OnRound | None) -> Run:
+        """One cell, begun or gone on with."""
+        config = cell.setting.config(cell.method)
+        named: Methods = [(config.method, choices.make(choices.methods(), config.method))]
+        experiment = self._experiment(cell.setting, config, on_round).of_seed(cell.seed)
+        experiment.refuse(named)
+        return experiment.side_by_side(named, self.digests, cell.path, holds_run(cell.path), picture=False)
+
+    def _experiment(self, setting: Setting, config: Config, on_round: OnRound | None) -> Experiment:
+        if self.experiment is None or self.setting is not setting:
+            before, self.experiment = self.experiment, None
+            same = before is not None and before.description["data"] == config.data
+            data = before.data if before is not None and same else None
+            del before  # else two data sets are in memory at once
+            self.experiment, _ = from_config(config, False, on_round, data)
+            self.setting, self.digests = setting, self.experiment.digests()
+        return self.experiment

@@ -1,0 +1,199 @@
+"""A comparison as files: CSV for further work, Markdown and LaTeX for reading, a picture, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedkin.experiment import folder as folders
+from fedkin.experiment.compare import picture
+from fedkin.experiment.compare.comparison import MEASURES, Comparison
+from fedkin.experiment.compare.differences import HOLDS, TOO_FEW, as_good_as_the_best
+from fedkin.experiment.figure import save_as
+from fedkin.experiment.repeat import CURVES
+from fedkin.experiment.statistics import LEAST_SEEDS
+from fedkin.experiment.storage import write_atomic
+from fedkin.experiment.tabular import rows_of
+
+TABLE, DIFFERENCES, FIGURE = "comparison", "differences.csv", "figure"
+HEADS = ("final (%)", "best (%)", "worst tenth (%)", "rounds to target", "MB down / up", "seconds")
+Row = dict[str, Any]
+
+
+def write(comparison: Comparison, folder: Path, measure: str = "final") -> Path:
+    """All of it, into a folder.
+
+    Raises StorageError where it cannot be written.
+    """
+    table, differences = comparison.table(), comparison.differences(measure)
+    folders.make(folder)
+    write_atomic(folder / f"{TABLE}.csv", table.to_csv(index=False))
+    write_atomic(folder / DIFFERENCES, differences.to_csv(index=False))
+    write_atomic(folder / CURVES, _curves(comparison).to_csv(index=False))
+    write_atomic(folder / f"{TABLE}.md", markdown(comparison, measure))
+    write_atomic(folder / f"{TABLE}.tex", latex(comparison, measure))
+    if comparison.found:
+        save_as(lambda: picture.draw(comparison), folder / FIGURE)
+    write_atomic(folder / folders.SUMMARY, json.dumps(comparison.summary(measure), indent=2) + "\n")
+    return folder
+
+
+def cells_in_words(row: Row) -> list[str]:
+    """The figures of a cell, as tables show them."""
+    shares = [_percent(row, name) for name in ("final_accuracy", "best_accuracy", "worst_decile")]
+    rounds = "-" if row["rounds_to_target"] is None else f"{row['rounds_to_target']:.1f}"
+    partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
+    sent = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
+    seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
+    return [*shares, rounds + partly, " / ".join(sent), seconds]
+
+
+def differences_in_words(comparison: Comparison, measure: str = "final") -> list[str]:
+    """One line for every difference that holds, and what became of the others, setting by setting."""
+    told, rows = [], rows_of(comparison.differences(measure))
+    for setting in comparison.settings:
+        pairs, place = [row for row in rows if row["setting"] == setting], f"{setting}: " if setting else ""
+        held = [row for row in pairs if row["verdict"] == HOLDS]
+        few = sum(row["verdict"] == TOO_FEW for row in pairs)
+        left = len(pairs) - len(held) - few
+        told += [f"{place}{_held(row)}" for row in held]
+        if few:
+            told.append(f"{place}{few} of {len(pairs)} pairs have fewer than {LEAST_SEEDS} seeds in common: not tested")
+        if left:
+            told.append(f"{place}no difference shown between {left} of {len(pairs)} pairs")
+    return told
+
+
+def _held(row: Row) -> str:
+    """A difference that holds, in words."""
+    return (
+        f"{row['method']} over {row['against']}: {100 * row['difference']:+.1f} points "
+        f"({100 * row['low']:.1f} to {100 * row['high']:.1f}), p = {row['p']:.2g}"
+    )
+
+
+def small_print(comparison: Comparison, measure: str = "final") -> list[str]:
+    """What the numbers are."""
+    seeds = len(comparison.seeds)
+    tested = seeds >= LEAST_SEEDS
+    spread = " and their 95% intervals (Student's t)" if tested else ""
+    test = (
+        ", and what was not shown to differ from it (paired t-test over seeds, two-tailed, Holm-adjusted over all pairs"
+    )
+    told = [
+        f"Means over {seeds} seed{'s' if seeds > 1 else ''}{spread}; bytes and seconds are a run's.",
+        f"Bold: the highest {_NAMES[measure]}" + (f"{test} of a setting, 5%)." if tested else "."),
+    ]
+    targets = [f"{target:.1%}" for setting in comparison.settings if (target := comparison.target(setting)) is not None]
+    if targets:
+        asked = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
+        what = "run.target" if asked else f"what {comparison.methods[0]} has in its last round"
+        told.append(
+            f"Target: {what}, {' / '.join(targets)}; in brackets, where not all did, how many seeds reached it."
+        )
+    if comparison.missing:
+        told.append(f"Not finished: {len(comparison.missing)} runs.")
+    return told
+
+
+_NAMES = {"final": "accuracy in the last round", "best": "best accuracy", "worst": "accuracy of the worst-served tenth"}
+
+
+def markdown(comparison: Comparison, measure: str = "final") -> str:
+    """The table, the differences that hold and what the numbers are."""
+    head = [*(["setting"] if len(comparison.settings) > 1 else []), "method", *HEADS]
+    lines = [head, ["---"] * len(head)]
+    lines += [
+        _named(comparison, row) + _bold(cells_in_words(row), row, strong, measure, "**{}**".format)
+        for row, strong in strong_rows(comparison, measure)
+    ]
+    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    told = "\n".join(f"* {line}" for line in differences_in_words(comparison, measure))
+    return "\n\n".join([table, told, " ".join(small_print(comparison, measure))]) + "\n"
+
+
+def latex(comparison: Comparison, measure: str = "final") -> str:
+    """The table for a paper (needs the package booktabs)."""
+    several = len(comparison.settings) > 1
+    lines = [
+        r"% \usepackage{booktabs}",
+        r"\begin{tabular}{" + "l" * (1 + several) + "r" * len(HEADS) + "}",
+        r"\toprule",
+    ]
+    lines += [
+        " & ".join(
+            [*(["Setting"] if several else []), "Method", *(escaped(head[0].upper() + head[1:]) for head in HEADS)]
+        )
+        + r" \\"
+    ]
+    before = None
+    for row, strong in strong_rows(comparison, measure):
+        if row["setting"] != before:
+            lines.append(r"\midrule")
+        names = [escaped(name) for name in _named(comparison, row)]
+        if several and row["setting"] == before:
+            names[0] = ""
+        cells = [escaped(cell).replace("±", r"$\pm$") for cell in cells_in_words(row)]
+        cells = _bold(cells, row, strong, measure, r"\textbf{{{}}}".format)
+        lines.append(" & ".join([*names, *cells]) + r" \\")
+        before = row["setting"]
+    notes = [f"% {line}" for line in (*small_print(comparison, measure), *differences_in_words(comparison, measure))]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX takes it."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {character: "\\" + character for character in "&%$#_{}"}
+    return "".join(special.get(character, character) for character in text)
+
+
+def strong_rows(comparison: Comparison, measure: str) -> list[tuple[Row, set[str]]]:
+    """The rows of the table, each with the methods of its setting that are as good as the best."""
+    rows, differences = rows_of(comparison.table()), rows_of(comparison.differences(measure))
+    strong = {}
+    for setting in comparison.settings:
+        means = {row["method"]: row[MEASURES[measure]] for row in rows if row["setting"] == setting}
+        pairs = [row for row in differences if row["setting"] == setting]
+        strong[setting] = as_good_as_the_best(pairs, means)
+    return [(row, strong[row["setting"]]) for row in rows]
+
+
+def _named(comparison: Comparison, row: Row) -> list[str]:
+    return [*([row["setting"]] if len(comparison.settings) > 1 else []), row["method"]]
+
+
+def _bold(cells: list[str], row: Row, strong: set[str], measure: str, mark: Callable[[str], str]) -> list[str]:
+    """The cell that methods are told apart by, marked where its method is among the best."""
+    place = list(MEASURES).index(measure)
+    return [mark(cell) if i == place and row["method"] in strong else cell for i, cell in enumerate(cells)]
+
+
+def _percent(row: Row, name: str) -> str:
+    if row[name] is None:
+        return "-"
+    high = row[f"{name}_high"]
+    return f"{100 * row[name]:.1f}" + ("" if high is None else f" ± {100 * (high - row[name]):.1f}")
+
+
+def _curves(comparison: Comparison) -> pd.DataFrame:
+    """Every accuracy, one row each: setting, method, seed, round."""
+    columns = ["setting", "method", "seed", "round", "accuracy"]
+    parts: Sequence[pd.DataFrame] = [
+        pd.DataFrame(
+            {"setting": setting, "method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve}
+        )
+        for setting in comparison.settings
+        for method, curves in comparison.curves(setting).items()
+        for seed, curve in zip(_seeds(comparison, setting, method), curves, strict=True)
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def _seeds(comparison: Comparison, setting: str, method: str) -> list[int]:
+    return [run.config["run"]["seed"] for run in comparison.runs(setting, method)]

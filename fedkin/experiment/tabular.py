@@ -1,0 +1,34 @@
+"""Tables over seeds, and tables as JSON holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedkin.experiment.statistics import LEAST_SEEDS, interval
+
+
+def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
+    """``name``, ``name_low``, ``name_high``: mean over the seeds, and its 95% interval (Student's t).
+    None where a seed has no number: the mean of the others would be that of the easy ones. No interval below three
+    seeds, for that of two is as wide as it is meaningless."""
+    known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
+    if not len(known) or not np.isfinite(known).all():
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    band = interval(known)
+    ends = (float(band.low[0]), float(band.high[0])) if len(known) >= LEAST_SEEDS else (None, None)
+    return {name: float(band.mean[0]), f"{name}_low": ends[0], f"{name}_high": ends[1]}
+
+
+def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table as JSON holds it, a dictionary a row; None for NaN."""
+    return [{str(name): plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")]
+
+
+def plain(value: Any) -> Any:
+    """A cell as JSON holds it: None for NaN."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
