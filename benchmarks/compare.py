@@ -1,0 +1,67 @@
+"""A comparison in one process against the same runs started one by one: MNIST, 784-10, the papers' local work.
+
+    python -m benchmarks.compare [--rounds 100] [--seeds 3]
+
+Both use the same cache of compiled programs, which a first short comparison fills, and nothing else of each other's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+METHODS = ("fedavg", "fedprox", "ifca", "fedgroup", "flexcfl")
+STUDY = """
+[data]
+name = "mnist"
+[method]
+name = "fedavg"
+[local]
+epochs = 20
+batch_size = 10
+lr = 0.03
+[run]
+rounds = {rounds}
+cohort = 20
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        study = place / "study.toml"
+        study.write_text(STUDY.format(rounds=options.rounds))
+        together = ("compare", str(study), "--methods", ",".join(METHODS), "--seeds")
+        timed(*together, "1", "run.rounds=3", "--out", str(place / "first"))
+        ours = timed(*together, str(options.seeds), "--out", str(place / "together"))
+        single = sum(
+            timed(
+                "run", str(study), f"method.name={method}", f"run.seed={seed}", "--out", str(place / f"{method}-{seed}")
+            )
+            for method, seed in itertools.product(METHODS, range(options.seeds))
+        )
+    runs = len(METHODS) * options.seeds
+    print(
+        f"{runs} runs of {options.rounds} rounds: {ours:.0f} s together, {single:.0f} s one by one, "
+        f"{single / ours:.2f}x"
+    )
+
+
+def timed(*arguments: str) -> float:
+    """Seconds that a command takes, start to end."""
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "fedkin.cli", *arguments], check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    main()
