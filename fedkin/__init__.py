@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fedkin.errors import MissingExtra as MissingExtra
     from fedkin.errors import ModelError as ModelError
     from fedkin.errors import StorageError as StorageError
+    from fedkin.experiment.advise import Advice as Advice
+    from fedkin.experiment.advise import advise as advise
     from fedkin.experiment.compare.comparison import Comparison as Comparison
     from fedkin.experiment.compare.running import compare as compare
     from fedkin.experiment.eps_study import EpsStudy as EpsStudy
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from fedkin.experiment.heterogeneity import non_iid_index as non_iid_index
     from fedkin.experiment.repeat import Repeated as Repeated
     from fedkin.experiment.repeat import repeat as repeat
+    from fedkin.experiment.report import report as report
     from fedkin.experiment.results import Run as Run
     from fedkin.experiment.simulate import simulate as simulate
+    from fedkin.experiment.trackers import Tracker as Tracker
     from fedkin.method import Method as Method
     from fedkin.method import State as State
     from fedkin.methods import FLHC as FLHC
@@ -74,6 +78,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Adam": "fedkin.world",
+    "Advice": "fedkin.experiment.advise",
     "Athena": "fedkin.methods",
     "CheckpointError": "fedkin.errors",
     "ChecksumError": "fedkin.errors",
@@ -122,13 +127,16 @@ _HOME = {
     "Stream": "fedkin.randomness",
     "SwapAll": "fedkin.scenarios.swaps",
     "SwapPart": "fedkin.scenarios.swaps",
+    "Tracker": "fedkin.experiment.trackers",
     "Trained": "fedkin.world",
     "World": "fedkin.world",
+    "advise": "fedkin.experiment.advise",
     "as_model": "fedkin.models",
     "compare": "fedkin.experiment.compare.running",
     "non_iid_index": "fedkin.experiment.heterogeneity",
     "planted": "fedkin.scenarios.plant",
     "repeat": "fedkin.experiment.repeat",
+    "report": "fedkin.experiment.report",
     "simulate": "fedkin.experiment.simulate",
     "study_eps": "fedkin.experiment.eps_study",
 }
@@ -136,6 +144,7 @@ _MODULES = ("data", "models")
 
 __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Adam",
+    "Advice",
     "Athena",
     "CheckpointError",
     "ChecksumError",
@@ -184,9 +193,11 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Stream",
     "SwapAll",
     "SwapPart",
+    "Tracker",
     "Trained",
     "World",
     "__version__",
+    "advise",
     "as_model",
     "compare",
     "data",
@@ -194,6 +205,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "non_iid_index",
     "planted",
     "repeat",
+    "report",
     "simulate",
     "study_eps",
 ]

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from fedkin import __version__
+from fedkin.cli.advise import advise_command
 from fedkin.cli.compare import compare_command
 from fedkin.cli.data import data_app
 from fedkin.cli.eps import eps_command
 from fedkin.cli.peer import peer_app
+from fedkin.cli.report import report_command
+from fedkin.cli.reproduce import reproduce_command
 from fedkin.cli.run import run_command
 from fedkin.cli.shell import Plain
 
@@ -18,7 +21,10 @@ app = typer.Typer(cls=Plain, no_args_is_help=True, add_completion=False, pretty_
 app.add_typer(data_app, name="data")
 app.add_typer(peer_app, name="peer")
 app.command("run")(run_command)
+app.command("advise")(advise_command)
 app.command("compare")(compare_command)
+app.command("reproduce")(reproduce_command)
+app.command("report")(report_command)
 app.command("eps")(eps_command)
 
 

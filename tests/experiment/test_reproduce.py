@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.experiment.reproduce import flexcfl, recipe
-from fedkin.experiment.reproduce.__main__ import main, named, names_of, wanted
+from fedkin.experiment.reproduce.__main__ import everything, main
 from fedkin.experiment.reproduce.fedgroup import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
 from fedkin.experiment.reproduce.page import page
-from fedkin.experiment.reproduce.planted import FOUND
-from fedkin.experiment.reproduce.recipe import Cell, Setting, collect, measure
+from fedkin.experiment.reproduce.recipe import Cell, Setting, measure
 from fedkin.experiment.reproduce.tables import accuracies, number, percent, seeds, share
 from fedkin.methods import FedAvg
 
@@ -37,26 +35,10 @@ def test_measuring_a_cell_gives_figures_that_json_can_hold() -> None:
     assert got["bytes_up"] == 3 * 4 * 650 * 4  # rounds x cohort x parameters of 64-10 x bytes
 
 
-def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def fake(cell: Cell, seed: int) -> dict:
-        asked.append((cell.column, seed))
-        return run_of(cell.column, seed, 0.5, row="tiny")
-
-    monkeypatch.setattr(recipe, "measure", fake)
-    cells = [Cell("III", TINY, column, lambda m: FedAvg(), None) for column in ("FedAvg", "FedProx")]
-    store = tmp_path / "results" / "fedgroup.jsonl"
-    collect(cells[:1], store, lambda c: True)
-    everything = collect(cells, store, lambda c: True)
-    assert asked == [("FedAvg", 0), ("FedAvg", 1), ("FedProx", 0), ("FedProx", 1)]
-    assert [json.loads(line) for line in store.read_text().splitlines()] == everything
-
-
 def test_the_page_shows_mean_range_and_the_papers_number() -> None:
     runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
     text = page({"fedgroup": runs}, {"peers": "What a person says."})
-    assert "**90.0** (89.0 - 91.0)<br>*89.3*" in text
+    assert "**90.0** (89.0 - 91.0)<br>*89.3* ✓" in text
     assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
     assert "not run" in text and text.endswith("What a person says.\n")
 
@@ -97,13 +79,12 @@ def test_a_row_that_is_not_there_ends_in_words(
 
 
 def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
-    cell = next(c for c in flexcfl.TABLE_IV if c.setting.row.startswith("MNIST-MCLR"))
-    names = names_of("flexcfl", cell)
-    for row in ("MNIST", "flexcfl/", "flexcfl/MNIST-MCLR: swap", "flexcfl/IV/"):
-        assert wanted(names, [row]), row
-    for row in ("fedgroup/", "flexcfl/III/", "MCLR", "planted/"):
-        assert not wanted(names, [row]), row
-    assert wanted(names, []) and wanted(named(FOUND[0]), ["nothing", "planted/found"])
+    names = {name for _, _, names in everything() for name in names}
+    for row in ("MNIST-MCLR", "flexcfl/MNIST-MCLR: swap all", "flexcfl/IV/MNIST-MCLR: swap all"):
+        assert row in names, row
+    for row in ("flexcfl-table4/MNIST-MCLR: swap all", "planted/found/rotation", "fedsim/Fig. 8/MNIST"):
+        assert row in names, row
+    assert not any(name.startswith("flexcfl/III/MNIST-MCLR: swap") for name in names)
 
 
 def test_large_numbers_are_written_out_and_one_seed_has_no_range() -> None:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from fedkin.experiment.reproduce import athena, athena_page, athena_pictures
+from fedkin.experiment.reproduce import athena, athena_numbers, athena_page, athena_pictures
 from fedkin.experiment.reproduce.athena import APART, CELLS, CLUSTERINGS, SHARED, WORK
+from fedkin.experiment.reproduce.catalogue import PAPERS
+from fedkin.experiment.reproduce.marks import Mark
+from fedkin.experiment.reproduce.page import section
 from fedkin.experiment.reproduce.recipe import Cell, Setting
 from fedkin.methods import Athena, FedAvg, Hierarchical
 
@@ -56,7 +59,7 @@ def test_table_1_as_it_is_printed() -> None:
 
 
 def test_the_page_of_nothing_says_so() -> None:
-    page = athena_page.section([])
+    page = section(PAPERS["athena"], [])
     assert "not run" in page and "90.05" in page and "None" not in page
 
 
@@ -123,3 +126,57 @@ def test_curves_are_measured_of_models_and_of_detectors() -> None:
     json.dumps(made, allow_nan=False)
     assert [len(row) for row in made["detectors"]] == [10, 10, 10] and made["sizes"] == [5, 5]
     assert made["parameters"] == 130_945  # a grey image has 288 weights fewer in the first window
+
+
+def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> None:
+    found = athena_numbers.table_1([])
+    own = [number for number in found if number.column == "from the paper's epochs"]
+    assert len(own) == 9 and {number.mark for number in own} == {Mark.REPRODUCED}
+    assert {number.mark for number in found if number not in own} == {Mark.NOT_RUN}
+    assert not any(number.counts for number in found)  # bytes saved are no points of accuracy
+
+
+def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
+    row = CLUSTERINGS["2 classes", "mobilenet_v2"].row  # the paper, after ten epochs: 0.0023 - 0.0475
+
+    def mark(ends: list[float | None]) -> Mark:
+        (number,) = [n for n in athena_numbers.eps([line("eps", row, "10", **{**CLUSTERED, "range": ends})]) if n.seeds]
+        assert (number.row, number.column, number.aside) == (row, "10", "")
+        return number.mark
+
+    assert mark([0.04, 0.5]) == mark([0.0001, 0.0024]) == mark([0.04, None]) == Mark.REPRODUCED
+    assert mark([0.05, 0.5]) == mark([0.0001, 0.0022]) == mark([]) == Mark.NOT_REPRODUCED
+
+
+def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
+    clusters = [0.8105, 0.75, 0.753, 0.815, 0.804]
+    measured = [
+        line("Fig. 1", APART["2 classes"].row, "clustered", curve=[0.1, 0.8], clusters=clusters),
+        line("Fig. 1", APART["Dirichlet(0.5)"].row, "clustered", curve=[0.1, 0.8], clusters=[0.8]),
+        line("Fig. 1", APART["Dirichlet(0.5)"].row, "one model", curve=[0.1, 0.65], clusters=[0.65]),
+    ]
+    found = {(n.row, n.column): n for n in athena_numbers.apart(measured)}
+    assert len(found) == 9 and not any(number.counts for number in found.values())
+    assert [found[APART["2 classes"].row, f"cluster {i}"].mark for i in range(1, 6)] == [
+        *(Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.REPRODUCED] * 3),
+    ]  # 75.0 for 71.0
+    assert found[APART["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED  # 15: more than 14
+    assert found[APART["IID"].row, "gain"].mark == Mark.NOT_RUN
+
+
+def test_detectors_are_compared_by_accuracy_or_by_what_they_gain() -> None:
+    pairs = {("cifar10", "2 classes"): (0.31, 0.2), ("cifar10", "5 classes"): (0.5, 0.35)}
+    pairs |= {("fashion_mnist", "5 classes"): (0.5, 0.6)}
+    measured = [
+        line("Fig. 2-4", SHARED[key].row, column, clients=[accuracy - 0.1, accuracy + 0.1])
+        for key, both in pairs.items()
+        for column, accuracy in zip(("ATHENA-FL", "FedAvg"), both, strict=True)
+    ]
+    found = {n.row: n for n in athena_numbers.shared(measured)}
+    marks = {key: found[SHARED[key].row].mark for key in pairs}
+    assert marks == {
+        ("cifar10", "2 classes"): Mark.REPRODUCED,  # 31 for 30
+        ("cifar10", "5 classes"): Mark.NOT_REPRODUCED,  # 15 ahead for 10
+        ("fashion_mnist", "5 classes"): Mark.NOT_REPRODUCED,  # behind, for "above both"
+    }
+    assert found[SHARED["cifar10", "IID"].row].mark == Mark.NO_NUMBER

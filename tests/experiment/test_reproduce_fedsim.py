@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from fedkin.experiment.reproduce import fedsim, fedsim_page, fedsim_pictures
+from fedkin.experiment.reproduce.catalogue import PAPERS
 from fedkin.experiment.reproduce.fedsim import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
+from fedkin.experiment.reproduce.fedsim_numbers import components, curves_of, heterogeneity, improvements
+from fedkin.experiment.reproduce.marks import Mark
+from fedkin.experiment.reproduce.page import section
 from fedkin.experiment.reproduce.recipe import Cell, Setting
 from fedkin.methods import FedAvg, FedSim
 
@@ -43,7 +47,7 @@ def test_every_cell_is_there_once() -> None:
 
 def test_seeds_are_paired_and_those_that_one_method_lacks_are_left_out() -> None:
     measured = runs(MNIST.row, 5, 4)[:-1]  # FedSim lacks the last seed
-    curves = fedsim_page.curves_of(measured, "4", MNIST.row, ["FedAvg", "FedSim"])
+    curves = curves_of(measured, "4", MNIST.row, ["FedAvg", "FedSim"])
     assert curves["FedAvg"].shape == curves["FedSim"].shape == (3, 3)
     assert curves["FedAvg"][1].tolist() == [0.10, 0.51, 0.60]
 
@@ -68,7 +72,8 @@ def test_two_seeds_claim_nothing() -> None:
 
 
 def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
-    assert "not run" in fedsim_page.section([]) and "nan" not in fedsim_page.section([])
+    text = section(PAPERS["fedsim"], [])
+    assert "not run" in text and "nan" not in text
     (tmp_path / "images").mkdir()
     fedsim_pictures.draw([], tmp_path)
     assert len(list((tmp_path / "images").glob("fedsim-*.svg"))) == 5
@@ -113,3 +118,47 @@ def test_rounds_better_than_both() -> None:
         if run["column"] == "FedProx":  # far ahead in the first round, far behind in the last
             run["right"][1:] = [90, 20 + run["seed"] % 2]
     assert "| MNIST | **50%** | **2** | *every round* |" in fedsim_page.significance(ahead)
+
+
+def test_a_gain_needs_the_authors_defect_where_only_the_variant_as_coded_is_near() -> None:
+    """FedSim gains 4.5 points over FedAvg (6 and 3 over two rounds) and none over FedProx; the variant 3.5 points less
+    (2 in one round, 5 in the other)."""
+    measured = runs(MNIST.row, 5, 12)
+    coded = [dict(run, column="FedSim, as coded") for run in measured if run["column"] == "FedSim"]
+    for run in coded:
+        run["right"] = [right - cut for right, cut in zip(run["right"], (0, 2, 5), strict=True)]
+    rows = {MNIST: ((1.0, 0.0), (0.5, 0.0))}
+    over_avg, over_prox = improvements([*measured, *coded], rows)
+    assert (over_avg.mark, over_prox.mark) == (Mark.DEFECT, Mark.REPRODUCED)
+    assert over_avg.difference == pytest.approx(3.5) and over_avg.seeds == 12 and over_avg.unit == "points"
+    assert [number.mark for number in improvements(measured, rows)] == [Mark.NOT_REPRODUCED, Mark.REPRODUCED]
+    assert [number.mark for number in improvements([], rows)] == [Mark.NOT_RUN] * 2
+
+
+def test_other_data_are_compared_and_not_counted() -> None:
+    (over_avg, _) = improvements(runs(fedsim.MEX.row, 5, 3), {fedsim.MEX: ((4.5, 1.26), (2.68, 0.78))})
+    assert over_avg.mark == Mark.REPRODUCED and not over_avg.counts and over_avg.symbol == "(✓)"
+
+
+def test_components_lie_between_the_papers_ends() -> None:
+    def explained(shares: list[float]) -> list[dict[str, Any]]:
+        row = fedsim.FIGURE_8[0].setting.row
+        return [{"table": "Fig. 8", "row": row, "column": "FedSim", "seed": 0, "explained": shares}]
+
+    assert components(explained([0.2] * 5))[0].mark == Mark.REPRODUCED  # four of them are 80%, so all five are needed
+    assert components(explained([0.96, 0.04]))[0].mark == Mark.NOT_REPRODUCED  # one is enough
+    assert {number.mark for number in components([])} == {Mark.NOT_RUN}
+
+
+def test_the_index_must_grow_with_beta() -> None:
+    def draws(*means: float) -> list[dict[str, Any]]:
+        rows = zip(("beta 0", "beta 0.5", "beta 1"), means, strict=True)
+        return [
+            {"table": "Fig. 10", "row": row, "column": "0", "seed": s, "pni": pni + s}
+            for row, pni in rows
+            for s in (0, 1)
+        ]
+
+    assert heterogeneity(draws(1.0, 1.5, 2.0))[0].mark == Mark.REPRODUCED
+    assert heterogeneity(draws(1.0, 1.0, 2.0))[0].mark == Mark.NOT_REPRODUCED
+    assert heterogeneity(draws(1.0, 1.5, 2.0)[:4])[0].mark == Mark.NOT_RUN

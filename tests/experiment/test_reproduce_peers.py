@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.experiment.reproduce import peers, peers_page, planted
-from fedkin.experiment.reproduce.__main__ import everything, named, wanted
+from fedkin.experiment.reproduce import peers, peers_page
+from fedkin.experiment.reproduce.__main__ import everything
+from fedkin.experiment.reproduce.catalogue import PAPERS
+from fedkin.experiment.reproduce.jobs import carry_out, job_of_question, pending, read
+from fedkin.experiment.reproduce.page import section
 from fedkin.experiment.reproduce.peers import COMPARED, METHODS, Question
 
 
@@ -19,25 +22,25 @@ def run_of(question: Question, seed: int = 0, **figures: object) -> dict:
     return {**asdict(question), "seed": seed, **curves, "messages": 5, "bytes": 100 * 100 * 3_000_000, **figures}
 
 
-def test_everything_has_a_name_and_is_asked_once() -> None:
+def test_everything_is_asked_once() -> None:
     asked = [question for question, _ in peers.questions()]
-    assert len(asked) == len(set(asked)) and set(map(named, asked)) <= set(everything())
-    assert wanted(named(COMPARED[0]), ["peers/compared"]) and not wanted(named(COMPARED[0]), ["planted/"])
-    assert {q.method for q in COMPARED} == set(METHODS) and all(
-        len(s) == 3 for q, s in peers.questions() if q in COMPARED
-    )
+    jobs = [job for paper, job, _ in everything() if paper == "peers"]
+    assert len(asked) == len(set(asked)) == len(jobs)
+    assert [asdict(question) in [job.key for job in jobs] for question in asked] == [True] * len(asked)
+    assert {q.method for q in COMPARED} == set(METHODS)
+    assert all(len(seeds) == 3 for q, seeds in peers.questions() if q in COMPARED)
 
 
 def test_an_answer_is_kept_and_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "PEERS", 8)
     monkeypatch.setattr(peers, "ROUNDS", 2)
     question = Question("images", "PANMGrad", base="digits", images=10, clusters=2)
-    [kept] = planted.collect([(question, (0,))], tmp_path / "peers.jsonl", (), peers.answer)
-    assert json.loads((tmp_path / "peers.jsonl").read_text()) == kept
+    job, store = job_of_question(question, (0,), peers.answer, "images 10", "PANMGrad", 1), tmp_path / "peers.jsonl"
+    [kept] = carry_out(pending([(job, job.seeds)], []), store)
+    assert read(store) == [json.loads(json.dumps(kept))]
     assert len(kept["neighbour_precision"]) == 3 and kept["neighbour_precision"][0] is None
     assert kept["bytes"] > 0 and kept["messages"] == 2 * 8 * 7  # two rounds in which everybody asks the seven others
-    again = planted.collect([(question, (0,))], tmp_path / "peers.jsonl", (), lambda q, s: pytest.fail("asked again"))
-    assert again == [kept]
+    assert not pending([(job, job.seeds)], read(store))
 
 
 def test_methods_side_by_side() -> None:
@@ -47,7 +50,7 @@ def test_methods_side_by_side() -> None:
 
 
 def test_what_was_not_run_is_empty() -> None:
-    text = peers_page.section([])
+    text = section(PAPERS["peers"], [])
     assert text.count("\n| PANMGrad ") == 1 and "nan" not in text.lower()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,38 +25,59 @@ from fedkin.experiment.reproduce.athena import (
     TABLE_1,
     TITLES,
 )
+from fedkin.experiment.reproduce.athena_numbers import Run, converged, one, range_of
 from fedkin.experiment.reproduce.tables import Measured, markdown
 from fedkin.measures.convergence import (
     confidence_interval,
     convergence_epoch,
     economy,
-    mean_convergence_epoch,
     transmitted,
 )
 from fedkin.world import BYTES_PER_NUMBER
 
 MIB = 2**20
 COLUMNS = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
-Run = dict[str, Any]
 
 
-def section(measured: Measured) -> str:
-    """Clusterings, accuracies, and what was transmitted."""
+def eps(measured: Measured) -> str:
+    """Clusterings: which eps, and what is found."""
     return "\n\n".join(
         [
-            "## Hierarchical clustering and ATHENA-FL (SBRC 2022, CoUrb 2023)",
-            ABOUT,
             "### Which eps finds the clusters: ten clients, CIFAR-10, after 5, 10 and 20 local epochs",
             ranges(measured),
             f"### What is found with the authors' eps = {EPS}, after ten local epochs: clusters (adjusted Rand index)",
             found(measured),
             "![which eps makes how many clusters](images/athena-eps.svg)",
+        ]
+    )
+
+
+def figure_1(measured: Measured) -> str:
+    """A model for each cluster."""
+    return "\n\n".join(
+        [
             "### Figure 1: a model for each cluster, against one model for all (accuracy, %, last round)",
             apart(measured),
             "![accuracy of the clusters](images/athena-apart.svg)",
+        ]
+    )
+
+
+def figure_2(measured: Measured) -> str:
+    """Detectors combined."""
+    return "\n\n".join(
+        [
             "### Figures 2 to 4: detectors combined, tested on all classes (accuracy, %, last round)",
             shared(measured),
             "![accuracy of the combined detectors](images/athena-shared.svg)",
+        ]
+    )
+
+
+def table_1(measured: Measured) -> str:
+    """What was transmitted."""
+    return "\n\n".join(
+        [
             "### Table 1 as it is printed, from its own inputs",
             printed(),
             "### Table 1 from our runs",
@@ -73,12 +93,6 @@ with 500 training images for each of ten clients, 12 rounds of Figures 2 to 4 wi
 so that Table 1 from our runs shows the same accounting of other models. No image is augmented. Clusters of Figures 2 to
 4 are given, as in the authors' code; that they are found is what the first two tables measure. Labels are right here:
 the authors' script mislabels a sixth of the images, and augments before it splits."""
-
-
-def one(measured: Measured, table: str, row: str, column: str) -> Run | None:
-    """The run of a cell, of the lowest seed; None where it was not run."""
-    runs = [m for m in measured if (m["table"], m["row"], m["column"]) == (table, row, column)]
-    return min(runs, key=lambda m: m["seed"], default=None)
 
 
 def ranges(measured: Measured) -> str:
@@ -100,10 +114,8 @@ def ranges(measured: Measured) -> str:
     return markdown(head, lines)
 
 
-def _ends(ends: Sequence[float] | None) -> str:
-    if ends is None:
-        return "not run"
-    return f"**{ends[0]:.3g} - {ends[1]:.3g}**" if ends else "**none**"
+def _ends(ends: list[float | None] | None) -> str:
+    return "not run" if ends is None else f"**{range_of(ends)}**"
 
 
 def _least(ends: Sequence[float] | None) -> str:
@@ -201,15 +213,12 @@ def transmissions(measured: Measured) -> str:
 
 def _cost(run: Run) -> tuple[list[str], tuple[float | None, float | None]]:
     """E[e]; the paper's TDT, and all bytes both ways of all clients until then, with what everybody gets at the end."""
-    detects = "detectors" in run
-    accuracy = np.array(run["detectors"], np.float64)[1:].T if detects else np.array(run["curve"], np.float64)[1:]
-    epoch = mean_convergence_epoch(accuracy) if detects else convergence_epoch(accuracy)
-    each = run["parameters"] * BYTES_PER_NUMBER
-    if epoch is None:
-        return [f"over {accuracy.shape[-1]}", "-"], (None, None)
-    count = len(accuracy) if detects else 1
+    epoch, table = converged(run)
+    if epoch is None or table is None:
+        return [f"over {len(run['curve']) - 1}", "-"], (None, None)
+    detectors = np.array(run.get("detectors", ()), np.float64)[1:].T
+    each, count = run["parameters"] * BYTES_PER_NUMBER, len(detectors) or 1
     whole = sum(run["bytes"][math.ceil(epoch)]) + len(run["clients"]) * count * each
-    table = transmitted(epoch, count, each)
-    settled = sum(convergence_epoch(curve) is not None for curve in accuracy) if detects else 1
-    of = f" ({settled} of {count})" if detects else ""
+    settled = sum(convergence_epoch(curve) is not None for curve in detectors)
+    of = f" ({settled} of {count})" if len(detectors) else ""
     return [f"**{epoch:.3g}**{of}", f"{table:.1f} / {whole / MIB:,.0f}"], (table, whole / MIB)

@@ -10,7 +10,8 @@ import numpy as np
 
 from fedkin.clustering.eps import eps_ranges
 from fedkin.experiment.reproduce.athena import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
-from fedkin.experiment.reproduce.athena_page import COLUMNS, one
+from fedkin.experiment.reproduce.athena_numbers import one
+from fedkin.experiment.reproduce.athena_page import COLUMNS
 from fedkin.experiment.reproduce.tables import Measured
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from fedkin.experiment.reproduce.fedsim import (
+    AS_CODED,
     AUTHORS,
     DRAWN,
     FIGURE_8,
@@ -22,8 +22,10 @@ from fedkin.experiment.reproduce.fedsim import (
     THREE,
     Published,
 )
+from fedkin.experiment.reproduce.fedsim_numbers import BASELINES, Curves, curves_of, improvements, table_of
+from fedkin.experiment.reproduce.marks import of
 from fedkin.experiment.reproduce.recipe import Setting
-from fedkin.experiment.reproduce.tables import Measured, markdown, of
+from fedkin.experiment.reproduce.tables import Measured, markdown
 from fedkin.experiment.statistics import (
     BETTER,
     WORSE,
@@ -38,35 +40,55 @@ from fedkin.experiment.statistics import (
 from fedkin.measures.pca import components as fewest
 from fedkin.randomness import Stream
 
-BASELINES = ("FedAvg", "FedProx")
-VARIANTS = ("FedSim", "FedSim, as coded", "FedSim, round robin")
-Curves = dict[str, Float[np.ndarray, "S R"]]
+VARIANTS = ("FedSim", AS_CODED, "FedSim, round robin")
+SEVEN = {AUTHORS: TABLE_7["(0, 0)"], **{SYNTHETIC[name]: published for name, published in TABLE_7.items()}}
+SEVEN_DRAWN = {DRAWN[name]: published for name, published in TABLE_7.items()}
 
 
-def section(measured: Measured) -> str:
-    """Tables 4 and 7, the variants, and the figures."""
-    seven = {AUTHORS: TABLE_7["(0, 0)"], **{SYNTHETIC[name]: published for name, published in TABLE_7.items()}}
-    drawn = {DRAWN[name]: published for name, published in TABLE_7.items()}
+def table_4(measured: Measured) -> str:
+    """Real data: gains, rounds in which they are significant, and the curves."""
     return "\n\n".join(
         [
-            "## FedSim (Neurocomputing 2022)",
-            ABOUT,
             "### Table 4, real data: what FedSim gains, in percentage points",
             gains(measured, TABLE_4),
             "### Rounds in which FedSim is significantly better than both (one-tailed t-test, 0.05, Holm for the two)",
             significance(measured),
             "![accuracy over the rounds, real data](images/fedsim-real.svg)",
             "![what FedSim gains over the rounds, real data](images/fedsim-gain.svg)",
+        ]
+    )
+
+
+def table_7(measured: Measured) -> str:
+    """Synthetic data: gains on the authors' draws and on others, and the curves."""
+    return "\n\n".join(
+        [
             "### Table 7, synthetic data: what FedSim gains, in percentage points",
-            gains(measured, seven),
+            gains(measured, SEVEN),
             "![accuracy over the rounds, synthetic data](images/fedsim-synthetic.svg)",
             "### Table 7 again, a draw of the data per seed",
-            gains(measured, drawn),
+            gains(measured, SEVEN_DRAWN),
+        ]
+    )
+
+
+def together(measured: Measured) -> str:
+    """Of both tables: the last accuracies, and the variants."""
+    return "\n\n".join(
+        [
             "### The same runs: mean accuracy in the last round (%)",
-            finals(measured, [*TABLE_4, *seven]),
+            finals(measured, [*TABLE_4, *SEVEN]),
             "### What the clusters are worth: other clusterings, against FedAvg",
-            variants(measured, [*TABLE_4, *seven]),
+            variants(measured, [*TABLE_4, *SEVEN]),
             "![similarity against round robin](images/fedsim-random.svg)",
+        ]
+    )
+
+
+def figures(measured: Measured) -> str:
+    """Figures 8 and 10."""
+    return "\n\n".join(
+        [
             "### Figures 8 and 10",
             "![principal components, and the non-IID index](images/fedsim-components-pni.svg)",
             components(measured),
@@ -86,24 +108,9 @@ paper does not say FedProx's mu: here it is 1 without stragglers, a guess that t
 bear out."""
 
 
-def curves_of(measured: Measured, table: str, row: str, columns: Sequence[str]) -> Curves:
-    """Accuracies [S, R] of each column that was run, over the seeds that all of them have."""
-    runs: dict[str, dict[int, Any]] = {column: {} for column in columns}
-    for m in measured:
-        if (m["table"], m["row"]) == (table, row) and m["column"] in runs:
-            runs[m["column"]][m["seed"]] = np.array(m["right"], float) / m["tested"]
-    there = {column: found for column, found in runs.items() if found}
-    seeds = sorted(set.intersection(*(set(found) for found in there.values()))) if there else []
-    return {column: np.stack([found[seed] for seed in seeds]) for column, found in there.items() if seeds}
-
-
-def table_of(setting: Setting) -> str:
-    """Which table a setting belongs to."""
-    return "4" if setting.row in {s.row for s in TABLE_4} else "7"
-
-
 def gains(measured: Measured, rows: Mapping[Setting, Published]) -> str:
     """FedSim against both baselines, a line each."""
+    marks = {(n.row, n.column): n.symbol for n in improvements(measured, rows)}
     found: list[tuple[Setting, int, Curves, tuple[float, float]]] = []
     for setting, published in rows.items():
         curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
@@ -116,7 +123,10 @@ def gains(measured: Measured, rows: Mapping[Setting, Published]) -> str:
     worse = holm(np.array([paired_p(np.zeros_like(p), p) for p in points], np.float64))
     head = ["", "over", "improvement", "paper", "difference (95% interval)", "ahead", "verdict", "sign", "seeds"]
     p = zip(better.tolist(), worse.tolist(), strict=True)
-    lines = [_line(*each, gain, both) for each, gain, both in zip(found, points, p, strict=True)]
+    lines = [
+        _line(*each, gain, both, marks[each[0].row, f"over {BASELINES[each[1]]}"])
+        for each, gain, both in zip(found, points, p, strict=True)
+    ]
     return markdown(head, lines)
 
 
@@ -133,6 +143,7 @@ def _line(
     published: tuple[float, float],
     points: Float[np.ndarray, "S"],
     p: tuple[float, float],
+    mark: str,
 ) -> list[str]:
     """``p`` is that FedSim is better, and that it is worse."""
     value, deviation = improvement(curves["FedSim"], curves[BASELINES[baseline]])
@@ -141,7 +152,7 @@ def _line(
         setting.row,
         BASELINES[baseline],
         f"**{as_printed(value)}** ± {as_printed(deviation)}",
-        f"*{published[0]:.2f} ± {published[1]:.2f}*",
+        f"*{published[0]:.2f} ± {published[1]:.2f}* {mark}".rstrip(),
         spread(points),
         str(int((points > 0).sum())),
         said,

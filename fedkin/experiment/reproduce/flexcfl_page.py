@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -12,46 +11,57 @@ from fedkin.experiment.reproduce.flexcfl import (
     COUNTED,
     FIGURE_6,
     MNIST,
-    NO_SHIFT,
+    PRINTED_6,
     TABLE_I_PUBLISHED,
     TABLE_III,
     TABLE_IV,
 )
+from fedkin.experiment.reproduce.flexcfl_numbers import bytes_of, communication
 from fedkin.experiment.reproduce.tables import Measured, accuracies, by_classes, markdown, number, of, percent, share
 
 CURVES = "images/flexcfl-shift.svg"
-PRINTED_6 = {  # times FedAvg's; the text's ratios
-    ("MNIST, swap all", "FlexCFL"): 1.26,
-    ("MNIST, swap all", "IFCA-MIG"): 5.48,
-}
 
 
-def section(measured: Measured) -> str:
-    """Tables I, III and IV, the curves under shift, and Fig. 6."""
-    three = [c for c in TABLE_III if "own images" not in c.setting.row and c.column in NO_SHIFT]
-    four = [c for c in TABLE_IV if c.published is not None]
+def table_iii(measured: Measured) -> str:
+    """No shift: best accuracies beside the paper's, and the last ones."""
+    printed = [c for c in TABLE_III if not c.setting.aside and not c.defect_of]
     return "\n\n".join(
         [
-            "## FlexCFL (arXiv 2108.09749)",
             "### Table III, no shift: best accuracy of a complete round (%)",
-            f"{share(measured, three)} 300 rounds; rounds in which some client has no cluster yet do not count.",
+            f"Without the shortened runs, {share(measured, printed)} 300 rounds; rounds in which some client has no "
+            "cluster yet do not count.",
             accuracies(measured, TABLE_III, "best"),
             "### The same runs: accuracy in the last round (%)",
             accuracies(measured, TABLE_III, "final", with_paper=False),
+        ]
+    )
+
+
+def table_iv(measured: Measured) -> str:
+    """Data that move: best accuracies and the last ones, the curves, and what is noticed."""
+    return "\n\n".join(
+        [
             "### Table IV, data that move: best accuracy of a complete round (%)",
-            share(measured, four),
+            share(measured, TABLE_IV),
             accuracies(measured, TABLE_IV, "best"),
             "### The same runs: accuracy in the last round (%)",
             accuracies(measured, TABLE_IV, "final", with_paper=False),
             f"![accuracy over the rounds, MNIST-MCLR, three kinds of shift]({CURVES})",
             "### What the shift test notices (swap all)",
             noticed(measured),
-            "### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's",
-            figure_6(measured),
-            "### Table I: FedAvg on MNIST-MCLR by classes per client",
-            by_classes(measured, TABLE_I_PUBLISHED, "distance"),
         ]
     )
+
+
+def figure_6(measured: Measured) -> str:
+    """Bytes of every method over FedAvg's."""
+    return f"### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's\n\n{sent(measured)}"
+
+
+def table_i(measured: Measured) -> str:
+    """FedAvg's clients with more and more classes."""
+    heading = "### Table I: FedAvg on MNIST-MCLR by classes per client"
+    return f"{heading}\n\n{by_classes(measured, TABLE_I_PUBLISHED, 'distance')}"
 
 
 def noticed(measured: Measured) -> str:
@@ -66,23 +76,17 @@ def noticed(measured: Measured) -> str:
     return markdown(head, lines)
 
 
-def figure_6(measured: Measured) -> str:
+def sent(measured: Measured) -> str:
     """Bytes of every method over FedAvg's: between server and clients, and with what servers would exchange."""
+    marks = {(n.row, n.column): n.symbol for n in communication(measured)}
     lines = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
-        base = _bytes(measured, row, "FedAvg")
+        base = bytes_of(measured, row, "FedAvg")
         for column in COUNTED:
-            ours, printed = _bytes(measured, row, column), PRINTED_6.get((row, column))
+            ours, printed = bytes_of(measured, row, column), PRINTED_6.get((row, column))
             shown = [f"**{b / a:.4g}**" if a else "not run" for a, b in zip(base, ours, strict=True)]
-            lines.append([row, column, *shown, f"*{printed}*" if printed else ""])
+            lines.append([row, column, *shown, f"*{printed}* {marks[row, column]}".rstrip() if printed else ""])
     return markdown(["", "method", "with clients", "and between servers", "paper"], lines)
-
-
-def _bytes(measured: Measured, row: str, column: str) -> tuple[float, float]:
-    """Bytes between server and clients, and those between servers too; zero where nothing was run."""
-    down, up, servers = (of(measured, "Fig. 6", row, column, f"bytes_{way}") for way in ("down", "up", "servers"))
-    clients = mean(down) + mean(up) if down else 0.0
-    return clients, clients + (mean(servers) if servers else 0.0)
 
 
 def draw(measured: Measured, docs: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.experiment.simulate import simulate
 from fedkin.method import Method
 from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
@@ -89,6 +90,19 @@ def questions() -> list[tuple[Question, tuple[int, ...]]]:
     """Everything that is asked, and from which seeds."""
     asked: list[tuple[Question, tuple[int, ...]]] = [(q, (0, 1, 2)) for q in COMPARED]
     return asked + [(q, (0,)) for q in (*HARDER, *OTHERS)]
+
+
+def jobs(*panels: str) -> tuple[Job, ...]:
+    """The questions of these panels as jobs."""
+    asked = [(q, seeds) for q, seeds in questions() if q.panel in panels]
+    return tuple(job_of_question(q, seeds, answer, _row(q), q.method, seconds=55) for q, seeds in asked)
+
+
+def _row(question: Question) -> str:
+    """What a question asks about."""
+    if question.panel in ("images", "clusters", "alpha"):
+        return f"{question.panel} {getattr(question, question.panel):g}"
+    return question.absent or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
 
 
 def answer(question: Question, seed: int) -> dict[str, Any]:

@@ -21,22 +21,31 @@ KINDS = {"rotation": "turned images", "label_swap": "swapped labels", "disjoint_
 BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
 
-def section(measured: Measured) -> str:
-    """Methods side by side, other federations, missing peers, and where PANM breaks."""
+ABOUT = (
+    "The poster has no numbers, so nothing can be reproduced here but the order of the methods. "
+    f"MNIST, four clusters that see their images turned; {PEERS} peers of 60 images, one epoch with batch 10 "
+    f"and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; {ROUNDS} rounds. "
+    "PENS tries 10, takes 2, and has 50 rounds of stage one; IFCA is told the number of clusters; everybody "
+    "takes part in each round. A peer is tested on its own model after averaging. Precision is the share of "
+    "its neighbours (bag) that are of its kind, recall the share of its kind that it has found; lowest "
+    "precision is that of any round from 10 on. Megabytes are what a peer sends and receives a round."
+)
+
+
+def side_by_side(measured: Measured) -> str:
+    """Methods side by side."""
+    return f"{compared(measured)}\n\n![precision and recall over the rounds]({CURVES})"
+
+
+def others(measured: Measured) -> str:
+    """Other federations."""
+    return f"### Other federations\n\n{federations(measured)}"
+
+
+def harder(measured: Measured) -> str:
+    """Where PANM breaks, and missing peers."""
     return "\n\n".join(
         [
-            "## PANM: peers without a server",
-            "The poster has no numbers, so nothing can be reproduced here but the order of the methods. "
-            f"MNIST, four clusters that see their images turned; {PEERS} peers of 60 images, one epoch with batch 10 "
-            f"and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; {ROUNDS} rounds. "
-            "PENS tries 10, takes 2, and has 50 rounds of stage one; IFCA is told the number of clusters; everybody "
-            "takes part in each round. A peer is tested on its own model after averaging. Precision is the share of "
-            "its neighbours (bag) that are of its kind, recall the share of its kind that it has found; lowest "
-            "precision is that of any round from 10 on. Megabytes are what a peer sends and receives a round.",
-            compared(measured),
-            f"![precision and recall over the rounds]({CURVES})",
-            "### Other federations",
-            federations(measured),
             "### Where it breaks, and peers that are missing",
             f"![precision and recall as the task gets harder]({BREAKS})",
             missing(measured),

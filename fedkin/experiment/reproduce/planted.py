@@ -7,16 +7,14 @@ weights as in PyTorch) and its local work (10 steps of lr 0.1 on all images of a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 
-from fedkin.experiment.reproduce.recipe import read
+from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.experiment.simulate import simulate
 from fedkin.method import Method
 from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
@@ -96,6 +94,19 @@ def questions() -> list[tuple[Question, tuple[int, ...]]]:
     return asked + [(q, (0, 1, 2)) for q in (*BROKEN, *SWAPPED, *THRESHOLDS)]
 
 
+def jobs(*panels: str) -> tuple[Job, ...]:
+    """The questions of these panels as jobs."""
+    asked = [(q, seeds) for q, seeds in questions() if q.panel in panels]
+    return tuple(job_of_question(q, seeds, answer, *named(q), seconds=15) for q, seeds in asked)
+
+
+def named(question: Question) -> tuple[str, str]:
+    """The row and the column in which a question is asked."""
+    kind, value = question.kind.replace("_", " "), getattr(question, question.panel, None)
+    row = f"{kind}: {value} {question.panel}" if isinstance(value, int) else kind
+    return row, f"{question.method}, Glorot weights" if question in GLOROT else question.method
+
+
 def answer(question: Question, seed: int) -> dict[str, Any]:
     """Agreement with the truth (ARI) after every round from 0 on, and what became of it."""
     q = question
@@ -121,23 +132,3 @@ def answer(question: Question, seed: int) -> dict[str, Any]:
         "accuracy": round(summary["final_accuracy"], 4),
         **{name: summary[name] for name in ("shift_recall", "shift_precision", "migration_recall")},
     }
-
-
-def collect(
-    asked: Iterable[tuple[Any, tuple[int, ...]]],
-    store: Path,
-    only: Sequence[int] = (),
-    answer: Callable[[Any, int], dict[str, Any]] = answer,
-) -> list[dict[str, Any]]:
-    """Answer what the store has no answer to yet, and return all that it holds; with ``only`` from these seeds only."""
-    asked, done = list(asked), read(store)
-    names = [f.name for question, _ in asked[:1] for f in fields(question)]
-    have = {(json.dumps({k: d[k] for k in names}), d["seed"]) for d in done}
-    for question, seeds in asked:
-        for seed in [s for s in seeds if not only or s in only]:
-            if (json.dumps(asdict(question)), seed) not in have:
-                done.append(answer(question, seed))
-                print(json.dumps(done[-1]), flush=True)
-                with store.open("a") as file:
-                    file.write(json.dumps(done[-1]) + "\n")
-    return done

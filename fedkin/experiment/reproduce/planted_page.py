@@ -20,20 +20,22 @@ AXES = {
 NAMES = {"rotation": "turned images", "label_permutation": "renamed labels"}
 
 
-def section(measured: Measured) -> str:
-    """Who finds the truth, how soon, where each method breaks, and who notices a swap."""
-    return "\n\n".join(
-        [
-            "## Planted clusters: who finds the truth",
-            "MNIST, four clusters that see their images turned (by 90 degrees a cluster) or call the digits by other "
-            "names; 100 clients of 60 images, all in every round, a network 784-200-10, 10 steps on all images with lr "
-            f"0.1. ARI is the agreement with the truth: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}.",
-            found(measured),
-            f"![agreement with the truth as the task gets harder]({PICTURE})",
-            "### Swapping what clients have: who notices, and who ends where it belongs",
-            swapped(measured),
-        ]
-    )
+ABOUT = (
+    "MNIST, four clusters that see their images turned (by 90 degrees a cluster) or call the digits by other "
+    "names; 100 clients of 60 images, all in every round, a network 784-200-10, 10 steps on all images with lr "
+    f"0.1. ARI is the agreement with the truth: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}."
+)
+
+
+def harder(measured: Measured) -> str:
+    """Where each method breaks: the picture."""
+    return f"![agreement with the truth as the task gets harder]({PICTURE})"
+
+
+def moving(measured: Measured) -> str:
+    """Who notices a swap."""
+    heading = "### Swapping what clients have: who notices, and who ends where it belongs"
+    return f"{heading}\n\n{swapped(measured)}"
 
 
 def answers(measured: Measured, question: Question) -> list[dict[str, Any]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +42,8 @@ class Setting:
     shift: Shift | None = None
     data_seed: int | None = 0  # of the data; None: drawn anew from the seed of every run
     work: LocalWork | None = None  # None: plain SGD, batches of 10, with lr and epochs above
+    seconds: float | int = 15  # of a run on two cores, as far as one can guess: used until one was measured
+    aside: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Cell:
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
     selection: str = "uniform"
+    defect_of: str = ""  # the column that this one is the same as, but for a defect of the authors' code
 
 
 @lru_cache(maxsize=1)
@@ -147,30 +148,3 @@ def _noticed(history: pd.DataFrame) -> float | None:
 def _short(value: Any, digits: int = 5) -> float | None:
     """A number as the store holds it."""
     return None if value is None or not np.isfinite(value) else round(float(value), digits)
-
-
-def collect(
-    cells: Iterable[Cell],
-    store: Path,
-    wanted: Callable[[Cell], bool],
-    only: Sequence[int] = (),
-    how: Callable[[Cell, int], dict[str, Any]] | None = None,
-) -> list[dict[str, Any]]:
-    """Run what is wanted and not yet in the store (one JSON object a line), and return all that the store holds; with
-    ``only`` these seeds only."""
-    store.parent.mkdir(parents=True, exist_ok=True)
-    done = read(store)
-    have = {(d["table"], d["row"], d["column"], d["seed"]) for d in done}
-    for cell in filter(wanted, cells):
-        for seed in [s for s in cell.setting.seeds if not only or s in only]:
-            if (cell.table, cell.setting.row, cell.column, seed) not in have:
-                done.append((how or measure)(cell, seed))
-                print(json.dumps(done[-1]), flush=True)
-                with store.open("a") as file:
-                    file.write(json.dumps(done[-1]) + "\n")
-    return done
-
-
-def read(store: Path) -> list[dict[str, Any]]:
-    """What the store holds."""
-    return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []

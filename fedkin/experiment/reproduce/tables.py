@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
-from typing import Any
 
+from fedkin.experiment.reproduce import numbers
+from fedkin.experiment.reproduce.marks import MARGIN, Mark, Measured, of
 from fedkin.experiment.reproduce.recipe import Cell, Setting
 
-Measured = Sequence[dict[str, Any]]
 
-
-def of(measured: Measured, table: str, row: str, column: str, figure: str) -> list:
-    """One figure of all seeds of a cell, in the order of the seeds."""
-    runs = [m for m in measured if (m["table"], m["row"], m["column"]) == (table, row, column)]
-    return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
-
-
-def share(measured: Measured, cells: Sequence[Cell], margin: float = 1.5) -> str:
+def share(measured: Measured, cells: Sequence[Cell]) -> str:
     """How many of the published cells came out within a margin of percentage points."""
-    known = [cell for cell in cells if cell.published is not None]
-    runs = [(c.published, of(measured, c.table, c.setting.row, c.column, "best")) for c in known]
-    gaps = [100 * mean(best) - published for published, best in runs if best and published is not None]
-    close, above = sum(abs(gap) <= margin for gap in gaps), sum(gap > margin for gap in gaps)
+    found = [n for n in numbers.best_accuracies(measured, cells) if n.mark != Mark.NO_NUMBER]
+    ran = [n for n in found if n.difference is not None]
+    close = sum(n.mark == Mark.REPRODUCED for n in ran)
+    above = sum(n.mark != Mark.REPRODUCED and (n.difference or 0) > 0 for n in ran)
     return (
-        f"{len(gaps)} of {len(known)} cells were run: {close} came out within {margin} points of the paper, {above} "
-        f"above and {len(gaps) - close - above} below it."
+        f"{len(ran)} of {len(found)} cells were run: {close} came out within {MARGIN} points of the paper, {above} "
+        f"above and {len(ran) - close - above} below it."
     )
 
 
@@ -40,15 +33,16 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
     rows, columns = list(dict.fromkeys(c.setting for c in cells)), list(dict.fromkeys(c.column for c in cells))
     published = {(c.setting.row, c.column): c.published for c in cells}
     printed = {c.column for c in cells if c.published is not None}
+    marks = {(n.row, n.column): n.symbol for n in numbers.best_accuracies(measured, cells)} if with_paper else {}
 
     def entry(setting: Setting, column: str) -> str:
         if (setting.row, column) not in published:
             return ""
-        ours, number = (
-            percent(of(measured, cells[0].table, setting.row, column, figure)),
-            published[setting.row, column],
-        )
-        return ours + (f"<br>*{number if number is not None else 'none'}*" if with_paper and column in printed else "")
+        ours = percent(of(measured, cells[0].table, setting.row, column, figure))
+        number, mark = published[setting.row, column], marks.get((setting.row, column))
+        if not with_paper or column not in printed:
+            return ours
+        return f"{ours}<br>*{number if number is not None else 'none'}*" + (f" {mark}" if mark else "")
 
     lines = [
         [s.row, *(entry(s, c) for c in columns), seeds(measured, [c for c in cells if c.setting == s])] for s in rows
@@ -58,18 +52,21 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
 
 def by_classes(measured: Measured, published: Mapping[str, Sequence[float | int]], distance: str) -> str:
     """Table I of both papers: FedAvg's clients with more and more classes, and the ``distance`` of their solutions."""
-    names = (f"{distance}_mean", f"{distance}_variance", "best", "median", "rounds_to_85")
-    head = ["classes", "discrepancy, mean", "variance", "best accuracy (%)", "median (%)", "rounds to 85%"]
     forms: list[Callable[[list], str]] = [number, number, percent, percent, number]
+    marks = {(n.row, n.column): n.symbol for n in numbers.by_classes(measured, published, distance)}
     rows = []
     for classes, printed in published.items():
-        ours = [form(of(measured, "I", classes, "FedAvg", name)) for name, form in zip(names, forms, strict=True)]
-        rows.append([classes, *(f"{o}<br>*{p}*" for o, p in zip(ours, printed, strict=True))])
-    return markdown(head, rows)
+        row = [classes]
+        for statistic, form, theirs in zip(numbers.STATISTICS, forms, printed, strict=True):
+            ours = form(of(measured, "I", classes, "FedAvg", statistic.figure.format(distance=distance)))
+            row.append(f"{ours}<br>*{theirs}* {marks[classes, statistic.label]}".rstrip())
+        rows.append(row)
+    return markdown(["classes", *(statistic.label for statistic in numbers.STATISTICS)], rows)
 
 
 def percent(values: list) -> str:
-    """Mean and range, in percent."""
+    """Mean and range, in percent; a run without a complete round has no best."""
+    values = [value for value in values if value is not None]
     if not values:
         return "not run"
     shown = f"**{100 * mean(values):.1f}**"

@@ -1,0 +1,68 @@
+"""``fedkin report``: a run, its seeds or a comparison as one page, and as pictures for a paper.
+
+``reading`` finds out what there is, ``contents`` turns it into plain JSON (``curves``, ``ribbon``, ``trees`` and, from
+the data, ``portrait``), and ``page`` and ``pictures`` draw that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedkin.errors import ConfigError
+from fedkin.experiment.repeat import Repeated
+from fedkin.experiment.report.contents import contents
+from fedkin.experiment.report.page import page
+from fedkin.experiment.report.reading import subject_of
+from fedkin.experiment.results import Run
+from fedkin.experiment.storage import write_atomic
+
+if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
+    from fedkin.experiment.compare.comparison import Comparison
+    from fedkin.models import Model
+
+FILE = "report.html"
+
+
+def report(
+    what: Run | Repeated | Comparison | str | Path,
+    out: str | Path | None = None,
+    *,
+    figures: str | Path | None = None,
+    data: FederatedData | None = None,
+    model: Model | None = None,
+    portrait: bool = True,
+) -> Path:
+    """Write a report: one HTML file that opens anywhere and needs no network.
+
+    Args:
+        what: a run, several seeds or a comparison, or the folder of one, finished or not.
+        out: the file; ``report.html`` in the folder where nothing is said.
+        figures: a folder for the same pictures as PDF, SVG and PNG, as wide as a paper's column.
+        data, model: those of a run started from Python. Without them there is no client map, no similarity matrix and
+            no label distribution of it; a run from a configuration needs neither.
+        portrait: whether to make these three at all. At most 200 clients train one local epoch for them, once; what
+            comes of it is kept in the run's folder (``portrait.npz``).
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        CheckpointError: a folder in which nothing can be shown.
+        ConfigError: no ``out`` for what has no folder; data without a model, or the reverse; what is no run.
+        StorageError: a file that cannot be written.
+    """
+    if (data is None) != (model is None):
+        raise ConfigError("data and model belong together: give both, or neither")
+    subject = subject_of(what)
+    if out is None and subject.folder is None:
+        raise ConfigError("this run is in no folder; say where its report goes: out='report.html'")
+    target = Path(out) if out is not None else Path(str(subject.folder)) / FILE
+    told = contents(subject, data, model, portrait)
+    write_atomic(target, page(told))
+    if figures is not None:
+        from fedkin.experiment.report.pictures import save
+
+        save(told, Path(figures))
+    return target

@@ -1,0 +1,233 @@
+"""Everything that a report shows, as plain JSON: page and pictures are drawn from the same."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tomli_w
+from jaxtyping import Int
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import FedkinError
+from fedkin.experiment import folder
+from fedkin.experiment.report import curves
+from fedkin.experiment.report.portrait import Portrait, portrait_of
+from fedkin.experiment.report.reading import Cell, Subject, assignments
+from fedkin.experiment.report.ribbon import BANDS, OTHERS, Ribbon, ribbon
+from fedkin.experiment.report.trees import Tree, dendrogram, split_tree, splits
+from fedkin.experiment.results import Run
+from fedkin.experiment.tabular import rows_of
+from fedkin.method import COLD
+from fedkin.models import Model
+
+Json = dict[str, Any]
+_MOST_CLASSES, _MOST_ROWS = 100, 24  # of the picture of labels
+
+
+def contents(
+    subject: Subject, data: FederatedData | None = None, model: Model | None = None, portraits: bool = True
+) -> Json:
+    """A report's contents.
+
+    Keys: title, line (what was run), notes (what is missing), table, views (curves by setting), portraits (by setting),
+    cells (one per run), and of a comparison its own tables (``comparison``) and differences (``words``).
+    """
+    notes, drawn = list(subject.notes), {}
+    for setting in subject.settings if portraits else ():
+        first = next(cell for cell in subject.cells if cell.setting == setting)
+        try:
+            drawn[setting] = portrait_of(first.run, data, model)
+        except FedkinError as error:
+            of = f" for {setting}" if setting else ""
+            notes.append(f"No client map, similarities and labels{of}: {error}.")
+    if not portraits:
+        notes.append("No client map, similarities and labels: they were not asked for.")
+    tables, words = _comparison(subject)
+    return {
+        "title": _title(subject),
+        "line": _line(subject),
+        "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
+        "table": curves.table(subject),
+        "views": [_view(subject, setting) for setting in subject.settings],
+        "portraits": {setting: _portrait(one) for setting, one in drawn.items()},
+        "cells": [_cell(cell, drawn.get(cell.setting)) for cell in subject.cells],
+        "comparison": tables,
+        "words": words,
+    }
+
+
+def _title(subject: Subject) -> str:
+    names = subject.methods
+    shown = " / ".join(names) if len(names) <= 4 else f"{len(names)} methods"
+    sets = list(dict.fromkeys(str(cell.run.config["data"]["name"]) for cell in subject.cells))
+    return f"{shown} on {' / '.join(sets[:3])}"
+
+
+def _line(subject: Subject) -> str:
+    """What was run, in a line."""
+    run, seeds = subject.cells[0].run, sorted({cell.seed for cell in subject.cells})
+    told = [f"{len(run.assignment):,} clients"]
+    if isinstance(run.config["run"].get("cohort"), int):
+        told.append(f"{run.config['run']['cohort']:,} a round")
+    told.append(f"{max(cell.run.records[-1]['round'] for cell in subject.cells):,} rounds")
+    told.append(f"model {run.config['model']['name']}")
+    told.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})")
+    return ", ".join(told)
+
+
+def _view(subject: Subject, setting: str) -> Json:
+    """The curves of all methods in one setting."""
+    methods = [name for name in subject.methods if subject.of(setting, name)]
+    lines = [{"method": name, **curves.overall(subject.of(setting, name))} for name in methods]
+    first = next(cell.run for cell in subject.cells if cell.setting == setting)
+    return {"setting": setting, "lines": lines, "marks": curves.marks(first, assignments(first))}
+
+
+def _portrait(one: Portrait) -> Json:
+    """What all cells of a setting share of it; cosines as bytes, from the least (0) to the largest (255)."""
+    low, high = float(one.similarity.min()), float(one.similarity.max())
+    steps = np.rint(255 * (one.similarity - low) / ((high - low) or 1)).astype(np.uint8)
+    scale = float(np.abs(one.scores).max()) or 1.0
+    return {
+        "ids": one.ids.tolist(),
+        "x": curves.plain(one.scores[:, 0] / scale),
+        "y": curves.plain(one.scores[:, 1] / scale),
+        "explained": curves.plain(one.explained),
+        "truth": None if one.truth is None else one.truth[one.ids].tolist(),
+        "names": None if one.names is None else [one.names[i] for i in one.ids],
+        "similarity": base64.b64encode(steps.tobytes()).decode(),
+        "range": curves.plain([low, high]),
+        "remark": one.remark,
+        "clients": len(one.counts),
+    }
+
+
+def _cell(cell: Cell, portrait: Portrait | None) -> Json:
+    run, walked = cell.run, assignments(cell.run)
+    kept = _shown(run, walked)
+    return {
+        "label": cell.label,
+        "setting": cell.setting,
+        "method": cell.method,
+        "seed": cell.seed,
+        "clusters": curves.by_cluster(run, kept),
+        "shown": kept,
+        "marks": curves.marks(run, walked),
+        "ribbon": _ribbon(ribbon(walked, kept)) if walked and len(walked[0]) else None,
+        "peers": "neighbours" in run.records[-1],
+        "bytes": curves.traffic(run),
+        "settings": tomli_w.dumps(run.config),
+        "versions": _versions(run),
+        **(_pictured(run, portrait, walked) if portrait is not None else {}),
+    }
+
+
+def _shown(run: Run, walked: Sequence[Int[np.ndarray, "N"]]) -> list[int]:
+    """The clusters that have a colour of their own: the largest ones, counted over all rounds."""
+    every = np.concatenate(walked) if walked else run.assignment
+    clusters, clients = np.unique(every[every != COLD], return_counts=True)
+    return sorted(clusters[np.argsort(-clients, kind="stable")[:BANDS]].tolist())
+
+
+def _ribbon(drawn: Ribbon) -> Json:
+    """Flows as [column, source, target, clients, four corners]."""
+    flows = [
+        [f.column, f.source, f.target, f.count, [[round(x, 2), round(float(y), 2)] for x, y in f.shape]]
+        for f in drawn.flows
+    ]
+    return {
+        "rounds": drawn.rounds.tolist(),
+        "bands": [{"cluster": name, "name": cluster_name(name)} for name in drawn.bands],
+        "sizes": drawn.sizes.tolist(),
+        "base": [[round(float(y), 2) for y in column] for column in drawn.base],
+        "flows": flows,
+        "ends": [round(end, 2) for end in drawn.ends],
+        "last": drawn.last,
+    }
+
+
+def cluster_name(cluster: int) -> str:
+    """What a cluster, or what stands for one, is called."""
+    return {COLD: "no cluster", OTHERS: "other clusters"}.get(cluster, f"cluster {cluster}")
+
+
+def _pictured(run: Run, portrait: Portrait, walked: Sequence[Int[np.ndarray, "N"]]) -> Json:
+    """What one run makes of the portrait: whose cluster is whose, the order of the matrix, labels by cluster."""
+    group = run.assignment[portrait.ids]
+    tree = _tree(run, portrait, group, walked)
+    present = np.unique(run.assignment)
+    sizes = {int(k): int((run.assignment == k).sum()) for k in present}
+    warm = sorted(sorted((k for k in sizes if k != COLD), key=lambda k: -sizes[k])[:_MOST_ROWS])
+    order = [*warm, *([COLD] if COLD in sizes else [])]
+    counts = np.stack([portrait.counts[run.assignment == k].sum(axis=0) for k in order])
+    classes = np.arange(counts.shape[1])
+    if len(classes) > _MOST_CLASSES:  # the most frequent ones
+        classes = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_CLASSES])
+    return {
+        "group": group.tolist(),
+        "tree": {"kind": tree.kind, "order": tree.order.tolist(), "lines": _rounded(tree)},
+        "labels": {
+            "names": [cluster_name(k) for k in order],
+            "clients": [sizes[k] for k in order],
+            "classes": classes.tolist(),
+            "counts": counts[:, classes].tolist(),
+            "left_out": int(counts.shape[1] - len(classes)),
+            "rows_left_out": len(sizes) - len(order),
+        },
+    }
+
+
+def _tree(run: Run, portrait: Portrait, group: Int[np.ndarray, "n"], walked: Sequence[Int[np.ndarray, "N"]]) -> Tree:
+    """The cuts, where the method cuts clusters in two; else what the similarities say."""
+    distances = (1 - portrait.similarity.astype(np.float64)) / 2
+    cuts = splits(walked) if walked else None
+    if cuts:
+        return split_tree(cuts, group, distances, run.records[-1]["round"])
+    return dendrogram(distances, group)
+
+
+def _rounded(tree: Tree) -> list[list[list[float]]]:
+    return [[[round(float(h), 3), round(float(place), 2)] for h, place in line] for line in tree.lines]
+
+
+def _versions(run: Run) -> dict[str, str]:
+    """What the run's environment.json says, flat; empty where there is none."""
+    if run.folder is None:
+        return {}
+    try:
+        told = json.loads((run.folder / folder.ENVIRONMENT).read_text())
+        versions = told.pop("versions", {})
+        flat = {**versions, **told}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+    return {str(k): ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in flat.items()}
+
+
+def _comparison(subject: Subject) -> tuple[list[Json], list[str]]:
+    """A comparison's own tables, and which of its differences hold, in words."""
+    if subject.comparison is None:
+        return [], []
+    from fedkin.experiment.compare.writing import HEADS, cells_in_words, differences_in_words
+
+    rows = rows_of(subject.comparison.table())
+    cells = [[row["setting"] or "-", row["method"], str(row["seeds"]), *cells_in_words(row)] for row in rows]
+    found = [{"heading": "The comparison", "heads": ["setting", "method", "seeds", *HEADS], "rows": cells}]
+    pairs = subject.comparison.differences()
+    if len(pairs):
+        told = [[_text(value) for value in row] for row in pairs.itertuples(index=False)]
+        heads = [str(name).replace("_", " ") for name in pairs.columns]
+        found.append({"heading": "Which differences hold", "heads": heads, "rows": told})
+    return found, differences_in_words(subject.comparison)
+
+
+def _text(value: Any) -> str:
+    """A cell of a table."""
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "-"
+    if isinstance(value, (float, np.floating)):
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,115 @@
+"""A report as one HTML file that needs nothing else. Every text that comes from files is escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+from fedkin import __version__
+from fedkin.experiment.figure import COLOURS
+
+Json = dict[str, Any]
+PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: a ribbon has up to ten bands
+_FIGURES = (  # of one run: name, heading, class of the figure, class of the plot
+    ("clusters", "Accuracy by cluster", "", ""),
+    ("bytes", "Bytes by verb", "", ""),
+    ("ribbon", "Who moved when", "wide", "tall"),
+    ("map", "Map of the clients", "", "tall"),
+    ("similarity", "Similarity of the clients", "", "tall"),
+    ("labels", "Labels by cluster", "wide", ""),
+)
+
+
+def page(contents: Json) -> str:
+    """The HTML of a report's contents."""
+    cells, views = contents["cells"], contents["views"]
+    versions = list(cells[0]["versions"].items())
+    parts = {
+        "title": escape(contents["title"]),
+        "line": escape(contents["line"]),
+        "notes": _notes(contents["notes"]),
+        "tables": _tables(contents),
+        "setting_chooser": _chooser("setting", "Setting", [view["setting"] or "-" for view in views]),
+        "cell_chooser": _chooser("cell", "Run", [cell["label"] for cell in cells]),
+        "overall": _figure("accuracy", "Test accuracy", "", "tall"),
+        "figures": "\n".join(_figure(*one) for one in _FIGURES),
+        "first": escape(cells[0]["label"]),
+        "settings": escape(cells[0]["settings"]),
+        "versions": _table("", ["part", "version"], versions) if versions else "not known",
+        "version": escape(__version__),
+        "plotly": escape(get_plotlyjs_version()),
+        "contents": in_script({**contents, "colours": PALETTE}),
+        "css": _file("page.css"),
+        "js": _file("page.js"),
+        "plotly_js": get_plotlyjs(),
+    }
+    return Template(_file("page.html")).substitute(parts)
+
+
+def in_script(value: Any) -> str:
+    """JSON that can stand inside a script element whatever it holds."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # in ASCII, so that U+2028 is spelled out
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<aside class="notes" aria-label="What is missing"><strong>What is missing</strong><ul>{items}</ul></aside>'
+
+
+def _tables(contents: Json) -> str:
+    """The table of all methods; of a comparison its own too, and what it says in words."""
+    told = [("Figures", contents["table"]["heads"], contents["table"]["rows"])]
+    told += [(one["heading"], one["heads"], one["rows"]) for one in contents["comparison"]]
+    parts = [
+        f"<section><h2>{escape(heading)}</h2>{_table(heading, heads, rows)}</section>" for heading, heads, rows in told
+    ]
+    words = "".join(f"<li>{escape(line)}</li>" for line in contents["words"])
+    return "\n".join(parts) + (f"<ul>{words}</ul>" if words else "")
+
+
+def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(text))}</td>" for text in row) + "</tr>" for row in rows)
+    made = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'
+    return f"{region}{made}</div>" if label else made
+
+
+def _chooser(name: str, label: str, choices: Sequence[str]) -> str:
+    """A list to choose from; nothing where there is no choice."""
+    if len(choices) < 2:
+        return ""
+    options = "".join(f'<option value="{i}">{escape(text)}</option>' for i, text in enumerate(choices))
+    sticky = " sticky" if name == "cell" else ""
+    return (
+        f'<div class="choose{sticky}"><label for="{name}">{label}</label><select id="{name}">{options}</select></div>'
+    )
+
+
+def _figure(name: str, heading: str, wide: str, tall: str) -> str:
+    buttons = ""
+    if name == "map":
+        pressed = (("group", "by cluster", "true"), ("truth", "by truth", "false"))
+        made = (
+            f'<button type="button" id="by-{by}" aria-pressed="{is_so}">{text}</button>' for by, text, is_so in pressed
+        )
+        buttons = f'<div class="choose" role="group" aria-label="colours of the map">{"".join(made)}</div>'
+    return (
+        f'<figure id="f-{name}" class="{wide}" aria-labelledby="h-{name}"><h3 id="h-{name}">{escape(heading)}</h3>'
+        f'<p class="note"></p>{buttons}<div class="plot {tall}" id="{name}"></div>'
+        f'<details><summary>As a table</summary><div class="table" tabindex="0" role="region" '
+        f'aria-label="{escape(heading)}, table"></div></details></figure>'
+    )
+
+
+def _file(name: str) -> str:
+    return (resources.files("fedkin.experiment.report") / name).read_text(encoding="utf-8")

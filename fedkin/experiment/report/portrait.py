@@ -1,0 +1,173 @@
+"""The portrait of a federation: what its clients' updates look like when all of them start from the same model.
+
+At most 200 clients, evenly spread over the ids, train one local epoch each from the run's initial model. Their updates
+say who is like whom without any method in between. Letters: n clients, P parameters, C classes, N all clients.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import DataError, FedkinError, ModelError
+from fedkin.experiment import choices, config
+from fedkin.experiment.identity import data_digest, fingerprint, model_digest
+from fedkin.experiment.results import Run
+from fedkin.experiment.storage import write_atomic
+from fedkin.measures.cosine import cosine
+from fedkin.measures.pca import explained_variance, principal_scores
+from fedkin.models import Model
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import BYTES_PER_NUMBER, LocalWork
+
+CLIENTS, FILE = 200, "portrait.npz"
+_MEMORY = 512 * 2**20  # bytes of updates
+_LAYOUT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Portrait:
+    """Clients ``ids`` as their updates show them: scores on the first two principal components, the share of the
+    variance that these explain, cosines; what all N clients' labels are, and the truth where it is known."""
+
+    ids: Int[np.ndarray, "n"]
+    scores: Float[np.ndarray, "n 2"]
+    explained: Float[np.ndarray, "2"]
+    similarity: Float[np.ndarray, "n n"]
+    counts: Int[np.ndarray, "N C"]
+    truth: Int[np.ndarray, "N"] | None
+    names: tuple[str, ...] | None = None
+    remark: str = ""
+
+
+def portrait_of(run: Run, data: FederatedData | None = None, model: Model | None = None) -> Portrait:
+    """The portrait of a run's federation, from the run's folder if one was kept there; else made and kept.
+
+    Args:
+        data, model: those the run was started with, where it was started from Python.
+
+    Raises:
+        DataError, ModelError: no data or model to make it from, or others than the run had.
+        FedkinError: whatever else the run's configuration cannot be made again for.
+    """
+    place = None if run.folder is None else run.folder / FILE
+    key = _key(run)
+    kept = _load(place, key) if place else None
+    if kept is not None:
+        return kept
+    made = _made(run, data, model)
+    if place is not None:
+        try:
+            write_atomic(place, _packed(made, key))
+        except FedkinError:
+            pass  # a folder that cannot be written can be reported on all the same
+    return made
+
+
+def _made(run: Run, data: FederatedData | None, model: Model | None) -> Portrait:
+    settings: dict[str, Any] = run.config
+    work, shift, population = LocalWork(), None, None
+    if data is None or model is None:
+        if "python" in settings or "method" not in settings or settings["data"]["name"] == "?":
+            raise DataError("the run was started from Python; fk.report(run, data=data, model=model) makes it")
+        read = config.from_dict({name: values for name, values in settings.items() if name != "python"})
+        data = choices.make(choices.datasets(), read.data) if data is None else data
+        model = choices.make(choices.models(), read.model, data) if model is None else model
+        work, population = read.work, choices.make_population(read.scenario)
+        shift = choices.make(choices.shifts(), read.shift) if read.shift else None
+    else:
+        work = _work(settings)
+    assert data is not None and model is not None
+    if model.spec.detects:
+        raise ModelError(
+            "the model is a detector: a client trains one for each of its classes, and has no single update"
+        )
+    if data.clients != len(run.assignment):
+        raise DataError(f"the run had {len(run.assignment):,} clients, and the data have {data.clients:,}")
+    remark = "" if _same(run, data, model) else "Data, model or versions are not those the run was made with."
+    if shift is not None:  # as the data are at the end
+        moving = SimulatedWorld(data, model, work, population=population, shift=shift)
+        for round in range(run.records[-1]["round"] + 1):
+            moving.begin(Stream(run.config["run"]["seed"], round, "scenario"))
+        data = moving.data
+    elif "shift" in settings:
+        remark = f"{remark} Drawn from the data as they were before any of them moved.".strip()
+    return dataclasses.replace(_drawn(data, model, work, run.config["run"]["seed"]), remark=remark)
+
+
+def _drawn(data: FederatedData, model: Model, work: LocalWork, seed: int) -> Portrait:
+    """One local epoch of each, from one model."""
+    world, stream = SimulatedWorld(data, model, work), Stream(seed, 0, "portrait")
+    most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
+    ids = np.unique(np.linspace(0, data.clients - 1, min(most, data.clients)).round().astype(np.int64))
+    with world.ledger.scoring():
+        start = world.initial(stream)[None]
+        one = dataclasses.replace(work, epochs=1, steps=None)
+        reply = world.train(start, ids, np.zeros(len(ids), np.int64), work=one, stream=stream)
+    ids, updates = ids[reply.arrived], reply.update[reply.arrived]
+    if not len(ids):
+        raise ModelError("no client's update was finite; try a smaller local.lr")
+    scores = principal_scores(updates, 1)[:, :2]
+    shares = np.zeros(2)
+    shares[: scores.shape[1]] = explained_variance(updates)[: scores.shape[1]]
+    scores = np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
+    names = None if data.client_names is None else tuple(data.client_names)
+    similarity = cosine(updates, updates).astype(np.float32)
+    return Portrait(ids, scores, shares, similarity, data.label_counts(), data.truth, names)
+
+
+def _work(settings: dict[str, Any]) -> LocalWork:
+    """The local work of a run started from Python, as its configuration tells it."""
+    names = {entry.name for entry in dataclasses.fields(LocalWork)}
+    return LocalWork(**{name: value for name, value in settings.get("local", {}).items() if name in names})
+
+
+def _same(run: Run, data: FederatedData, model: Model) -> bool:
+    """Whether data and model are the run's own, as far as that is known."""
+    if not run.fingerprint:
+        return True
+    return fingerprint(run.config, data_digest(data), model_digest(model, data)) == run.fingerprint
+
+
+def _key(run: Run) -> str:
+    """What a portrait is known by: the settings that decide it, and the round up to which data moved."""
+    told = {name: run.config.get(name) for name in ("data", "model", "local", "shift", "scenario")}
+    rounds = run.records[-1]["round"] if run.config.get("shift") else 0
+    parts = [_LAYOUT, told, run.config["run"]["seed"], rounds, len(run.assignment)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _packed(made: Portrait, key: str) -> bytes:
+    arrays = {name: getattr(made, name) for name in ("ids", "scores", "explained", "similarity", "counts")}
+    arrays |= {} if made.truth is None else {"truth": made.truth}
+    arrays |= {} if made.names is None else {"names": np.array(made.names, dtype=np.str_)}
+    file = io.BytesIO()
+    np.savez_compressed(file, key=np.array(key), remark=np.array(made.remark), **arrays)
+    return file.getvalue()
+
+
+def _load(path: Path, key: str) -> Portrait | None:
+    """The kept portrait, if it is one and this run's."""
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            if str(kept["key"]) != key:
+                return None
+            arrays = {name: kept[name] for name in ("ids", "scores", "explained", "similarity", "counts")}
+            truth = kept["truth"] if "truth" in kept else None
+            names = tuple(map(str, kept["names"])) if "names" in kept else None
+            found = Portrait(**arrays, truth=truth, names=names, remark=str(kept["remark"]))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    fits = found.similarity.shape == (len(found.ids),) * 2 and found.scores.shape == (len(found.ids), 2)
+    return found if fits else None

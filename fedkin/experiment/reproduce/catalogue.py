@@ -1,0 +1,273 @@
+"""Every table and figure that can be repeated: what is run for it, what is compared, and how the page shows it.
+
+A new table is one entry here. The command, ``python -m fedkin.experiment.reproduce`` and docs/results.md read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedkin.experiment.reproduce import (
+    athena,
+    athena_numbers,
+    athena_page,
+    athena_pictures,
+    fedgroup,
+    fedgroup_page,
+    fedsim,
+    fedsim_numbers,
+    fedsim_page,
+    fedsim_pictures,
+    flexcfl,
+    flexcfl_numbers,
+    flexcfl_page,
+    numbers,
+    peers,
+    peers_page,
+    planted,
+    planted_page,
+)
+from fedkin.experiment.reproduce.jobs import Job, Measure, job_of
+from fedkin.experiment.reproduce.marks import Compared, Measured
+from fedkin.experiment.reproduce.recipe import Cell, measure
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or a figure of a paper. ``beyond``: numbers that it prints and that no run here can be held against, by
+    the reason. ``same_runs``: the table whose runs it reads, where it has none of its own."""
+
+    name: str
+    title: str
+    statistic: str
+    rule: str
+    jobs: tuple[Job, ...]
+    compare: Callable[[Measured], list[Compared]]
+    section: Callable[[Measured], str] | None = None
+    also: tuple[str, ...] = ()
+    beyond: Mapping[str, int] = field(default_factory=dict)
+    same_runs: str = ""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper, or a subject: its store (``name``.jsonl), its part of the page, and its tables in their order there."""
+
+    name: str
+    heading: str
+    tables: tuple[Table, ...]
+    about: str = ""
+    draw: Callable[[Measured, Path], None] | None = None
+
+
+BEST = "highest accuracy of a round in which all clients have a cluster, percent, mean over the seeds"
+POINTS = "within 1.5 points of the paper"
+OURS = "no paper prints a number"
+AGREEMENT, ACCURACY = "adjusted Rand index in the last round", "accuracy in the last round, percent"
+
+
+def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
+    return tuple(job_of(cell, how) for cell in cells)
+
+
+def _alone(jobs: Sequence[Job], figure: str, unit: str, times: int = 1) -> Callable[[Measured], list[Compared]]:
+    """What ends each curve of ``figure``, beside no published number."""
+    return lambda measured: [numbers.without_a_paper(job, measured, figure, unit, times) for job in jobs]
+
+
+def _planted(name: str, title: str, *panels: str, section: Callable[[Measured], str]) -> Table:
+    jobs = planted.jobs(*panels)
+    return Table(
+        f"planted-{name}", f"Planted clusters: {title}", AGREEMENT, OURS, jobs, _alone(jobs, "ari", "ARI"), section
+    )
+
+
+def _panm(name: str, title: str, *panels: str, section: Callable[[Measured], str] | None = None) -> Table:
+    jobs = peers.jobs(*panels)
+    return Table(
+        f"panm-{name}", f"PANM and peers: {title}", ACCURACY, OURS, jobs, _alone(jobs, "accuracy", "%", 100), section
+    )
+
+
+FEDGROUP = (
+    Table(
+        "fedgroup-table3",
+        "Table III: methods on MNIST, FEMNIST, Synthetic(1,1)",
+        BEST,
+        POINTS,
+        _cells(fedgroup.TABLE_III),
+        lambda measured: numbers.best_accuracies(measured, fedgroup.TABLE_III),
+        fedgroup_page.table_iii,
+        beyond={"Sent140-LSTM (800 rounds of an LSTM) has no recipe": 6},
+    ),
+    Table(
+        "fedgroup-table1",
+        "Table I: FedAvg on MNIST by classes per client",
+        "discrepancy over the rounds, best and median accuracy, rounds to 85%",
+        numbers.RULE_BY_CLASSES,
+        _cells(fedgroup.TABLE_I),
+        lambda measured: numbers.by_classes(measured, fedgroup_page.PUBLISHED_I, "discrepancy"),
+        fedgroup_page.table_i,
+    ),
+)
+FLEXCFL = (
+    Table(
+        "flexcfl-table3",
+        "Table III: methods without a shift",
+        BEST,
+        f"{POINTS}; else *needs the authors' defect* where the column 'first client' is",
+        _cells(flexcfl.TABLE_III),
+        lambda measured: numbers.best_accuracies(measured, flexcfl.TABLE_III),
+        flexcfl_page.table_iii,
+        also=("flexcfl-figure3",),
+        beyond={"convolutional networks, three rows (300 rounds; a recipe for 50)": 24},
+    ),
+    Table(
+        "flexcfl-table4",
+        "Table IV: methods when data move",
+        BEST,
+        POINTS,
+        _cells(flexcfl.TABLE_IV),
+        lambda measured: numbers.best_accuracies(measured, flexcfl.TABLE_IV),
+        flexcfl_page.table_iv,
+        also=("flexcfl-figure4",),
+        beyond={"convolutional networks, three rows, have no recipe": 54},
+    ),
+    Table(
+        "flexcfl-figure6",
+        "Fig. 6: what is sent in 300 rounds",
+        "bytes over FedAvg's, counted by the ledger",
+        "within 2% of the ratio that the text prints (a margin of ours)",
+        _cells(flexcfl.FIGURE_6),
+        flexcfl_numbers.communication,
+        flexcfl_page.figure_6,
+    ),
+    Table(
+        "flexcfl-table1",
+        "Table I: FedAvg on MNIST by classes per client",
+        "distance over the rounds, best and median accuracy, rounds to 85%",
+        numbers.RULE_BY_CLASSES,
+        _cells(flexcfl.TABLE_I),
+        lambda measured: numbers.by_classes(measured, flexcfl.TABLE_I_PUBLISHED, "distance"),
+        flexcfl_page.table_i,
+    ),
+)
+GAIN = "points of accuracy gained over the baseline, summed over rounds 0 to T and divided by T, mean over the seeds"
+FEDSIM = (
+    Table(
+        "fedsim-table4",
+        "Table 4: what FedSim gains on real data",
+        GAIN,
+        f"{POINTS}; else *needs the authors' defect* where 'as coded' is",
+        _cells(fedsim.CELLS_4, fedsim.measure),
+        lambda measured: fedsim_numbers.improvements(measured, fedsim.TABLE_4),
+        fedsim_page.table_4,
+        also=("fedsim-figure3", "fedsim-figure5", "fedsim-figure7"),
+        beyond={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
+    ),
+    Table(
+        "fedsim-table7",
+        "Table 7: what FedSim gains on synthetic data",
+        GAIN,
+        f"{POINTS}; else *needs the authors' defect* where 'as coded' is",
+        _cells(fedsim.CELLS_7, fedsim.measure),
+        lambda measured: fedsim_numbers.improvements(measured, {**fedsim_page.SEVEN, **fedsim_page.SEVEN_DRAWN}),
+        fedsim_page.table_7,
+        also=("fedsim-figure9",),
+    ),
+    Table(
+        "fedsim-figure8",
+        "Figure 8: principal components of the gradients",
+        "components that keep 95% of the variance, mean over the seeds",
+        "between the paper's 4 and 15",
+        _cells(fedsim.FIGURE_8, fedsim.measure),
+        fedsim_numbers.components,
+        fedsim_page.figures,
+    ),
+    Table(
+        "fedsim-figure10",
+        "Figure 10: the non-IID index by alpha and beta",
+        "mean PNI over the draws, at beta 0, 0.5 and 1",
+        "grows with beta, which is what the paper says of it (it prints no number)",
+        _cells(fedsim.FIGURE_10, fedsim.measure),
+        fedsim_numbers.heterogeneity,
+    ),
+)
+ATHENA = (
+    Table(
+        "athena-eps",
+        "SBRC: which eps finds the clusters",
+        "range of eps in which DBSCAN finds the true clusters, by local epochs",
+        "the two ranges have an eps in common (our rule)",
+        _cells(athena.CELLS_EPS, athena.measure),
+        athena_numbers.eps,
+        athena_page.eps,
+    ),
+    Table(
+        "athena-figure1",
+        "Figure 1: a model for each cluster",
+        "accuracy by cluster, or the gain over one model, in the last round, percent",
+        f"{POINTS}; 'more than' a number: above it",
+        _cells(athena.FIGURE_1, athena.measure),
+        athena_numbers.apart,
+        athena_page.figure_1,
+        beyond={"400 rounds of a convolutional network (a recipe for 8)": 9},
+    ),
+    Table(
+        "athena-figure2",
+        "Figures 2 to 4: detectors combined",
+        "accuracy of the combined detectors in the last round, percent; 5 classes: what they gain over FedAvg",
+        f"{POINTS}; 'above both': above FedAvg",
+        _cells(athena.FIGURE_2, athena.measure),
+        athena_numbers.shared,
+        athena_page.figure_2,
+        also=("athena-figure3", "athena-figure4"),
+        beyond={"200 rounds of convolutional networks (a recipe for 12)": 8},
+    ),
+    Table(
+        "athena-table1",
+        "Table 1: bytes until convergence",
+        "share of FedAvg's bytes that is saved, percent",
+        "to the printed digit from the paper's own epochs; within 1.5 from ours",
+        _cells(athena.FIGURE_2, athena.measure),
+        athena_numbers.table_1,
+        athena_page.table_1,
+        same_runs="athena-figure2",
+    ),
+)
+PLANTED = (
+    _planted("found", "who finds the truth", "found", "glorot", "thresholds", section=planted_page.found),
+    _planted("breaks", "where it breaks", "images", "clusters", "participation", section=planted_page.harder),
+    _planted("swapped", "who notices a swap", "swapped", section=planted_page.moving),
+)
+PANM = (
+    _panm("compared", "methods side by side", "compared", section=peers_page.side_by_side),
+    _panm("federations", "other federations", "federations", section=peers_page.others),
+    _panm("breaks", "fewer images, more clusters, another alpha", "images", "clusters", "alpha"),
+    _panm("absent", "peers that are missing", "absent", section=peers_page.harder),
+)
+PAPERS = {
+    paper.name: paper
+    for paper in (
+        Paper("fedgroup", "FedGroup (arXiv 2010.06870)", FEDGROUP),
+        Paper("flexcfl", "FlexCFL (arXiv 2108.09749)", FLEXCFL, draw=flexcfl_page.draw),
+        Paper("fedsim", "FedSim (Neurocomputing 2022)", FEDSIM, fedsim_page.ABOUT, fedsim_pictures.draw),
+        Paper(
+            "athena",
+            "Hierarchical clustering and ATHENA-FL (SBRC 2022, CoUrb 2023)",
+            ATHENA,
+            athena_page.ABOUT,
+            athena_pictures.draw,
+        ),
+        Paper("planted", "Planted clusters: who finds the truth", PLANTED, planted_page.ABOUT, planted_page.draw),
+        Paper("peers", "PANM: peers without a server", PANM, peers_page.ABOUT, peers_page.draw),
+    )
+}
+NO_RECIPE = "FedSim's Tables 3 (times of its authors' machines) and 6 (CNN, MLP, RNN) have no recipe."
+
+
+def tables() -> dict[str, tuple[Paper, Table]]:
+    """Everything that can be repeated, by its name."""
+    return {table.name: (paper, table) for paper in PAPERS.values() for table in paper.tables}

@@ -1,0 +1,109 @@
+"""A number of a paper beside ours, and the mark that it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import mean
+from typing import Any
+
+Measured = Sequence[dict[str, Any]]
+MARGIN = 1.5  # percentage points within which a number counts as reproduced
+POINTS = "points"
+
+
+class Mark(StrEnum):
+    """What became of a published number."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    DEFECT = "needs the authors' defect"
+    NO_NUMBER = "no number in the paper"
+    NOT_RUN = "not run"
+
+
+SYMBOLS = {Mark.REPRODUCED: "✓", Mark.NOT_REPRODUCED: "≠", Mark.DEFECT: "⚑", Mark.NO_NUMBER: "", Mark.NOT_RUN: ""}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it says nothing.
+    ``aside`` is why our run is not the paper's (fewer rounds, other data): such a number is not counted."""
+
+    row: str
+    column: str
+    published: str
+    ours: str
+    difference: float | None
+    mark: Mark
+    unit: str = POINTS
+    seeds: int = 0
+    aside: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the numbers, in percentage points, whose share the page begins with."""
+        return self.unit == POINTS and not self.aside and self.mark != Mark.NO_NUMBER
+
+    @property
+    def symbol(self) -> str:
+        """The mark in a table: in brackets where the number is not counted."""
+        sign = SYMBOLS[self.mark]
+        return f"({sign})" if sign and self.aside else sign
+
+
+def of(measured: Measured, table: str, row: str, column: str, figure: str) -> list:
+    """One figure of all seeds of a cell, in the order of the seeds."""
+    runs = [m for m in measured if (m["table"], m["row"], m["column"]) == (table, row, column)]
+    return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
+
+
+def average(values: Sequence[float | int | None]) -> float | None:
+    """The mean of what is there; None where nothing is."""
+    there = [value for value in values if value is not None]
+    return float(mean(there)) if there else None
+
+
+def within(published: float | int | None, ours: float | None, margin: float, as_coded: float | None = None) -> Mark:
+    """The mark of a number that should lie within a margin; ``as_coded`` is ours with the authors' defect."""
+    if published is None:
+        return Mark.NO_NUMBER
+    if ours is None:
+        return Mark.NOT_RUN
+    if _near(published, ours, margin):
+        return Mark.REPRODUCED
+    return Mark.DEFECT if as_coded is not None and _near(published, as_coded, margin) else Mark.NOT_REPRODUCED
+
+
+def _near(published: float, ours: float, margin: float) -> bool:
+    return abs(ours - published) <= margin + 1e-9  # 91.5 is within 1.5 of 90 in any arithmetic
+
+
+def held(true: bool | None) -> Mark:
+    """The mark of a statement; None: not run."""
+    return Mark.NOT_RUN if true is None else Mark.REPRODUCED if true else Mark.NOT_REPRODUCED
+
+
+def number(
+    row: str,
+    column: str,
+    published: float | None,
+    ours: float | None,
+    *,
+    margin: float = MARGIN,
+    unit: str = POINTS,
+    as_coded: float | None = None,
+    seeds: int = 0,
+    aside: str = "",
+) -> Compared:
+    """A number and its mark."""
+    gap = None if published is None or ours is None else ours - published
+    mark = within(published, ours, margin, as_coded)
+    told = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
+    return Compared(row, column, digits(published), told, gap, mark, unit, seeds, aside)
+
+
+def digits(value: float | int | None) -> str:
+    """Four of them at most; nothing for nothing."""
+    return "" if value is None else f"{value:.4g}"

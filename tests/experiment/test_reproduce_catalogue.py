@@ -1,0 +1,197 @@
+"""The catalogue is complete, and the numbers in it are the papers'."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedkin.experiment.reproduce import athena, fedgroup, fedsim, flexcfl, peers, planted
+from fedkin.experiment.reproduce.catalogue import PAPERS, Table, tables
+from tests.conftest import SHARED
+
+RECIPES = {"fedgroup": fedgroup, "flexcfl": flexcfl, "fedsim": fedsim, "athena": athena}
+OWN = [table for _, table in tables().values() if not table.same_runs]
+
+
+@pytest.mark.parametrize("paper", RECIPES)
+def test_each_cell_of_a_recipe_belongs_to_one_table(paper: str) -> None:
+    there = Counter(str(job.key) for table in PAPERS[paper].tables if not table.same_runs for job in table.jobs)
+    assert set(there.values()) == {1}
+    cells = [{"table": c.table, "row": c.setting.row, "column": c.column} for c in RECIPES[paper].CELLS]
+    assert there.keys() == {str(key) for key in cells}
+
+
+@pytest.mark.parametrize(("paper", "recipe"), [("planted", planted), ("peers", peers)])
+def test_each_question_belongs_to_one_table(paper: str, recipe: object) -> None:
+    jobs = [job for table in PAPERS[paper].tables for job in table.jobs]
+    asked = [vars(question) for question, _ in recipe.questions()]  # type: ignore[attr-defined]
+    assert sorted(str(job.key) for job in jobs) == sorted(map(str, asked))
+
+
+@pytest.mark.parametrize("table", OWN, ids=lambda table: table.name)
+def test_rows_and_columns_name_one_cell(table: Table) -> None:
+    assert set(Counter((job.row, job.column) for job in table.jobs).values()) == {1}
+    assert all(job.seconds > 0 and job.seeds for job in table.jobs)
+    assert table.title and table.statistic and table.rule
+
+
+def test_names_are_unique_and_those_of_their_paper() -> None:
+    names = [name for _, table in tables().values() for name in (table.name, *table.also)]
+    assert len(names) == len(set(names))
+    wanted = {"fedgroup-table1", "fedgroup-table3", "flexcfl-table1", "flexcfl-table3", "flexcfl-table4"}
+    wanted |= {"flexcfl-figure6", "fedsim-table4", "fedsim-table7", "fedsim-figure8", "fedsim-figure10"}
+    wanted |= {"athena-eps", "athena-figure1", "athena-figure2", "athena-figure3", "athena-figure4", "athena-table1"}
+    assert wanted <= set(names)
+    for name, (paper, table) in tables().items():
+        assert name.startswith({"peers": "panm"}.get(paper.name, paper.name))
+        assert not table.same_runs or (tables()[table.same_runs][1].jobs and table.same_runs != name)
+
+
+def test_every_table_is_compared_and_shown_where_nothing_was_measured() -> None:
+    for _, table in tables().values():
+        found = table.compare([])
+        assert found and all(number.difference is None or not number.seeds for number in found), table.name
+        if table.section:
+            assert "nan" not in table.section([]).lower(), table.name
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("fedgroup-table3", 6 * 6 - 1),
+        ("flexcfl-table3", 8 * 8 - 1),
+        ("flexcfl-table4", 8 * 6 * 3),
+        ("fedgroup-table1", 4 * 2),
+        ("flexcfl-table1", 4 * 2),
+        ("fedsim-table4", 4 * 2),
+        ("fedsim-table7", 6 * 2),
+    ],
+)
+def test_every_printed_number_is_counted_once(name: str, printed: int) -> None:
+    """Rows x columns of the papers' tables (of Table I the two accuracies); two cells are printed empty."""
+    table = tables()[name][1]
+    assert sum(number.counts for number in table.compare([])) + sum(table.beyond.values()) == printed
+
+
+# --- read again from the papers' text
+
+
+@pytest.fixture(scope="module")
+def paper() -> Callable[[str], list[str]]:
+    """The lines of a paper's text, from $FEDKIN_PAPERS or beside the checkout."""
+    folder = Path(os.environ.get("FEDKIN_PAPERS", SHARED / "papers"))
+
+    def read(name: str) -> list[str]:
+        path = folder / f"{name}.txt"
+        if not path.is_file():
+            pytest.skip(f"the text {path.name} is not in {folder}; set FEDKIN_PAPERS to the folder of the papers")
+        return path.read_text().splitlines()
+
+    return read
+
+
+def after(lines: list[str], caption: str, rows: int) -> list[str]:
+    """So many lines behind the one that begins with a caption."""
+    start = next(i for i, line in enumerate(lines) if line.startswith(caption))
+    return lines[start + 1 : start + 1 + rows]
+
+
+FIRST = re.compile(r"(?:<u>)?(-?\d+\.\d+|—)")
+
+
+def stem(row: str) -> str:
+    """A row as the paper calls it, without what our readings of its data are called."""
+    return re.sub(r"(, (shared images|own images|50 rounds))+$", "", row)
+
+
+def test_fedgroup_table_iii(paper: Callable[[str], list[str]]) -> None:
+    rows = {}
+    for line in after(paper("fedgroup"), "TABLE III", 16):
+        name, *cells = line.split("\t")
+        if len(cells) == len(fedgroup.METHODS) and (values := [FIRST.match(cell) for cell in cells]) and all(values):
+            rows[name] = [None if value[1] == "—" else float(value[1]) for value in values if value]
+    assert len(rows) == 6
+    for setting, values in fedgroup.PUBLISHED.items():
+        assert rows[stem(setting.row)] == list(values), setting.row
+
+
+def test_fedgroup_table_i(paper: Callable[[str], list[str]]) -> None:
+    found = {}
+    for line in after(paper("fedgroup"), "TABLE I", 12):
+        cells = line.replace("%", "").split("\t")
+        if cells[0].isdigit():
+            found[int(cells[0])] = tuple(map(float, cells[1:]))
+    assert found == fedgroup.TABLE_I_PUBLISHED
+
+
+def flexcfl_rows(lines: list[str], caption: str, pattern: str) -> dict[str, list[tuple[str, ...]]]:
+    """Each number is printed three times in a row by the converter; the first is taken."""
+    rows = {}
+    for line in after(lines, caption, 12):
+        name, *cells = line.split() or [""]
+        found = [match for match in (re.match(pattern, cell) for cell in cells) if match]
+        if found and "-" in name:
+            rows[name] = [match.groups() for match in found]
+    return rows
+
+
+def test_flexcfl_table_iii(paper: Callable[[str], list[str]]) -> None:
+    rows = flexcfl_rows(paper("flexcfl"), "TABLE III", r"(\d+\.\d)[\d(]")
+    assert len(rows) == 8
+    for setting, values in flexcfl.PUBLISHED_III.items():
+        name = stem(setting.row)
+        assert [float(value) for (value,) in rows[name]] == [value for value in values if value is not None], name
+
+
+def test_flexcfl_table_iv(paper: Callable[[str], list[str]]) -> None:
+    rows = flexcfl_rows(paper("flexcfl"), "TABLE IV", r"(\d+\.\d)/(\d+\.\d)/(\d+\.\d)")
+    assert len(rows) == 8
+    for setting, values in flexcfl.PUBLISHED_IV.items():
+        name = stem(setting.row)
+        assert [tuple(map(float, cell)) for cell in rows[name]] == list(values), name
+
+
+def test_flexcfl_table_i(paper: Callable[[str], list[str]]) -> None:
+    found = {}
+    for line in after(paper("flexcfl"), "TABLE I:", 6):
+        if match := re.fullmatch(r"(\d+(?: \(IID\))?) ([\d.]+) ([\d.]+) ([\d.]+)% ([\d.]+)% (\d+)", line.strip()):
+            found[match[1]] = tuple(map(float, match.groups()[1:]))
+    assert found == flexcfl.TABLE_I_PUBLISHED
+
+
+GAIN = r"(-?\d+\.\d+) ?± ?(\d+\.\d+)"
+
+
+def test_fedsim_tables_4_and_7(paper: Callable[[str], list[str]]) -> None:
+    found = {}
+    for line in paper("fedsim"):
+        cells = line.rstrip("\t").split("\t")
+        gains = [re.fullmatch(GAIN, cell.strip()) for cell in cells[1:]]
+        if len(gains) == 2 and all(gains):
+            found[re.sub(r"<.*?>|Synthetic| ", "", cells[0])] = tuple((float(g[1]), float(g[2])) for g in gains if g)
+    assert len(found) == 4 + 6
+    for setting, numbers in fedsim.TABLE_4.items():
+        assert numbers == found[setting.row.split(",")[0]], setting.row
+    for name, numbers in fedsim.TABLE_7.items():
+        assert numbers == found[name.replace(" ", "")], name
+
+
+def test_athena_table_1(paper: Callable[[str], list[str]]) -> None:
+    names = {"CIFAR-10": "cifar10", "MNIST": "mnist", "FMNIST": "fashion_mnist"}
+    epochs: dict[str, list[list[str]]] = {}
+    data = ""
+    for line in paper("athena"):
+        cells = line.split("\t")
+        data = names.get(cells[0], data if not cells[0] else "")
+        if data and len(cells) == 8:
+            epochs.setdefault(data, []).append(cells[2:])
+    assert epochs.keys() == set(names.values())
+    for data, (ours, theirs, saved) in epochs.items():
+        for i, split in enumerate(("IID", "5 classes", "2 classes")):
+            assert athena.TABLE_1[data, split] == (int(ours[2 * i]), int(theirs[2 * i]))
+            assert athena.ECONOMY_PUBLISHED[data][i] == float(saved[2 * i + 1])

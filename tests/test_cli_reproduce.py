@@ -1,0 +1,203 @@
+"""``fedkin reproduce``: the list, a table that is really run, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fedkin.cli import app
+from fedkin.experiment.reproduce import asking, recipe
+from fedkin.experiment.reproduce.catalogue import Paper, Table, tables
+from fedkin.experiment.reproduce.jobs import job_of, read
+from fedkin.experiment.reproduce.numbers import best_accuracies
+from fedkin.experiment.reproduce.recipe import Cell, Setting
+from fedkin.methods import FedAvg, FedProx
+from tests.refusals import refused
+
+DIGITS = Setting("Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1))
+CELLS = [
+    Cell("I", setting, column, method, published)
+    for setting in (DIGITS, replace(DIGITS, row="Digits-MCLR: short", rounds=1, aside="1 round for 2"))
+    for column, method, published in (("FedAvg", lambda m: FedAvg(), 200.0), ("FedProx", lambda m: FedProx(), None))
+]
+
+
+def table(measure: Callable[[Cell, int], dict[str, Any]] = recipe.measure) -> Table:
+    jobs = tuple(job_of(cell, measure) for cell in CELLS)
+    compare = lambda measured: best_accuracies(measured, CELLS)  # noqa: E731
+    return Table(
+        "toy-table1", "Table I: a toy", "best accuracy", "within 1.5 points", jobs, compare, also=("toy-fig2",)
+    )
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test runs in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def use(monkeypatch: pytest.MonkeyPatch, toy: Table) -> None:
+    """A catalogue of one small table."""
+    paper = Paper("toy", "A toy", (toy,))
+    monkeypatch.setattr(asking, "tables", lambda: {toy.name: (paper, toy)})
+    monkeypatch.setattr(asking, "PAPERS", {"toy": paper})
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Table:
+    use(monkeypatch, table())
+    return table()
+
+
+def reproduce(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+# --- the list
+
+
+def test_without_a_name_everything_is_listed() -> None:
+    result = reproduce()
+    assert result.exit_code == 0, result.output
+    for name in tables():
+        assert f"\n{name} " in result.stdout, name
+    assert "on two cores" in result.stdout and "guess" in result.stdout
+
+
+def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, replace(table(), jobs=tuple(replace(job, seconds=600) for job in table().jobs)))
+    line = {"table": "I", "row": DIGITS.row, "column": "FedAvg", "seed": 0, "best": 0.5, "seconds": 30.0}
+    (elsewhere / "results").mkdir()
+    (elsewhere / "results" / "toy.jsonl").write_text(json.dumps(line) + "\n")
+    (offer,) = json.loads(reproduce("--json").stdout)
+    # Two cells of two seeds at 30 s (measured), two at the recipe's 600 s; one run is there.
+    assert (offer["cells"], offer["measured"], offer["guessed"]) == (4, 1, True)
+    assert (offer["seconds"], offer["seconds_left"]) == (4 * 30 + 4 * 600, 3 * 30 + 4 * 600)
+    assert offer["name"] == "toy-table1" and offer["also"] == ["toy-fig2"]
+    assert reproduce().stdout.count("~42 min") == 2
+
+
+# --- a table
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_cell_is_run_and_shown_beside_the_papers_number(elsewhere: Path) -> None:
+    arguments = ("toy-table1", "--rows", "digits-mclr-own", "--columns", "FEDAVG", "--seeds", "1", "--json")
+    result = reproduce(*arguments)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["ran"] == 1 and told["store"] == "results/toy.jsonl"
+    (number,) = told["numbers"]
+    assert (number["row"], number["column"], number["published"]) == (DIGITS.row, "FedAvg", "200")
+    assert number["mark"] == "not reproduced" and number["seeds"] == 1
+    (line,) = read(elsewhere / "results" / "toy.jsonl")
+    assert number["difference"] == pytest.approx(100 * line["best"] - 200)
+    assert "1/1  Digits-MCLR, own, FedAvg, seed 0" in result.stderr and "left" in result.stderr
+    assert json.loads(reproduce(*arguments).stdout)["ran"] == 0
+
+
+def fake(cell: Cell, seed: int) -> dict[str, Any]:
+    return {"table": "I", "row": cell.setting.row, "column": cell.column, "seed": seed, "best": 0.5}
+
+
+def test_rows_and_columns_are_named_freely(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, table(fake))
+
+    def ran(*arguments: str) -> int:
+        return json.loads(reproduce("Toy Fig2", "--json", *arguments).stdout)["ran"]
+
+    assert ran("--rows", "Digits MCLR, own", "--columns", "fedavg", "--out", "a") == 2
+    assert ran("--rows", "digits", "--columns", "fedavg,fedprox", "--out", "b") == 8
+    assert ran("--rows", "digits-mclr-own,digits-mclr-short", "--columns", "fed", "--out", "c", "--seeds", "3") == 12
+    assert ran("--out", "a") == 6  # what is there is not run again
+
+
+def test_the_marks_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.99}))
+    shown = reproduce("toy-table1").stdout
+    assert "✓ reproduced (1 round for 2)" in shown and "no number in the paper" in shown and "-1.00" in shown
+    assert "1 reproduced, 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
+
+
+def test_ctrl_c_keeps_what_is_done(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(cell: Cell, seed: int) -> dict[str, Any]:
+        if seed == 1:
+            raise KeyboardInterrupt
+        return fake(cell, seed)
+
+    use(monkeypatch, table(stopped))
+    result = reproduce("toy-table1", "--out", "mine")
+    assert result.exit_code == 130 and "interrupted; 1 of 8 runs are kept in mine/toy.jsonl" in result.stderr
+    assert len(read(elsewhere / "mine" / "toy.jsonl")) == 1
+    use(monkeypatch, table(fake))
+    assert json.loads(reproduce("toy-table1", "--out", "mine", "--json").stdout)["ran"] == 7
+
+
+def test_in_a_checkout_runs_go_to_its_store(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, table(fake))
+    for folder in ("docs/results", "fedkin/experiment/reproduce"):
+        (elsewhere / folder).mkdir(parents=True)
+    assert json.loads(reproduce("toy-table1", "--json").stdout)["store"] == "docs/results/toy.jsonl"
+    assert len(read(elsewhere / "docs" / "results" / "toy.jsonl")) == 8
+
+
+# --- refusals
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("toy-tabel1",), ("unknown table 'toy-tabel1'", "did you mean 'toy-table1'?")),
+        (("",), ("unknown table",)),
+        (("toy-table1", "--rows", "digist-mclr-own"), ("toy-table1", "unknown row", "did you mean 'digits-mclr-own'?")),
+        (("toy-table1", "--columns", "fedsgd"), ("unknown column 'fedsgd'", "did you mean")),
+        (("toy-table1", "--columns", "fedavg,ifca"), ("unknown column 'ifca'",)),
+        (("toy-table1", "--rows", ","), ("expected the name of a row", "','")),
+        (("toy-table1", "--seeds", "0"), ("--seeds", "at least 1", "got 0")),
+        (("--rows", "digits"), ("need a table",)),
+    ],
+    ids=str,
+)
+def test_bad_names_end_in_one_line(elsewhere: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    refused(reproduce(*arguments), *words)
+    assert not list(elsewhere.iterdir())
+
+
+def test_the_nearest_table_of_the_real_catalogue_is_named() -> None:
+    refused(reproduce("flexcfl-tabel3"), "did you mean 'flexcfl-table3'?")
+    refused(reproduce("flexcfl-table3", "--rows", "mnist-mcrl"), "did you mean 'mnist-mclr'?")
+    refused(reproduce("fedgroup-table1", "--rows", "5", "--columns", "fedprox"), "unknown column 'fedprox'")
+
+
+def test_rows_and_columns_without_a_cell_in_common() -> None:
+    """Table III has the code's slip in four rows only."""
+    rows = ("--rows", "femnist-mlp-own-images", "--columns", "ifca-first-client")
+    refused(reproduce("flexcfl-table3", *rows), "flexcfl-table3 has no cell", "femnist-mlp-own-images")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_damaged_store_and_a_file_for_a_folder(elsewhere: Path) -> None:
+    (elsewhere / "results").mkdir()
+    (elsewhere / "results" / "toy.jsonl").write_text("nonsense\n")
+    refused(reproduce("toy-table1"), "toy.jsonl, line 1", "delete the line")
+    refused(reproduce(), "toy.jsonl, line 1")
+    (elsewhere / "file").touch()
+    refused(reproduce("toy-table1", "--out", "file"), "--out", "file is a file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.usefixtures("toy")
+def test_a_folder_that_cannot_be_written(elsewhere: Path) -> None:
+    (elsewhere / "closed").mkdir(mode=0o500)
+    refused(reproduce("toy-table1", "--out", "closed"), "cannot write")
