@@ -1,5 +1,5 @@
 # Everything a checkout needs: `make demo` sets up and runs, `make test` sets up and tests.
-.PHONY: demo test check bench results clean help
+.PHONY: demo test check bench results docs clean help
 .DEFAULT_GOAL := help
 
 # The first Python that is new enough; `make PYTHON=/path/to/python demo` names another.
@@ -28,8 +28,11 @@ bench: .venv/bench .venv/flower/done ## measure speed side by side, into docs/be
 results: .venv/core ## the papers' tables, into docs/results.md (hours)
 	$(BIN)/python -m fedkin.experiment.reproduce
 
+docs: .venv/dev ## the site, into site/; nothing is fetched
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean: ## remove what was built, keep runs
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each stamp is newer than what it was installed from, so a pull that moves a pin installs again.

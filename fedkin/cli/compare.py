@@ -46,11 +46,11 @@ def compare_command(
         if resume:
             if settings or methods is not None or grid or out:
                 raise ConfigError(f"--resume takes its grid from {resume}; only --seeds, --by and --json go with it")
-            wanted, folder = cells.reopen(resume, seeds), resume
+            wanted, folder, made = cells.reopen(resume, seeds), resume, None
         else:
             wanted, folder = _grid(settings or [], methods, seeds, grid or []), out or _new_folder()
-            cells.create(folder, wanted)
-        comparison, stopped = _run(wanted, folder)
+            made = cells.create(folder, wanted)
+        comparison, stopped = _run(wanted, folder, made)
         _close(comparison, folder, by, as_json)
         if stopped:
             print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
@@ -67,7 +67,7 @@ def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: l
     return grid.load(file, overrides, named, seeds, sweeps)
 
 
-def _run(grid: Grid, folder: Path) -> tuple[Comparison, bool]:
+def _run(grid: Grid, folder: Path, made: list[Path] | None) -> tuple[Comparison, bool]:
     """What came of it, and whether somebody stopped it."""
     from fedkin.experiment.compare.comparison import Comparison
     from fedkin.experiment.compare.display import Display
@@ -75,7 +75,7 @@ def _run(grid: Grid, folder: Path) -> tuple[Comparison, bool]:
 
     with Display(grid) as display:
         try:
-            return run(grid, folder, display.cell, display.round), False
+            return run(grid, folder, display.cell, display.round, made), False
         except KeyboardInterrupt:
             pass
     return Comparison.load(folder), True

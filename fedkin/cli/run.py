@@ -27,6 +27,10 @@ def run_command(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the run in this new folder.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on with the run in DIR.")] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option("--track", metavar="NAME", help="Tell tensorboard, mlflow or wandb of every round; repeatable."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
 ) -> None:
     """Run a method, and others beside it. With no argument: FedGroup beside FedAvg on handwritten digits."""
@@ -37,27 +41,28 @@ def run_command(
         folder = resume or out or _new_folder(config)
         if config.run.seeds:
             with _resumable(folder):
-                repeated = _execute_seeds(config, folder, resume is not None)
+                repeated = _execute_seeds(config, folder, resume is not None, track or [])
             return _close_seeds(repeated, folder, as_json)
         with _resumable(folder):
-            run = _execute(config, folder, resume is not None)
+            run = _execute(config, folder, resume is not None, track or [])
         _close(run, folder, as_json)
 
 
-def _execute(config: Config, folder: Path, resume: bool) -> Run:
+def _execute(config: Config, folder: Path, resume: bool, track: list[str]) -> Run:
     from fedkin.experiment.progress import Display
     from fedkin.experiment.simulate import execute
 
     with Display(config.run.rounds) as display:
-        return execute(config, out=folder, resume=resume, on_round=display)
+        return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
-def _execute_seeds(config: Config, folder: Path, resume: bool) -> Repeated:
+def _execute_seeds(config: Config, folder: Path, resume: bool, track: list[str]) -> Repeated:
     from fedkin.experiment.progress import Display
     from fedkin.experiment.repeat import execute_seeds
 
     with Display(config.run.rounds, config.run.seeds or 1) as display:
-        return execute_seeds(config, out=folder, resume=resume, on_round=display, on_seed=display.begin)
+        told = {"on_round": display, "on_seed": display.begin}
+        return execute_seeds(config, out=folder, resume=resume, track=track, **told)
 
 
 def _close_seeds(repeated: Repeated, folder: Path, as_json: bool) -> None:

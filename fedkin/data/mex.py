@@ -47,14 +47,12 @@ def mex(
 
     Three federations, told apart by their names:
 
-    ===================  ==========================================================================================
-    ``mex``              the published one, 934 training and 250 test samples, in its own split: ``train.json`` and
-                         ``test.json`` (or any folder in LEAF's layout) in FedMEx
-    ``mex (test part)``  where only ``fed_mex_TESTONLY.npz`` is there: the 250 published *test* samples, split again
-                         within clients. No result on it can be set beside a published one
-    ``mex (recorded)``   made from the recordings in ``path``, a folder of subjects with files such as
-                         ``04_pm_1.csv``: exercise 01 .. 07, a time stamp and 256 numbers in each row, 15 a second
-    ===================  ==========================================================================================
+    * ``mex``: the published one, 934 training and 250 test samples, in its own split: ``train.json`` and
+      ``test.json`` (or any folder in LEAF's layout) in FedMEx
+    * ``mex (test part)``: where only ``fed_mex_TESTONLY.npz`` is there: the 250 published *test* samples, split again
+      within clients. No result on it can be set beside a published one
+    * ``mex (recorded)``: made from the recordings in ``path``, a folder of subjects with files such as
+      ``04_pm_1.csv``: exercise 01 .. 07, a time stamp and 256 numbers in each row, 15 a second
 
     ``train_fraction`` is each client's share of training samples, 0.8; the published split has none.
 

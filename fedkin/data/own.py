@@ -31,15 +31,12 @@ def load(
     """A federation from a folder in LEAF's layout, or from an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file
     with one entry per sample.
 
-    ==============  =====================================================================================
-    ``x``           features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are pixels and
-                    scaled to 0 .. 1. Tables: every other column, in order, is one numeric feature, whatever
-                    its name
-    ``y``           label, a whole number from 0
-    ``client_id``   whose sample it is: a number or a name. Clients are numbered in ascending order
-    ``split``       ``train`` or ``test``, or 0 or 1. Without it, each client's samples are shuffled by ``seed``
-                    (0) and ``train_fraction`` (0.9) of them train
-    ==============  =====================================================================================
+    * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are pixels and scaled to
+      0 .. 1. Tables: every other column, in order, is one numeric feature, whatever its name
+    * ``y``: label, a whole number from 0
+    * ``client_id``: whose sample it is: a number or a name. Clients are numbered in ascending order
+    * ``split``: ``train`` or ``test``, or 0 or 1. Without it, each client's samples are shuffled by ``seed`` (0) and
+      ``train_fraction`` (0.9) of them train
 
     ``classes`` is C where the largest label does not tell; it must be given where labels go beyond the number of
     samples.

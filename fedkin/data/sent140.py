@@ -50,7 +50,7 @@ def sent140(
     until ``fraction`` of all samples is reached; those with fewer than ``least`` samples go; of each user's samples,
     int(``train_fraction`` n) drawn at random train (at least one), the others test. The file has all negative tweets
     first, so a split in its order would test on positive ones only. ``clients`` keeps the first so many users, in the
-    order of the draw. ``length``, ``pad``, ``glove`` and ``most`` are those of :func:`fedkin.data.text.worded`.
+    order of the draw. ``length``, ``pad``, ``glove`` and ``most`` are those of ``fedkin.data.text.worded``.
 
     It differs from LEAF: the draws are our own, so that the published file (772 users, 40,783 samples) is met in kind
     and not bit for bit; the last user is kept whole, where LEAF cuts it; LEAF's code keeps users with *more* than

@@ -22,6 +22,7 @@ from fedkin.experiment.options import Values
 from fedkin.experiment.results import AGAINST, Run
 from fedkin.experiment.runner import OnRound, Plan, Track, check, check_kind, run
 from fedkin.experiment.topology import peer_columns
+from fedkin.experiment.trackers import Tracker, telling
 from fedkin.experiment.watch import Scene
 from fedkin.method import Method
 from fedkin.models import Model
@@ -53,6 +54,7 @@ class Experiment:
     world: Callable[[], SimulatedWorld]
     on_round: OnRound | None
     resume: bool
+    track: Sequence[Tracker] = ()
 
     def run(self, methods: Methods, out: Path | None) -> Run:
         """The first method's run, with the others' in its ``against``."""
@@ -127,23 +129,26 @@ class Experiment:
             folder = Folder.reopen(out, described, known_by, warns=beside is not None)
         elif out is not None:
             folder = Folder.create(out, described, known_by)
-        try:
-            track = run(
-                world,
-                method,
-                self.plan,
-                name=entry["name"],
-                scene=lambda: Scene(world.data.truth, world.moved),
-                folder=folder,
-                on_round=self.on_round,
-            )
-        except Exception:
-            if folder and not begun:
-                folder.abandon()
-            raise
-        clients = client_table(track, world.data)
-        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.moves}
-        return Run(described, track.records, track.state, clients, track.seconds, **kept)
+        with telling(self.track, described, out, self.on_round) as told:
+            try:
+                track = run(
+                    world,
+                    method,
+                    self.plan,
+                    name=entry["name"],
+                    scene=lambda: Scene(world.data.truth, world.moved),
+                    folder=folder,
+                    on_round=told,
+                )
+            except Exception:
+                if folder and not begun:
+                    folder.abandon()
+                raise
+            clients = client_table(track, world.data)
+            kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.moves}
+            finished = Run(described, track.records, track.state, clients, track.seconds, **kept)
+            told.finish(finished.summary())
+        return finished
 
 
 def client_table(track: Track, data: FederatedData) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,8 @@ class Cell:
         return self.setting.label, self.method.label, self.seed
 
 
-def create(path: Path, grid: Grid) -> None:
-    """Begin a comparison's folder.
+def create(path: Path, grid: Grid) -> list[Path]:
+    """Begin a comparison's folder; returns the folders that were not there, innermost first.
 
     Raises StorageError where there is a comparison, this one or another, or a run.
     """
@@ -56,8 +56,16 @@ def create(path: Path, grid: Grid) -> None:
         raise StorageError(f"{path} already holds {what}")
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")
-    folders.make(path)
+    made = folders.make(path)
     _write(path, grid)
+    return made
+
+
+def abandon(path: Path, made: Sequence[Path]) -> None:
+    """Take back a comparison's folder that was begun in vain: no run is in it."""
+    if not (path / CELLS).exists():
+        (path / COMPARISON).unlink(missing_ok=True)
+        folders.discard(path, made)
 
 
 def same(path: Path, grid: Grid) -> None:
@@ -106,7 +114,7 @@ def finished(cell: Cell) -> Run | None:
     description = {**config.description(), "run": config.description()["run"] | {"seed": cell.seed}}
     if essence(_plain(description)) != essence(run.config):
         raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
-    return run if run.records[-1]["round"] == config.run.rounds else None
+    return run if run.records and run.records[-1]["round"] == config.run.rounds else None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -139,7 +139,7 @@ class Comparison:
         return whole.reindex(columns=[*first, *(name for name in whole.columns if name not in first)])
 
     def ranks(self, measure: str = "final") -> dict[str, float]:
-        """Mean rank of each method over the settings in which all methods have a run (1 is best, ties share)."""
+        """Mean rank of each method over the settings in which no run is missing (1 is best, ties share)."""
         means = pd.DataFrame(
             {s: {m: np.mean(v) for m, v in self.values(s, MEASURES[measure]).items()} for s in self.settings}
         )

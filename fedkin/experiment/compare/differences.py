@@ -56,10 +56,15 @@ def _pair(
 
 
 def as_good_as_the_best(pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None]) -> set[str]:
-    """The method with the highest mean, and all that were not shown to differ from it; where nothing could be tested,
-    only the highest. ``pairs`` are the rows of ``pairs``, of one setting."""
+    """The method with the highest mean, and all that it was not shown to be better than; where nothing could be tested,
+    only the highest. ``pairs`` are the rows of ``pairs``, of one setting.
+
+    Where seeds are missing, a mean may be the highest because it is that of easy seeds; then the other may come first
+    in their pair, and may even be the better one."""
     known = {name: mean for name, mean in means.items() if mean is not None}
     if not known:
         return set()
     best = max(known, key=lambda name: known[name])
-    return {best, *(row["against"] for row in pairs if row["method"] == best and row["verdict"] == NOT_SHOWN)}
+    level = [(row["method"], row["against"]) for row in pairs if row["verdict"] == NOT_SHOWN]
+    better = [(row["method"], row["against"]) for row in pairs if row["verdict"] == HOLDS and row["against"] == best]
+    return {best}.union(*(pair for pair in (*level, *better) if best in pair))

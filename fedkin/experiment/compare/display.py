@@ -8,6 +8,7 @@ from collections import defaultdict
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
@@ -53,7 +54,9 @@ class Display:
         self._at = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._begun, note=self._left(0))
-        self._bars.update(self._one, description=_name(cell), total=rounds, completed=rounds * finished, note="")
+        self._bars.update(
+            self._one, description=escape(_name(cell)), total=rounds, completed=rounds * finished, note=""
+        )
         self._cells.remove((cell.setting.label, cell.method.label))
         self._begun += 1
         self._pace.begin()
@@ -118,14 +121,14 @@ def tables(comparison: Comparison, measure: str = "final") -> list[Table]:
 
 
 def _table(comparison: Comparison, setting: str, measure: str) -> Table:
-    out = Table(title=setting or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
+    out = Table(title=escape(setting) or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
     for head in HEADS:
         out.add_column(head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" down", "\ndown"), justify="right")
     for row, strong in strong_rows(comparison, measure):
         if row["setting"] == setting:
             style = "bold" if row["method"] in strong else None
-            out.add_row(row["method"], *cells_in_words(row), style=style)
+            out.add_row(escape(row["method"]), *cells_in_words(row), style=style)
     return out
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,14 +31,14 @@ from pydantic import Field
 
 from fedkin.errors import ConfigError, unknown
 from fedkin.experiment import choices
-from fedkin.experiment.config import DEMO, Config, Positive, from_dict, named, override, parse_value, read_toml
+from fedkin.experiment.compare import axes as axis
+from fedkin.experiment.compare.axes import SECTIONS, Axis
+from fedkin.experiment.config import DEMO, Config, Positive, from_dict, named, override, read_toml
 from fedkin.experiment.figure import title
 from fedkin.experiment.options import Section, Values, checked
+from fedkin.experiment.runner import whole_number
 
-SECTIONS = ("data", "model", "local", "scenario", "shift", "run")
 SEEDS = 3  # where nothing is said: the least that can be tested
-Where = Callable[[str], str]
-Axis = tuple[str, list[Any]]  # section.key, and its values
 
 
 class Compare(Section):
@@ -84,13 +84,13 @@ class Grid:
     seeds: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        for kind, labels in (
-            ("method", [v.label for v in self.methods]),
-            ("setting", [s.label for s in self.settings]),
-        ):
-            twice = next((label for label in labels if [slug(one) for one in labels].count(slug(label)) > 1), None)
-            if twice is not None:
-                raise ConfigError(f"compare: two {kind}s are called {twice!r}; give one of them another label")
+        for kind, several in (("setting", self.settings), ("method", self.methods), ("seed", self.seeds)):
+            if not several:
+                raise ConfigError(f"compare: there is no {kind}, so the grid has no cell")
+        if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise ConfigError(f"compare: seeds must be different ones from 0 on, got {list(self.seeds)}")
+        _refuse_twins("method", [variant.label for variant in self.methods])
+        _refuse_twins("setting", [setting.label for setting in self.settings])
         for setting, method in itertools.product(self.settings, self.methods):
             setting.config(method)
 
@@ -140,10 +140,10 @@ def load(
     told = raw.pop("compare", {})
     if not isinstance(told, dict):
         raise ConfigError(f"{path}: compare: expected a section, got {told!r}")
-    section = checked(Compare, told, lambda key: f"{path}: compare.{key}")
     where = f"{path}: " if path else ""
-    given = {key: list(values) if isinstance(values, (list, tuple)) else values for key, values in (axes or {}).items()}
-    all_axes = [*_axes(section.grid, f"{where}compare.grid"), *_axes(given, "grid"), *map(_sweep, sweeps)]
+    section = checked(Compare, told, lambda key: f"{where}compare.{key}")
+    from_file, from_python = axis.from_table(section.grid, f"{where}compare.grid"), axis.from_table(axes or {}, "grid")
+    all_axes = [*from_file, *from_python, *map(axis.from_text, sweeps)]
     return make(raw, section, methods, seeds, all_axes, where)
 
 
@@ -158,14 +158,16 @@ def make(
     """The grid that a file's sections, its [compare] and the arguments come to."""
     from_dict({key: value for key, value in raw.items()}, lambda key: f"{where}{key}")  # the file for itself is right
     run = dict(raw.get("run", {}))
+    if seeds is not None:
+        whole_number("seeds", seeds, 1)
     count = seeds or section.seeds or run.get("seeds") or SEEDS
     first = run.get("seed", 0)
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     base["run"] = {key: value for key, value in run.items() if key not in ("seed", "seeds", "against")}
-    for key, _ in axes:
-        _known_axis(key)
-    shared = [axis for axis in axes if not axis[0].startswith("method.")]
-    of_methods = [axis for axis in axes if axis[0].startswith("method.")]
+    axis.refuse_twins(axes)
+    shared = [one for one in axes if not one[0].startswith("method.")]
+    shared.sort(key=lambda one: not one[0].endswith(".name"))  # a new name takes the section's options away
+    of_methods = [one for one in axes if one[0].startswith("method.")]
     chosen = section.methods if methods is None else list(methods)
     variants = _variants(_entries(raw, chosen, where), of_methods, where)
     settings = _settings(base, section, shared)
@@ -191,9 +193,9 @@ def _variants(entries: Iterable[Values], axes: Sequence[Axis], where: str) -> tu
     """Each method with each combination of the values of those axes that it has an option for."""
     variants, used = [], set()
     for entry in entries:
-        label = entry.get("label")
         bare = {key: value for key, value in entry.items() if key != "label"}
         options = named("method", choices.methods(), bare, lambda key: f"{where}compare.methods: {key}")
+        label = _one_line(entry.get("label") or title(bare["name"]))
         own = [(key.removeprefix("method."), values) for key, values in axes]
         own = [(key, values) for key, values in own if key in choices.options(choices.methods()[bare["name"]])]
         used |= {key for key, _ in own}
@@ -201,7 +203,7 @@ def _variants(entries: Iterable[Values], axes: Sequence[Axis], where: str) -> tu
             changed = dict(zip((key for key, _ in own), values, strict=True))
             full = named("method", choices.methods(), {**bare, **changed}, lambda key: f"compare.grid: method.{key}")
             told = [f"{key} {changed[key]}" for key, several in own if len(several) > 1]
-            variants.append(Variant(", ".join([label or title(bare["name"]), *told]), full if changed else options))
+            variants.append(Variant(", ".join([label, *told]), full if changed else options))
     for key, _ in axes:
         if key.removeprefix("method.") not in used:
             raise ConfigError(f"compare.grid: no method of this comparison has an option {key!r}")
@@ -212,14 +214,15 @@ def _settings(base: dict[str, Values], section: Compare, axes: Sequence[Axis]) -
     """Data x scenarios x the values of the axes."""
     layers = [_layers(entries, kind) for kind, entries in (("data", section.data), ("scenarios", section.scenarios))]
     layers += [
-        [(_told(key, value) if len(values) > 1 else "", _laid(key, value)) for value in values] for key, values in axes
+        [(axis.told(key, value) if len(values) > 1 else "", axis.laid(key, value)) for value in values]
+        for key, values in axes
     ]
     settings = []
     for combination in itertools.product(*layers):
         raw = base
         for _, sections in combination:
             raw = _over(raw, sections)
-        settings.append(Setting(", ".join(label for label, _ in combination if label), raw))
+        settings.append(Setting(_one_line(", ".join(label for label, _ in combination if label)), raw))
     return tuple(settings)
 
 
@@ -233,6 +236,8 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[tuple[str, dict
                 raise ConfigError(f"compare.{kind}: {unknown('section', key, SECTIONS)}")
             if not isinstance(value, dict):
                 raise ConfigError(f"compare.{kind}: {key}: expected a table such as {{name = ...}}, got {value!r}")
+            for option in value:
+                axis.refuse_other(f"{key}.{option}", f"compare.{kind}")
         label = entry.get("label") or sections.get("data", {}).get("name") or f"{kind} {number}"
         layers.append((str(label) if entries and len(entries) > 1 else "", sections))
     return layers
@@ -251,42 +256,18 @@ def _over(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Valu
     return out
 
 
-def _axes(grid: dict[str, Any], where: str) -> list[Axis]:
-    for key, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise ConfigError(
-                f"{where}: {key}: expected a list of values, got {values!r}; without one there is no cell"
-            )
-    return list(grid.items())
+def _refuse_twins(kind: str, labels: Iterable[str]) -> None:
+    """Refuse two that would share a folder."""
+    taken: dict[str, str] = {}
+    for label in labels:
+        if slug(label) in taken:
+            called = repr(label) if taken[slug(label)] == label else f"{taken[slug(label)]!r} and {label!r}"
+            raise ConfigError(f"compare: two {kind}s are called {called}; give one of them another label")
+        taken[slug(label)] = label
 
 
-def _sweep(text: str) -> Axis:
-    """``section.key=value,value`` as an axis. Commas within brackets and quotes do not part values."""
-    key, equals, values = text.partition("=")
-    parts = [part for part in re.findall(r"(?:\[[^\]]*\]|\"[^\"]*\"|[^,])+", values) if part.strip()]
-    if not equals or "." not in key or not parts:
-        raise ConfigError(f"--grid: expected section.key=value,value, got {text!r}; without values there is no cell")
-    return key.strip(), [parse_value(part) for part in parts]
-
-
-def _known_axis(key: str) -> None:
-    section, _, option = key.partition(".")
-    if section not in (*SECTIONS, "method") or not option:
-        raise ConfigError(f"compare.grid: {key}: {unknown('section', section, (*SECTIONS, 'method'))}")
-    if key in ("run.seed", "run.seeds", "run.against", "method.name"):
-        other = "--methods" if key in ("run.against", "method.name") else "--seeds"
-        raise ConfigError(f"compare.grid: {key} is no axis; {other} says it")
-
-
-def _laid(key: str, value: Any) -> dict[str, Values]:
-    section, _, option = key.partition(".")
-    return {section: {option: value}}
-
-
-def _told(key: str, value: Any) -> str:
-    """An axis in a label: the option's name and the value; of a name only that."""
-    option = key.partition(".")[2]
-    return str(value) if option == "name" else f"{option} {value}"
+def _one_line(label: Any) -> str:
+    return " ".join(str(label).split())
 
 
 def slug(label: str) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from fedkin.errors import CheckpointError, ConfigError, FedkinError, StorageError
 from fedkin.experiment import choices
-from fedkin.experiment.compare.cells import Cell, cells_of, create, finished, same
-from fedkin.experiment.compare.comparison import Comparison, refuse_measure
+from fedkin.experiment.compare.cells import Cell, abandon, cells_of, create, finished, same
+from fedkin.experiment.compare.comparison import Comparison, Key, refuse_measure
 from fedkin.experiment.compare.grid import Grid, Setting, load
 from fedkin.experiment.compare.writing import write
 from fedkin.experiment.config import Config
 from fedkin.experiment.folder import holds_run
+from fedkin.experiment.identity import fingerprint
 from fedkin.experiment.results import Run
 from fedkin.experiment.runner import OnRound
 from fedkin.experiment.side_by_side import Digests, Experiment, Methods
@@ -53,14 +54,22 @@ def compare(
     refuse_measure(by)
     wanted = load(Path(study) if study else None, overrides, methods, seeds, axes=grid)
     folder = Path(out)
-    (same if resume else create)(folder, wanted)
-    made = run(wanted, folder, on_round=on_round)
-    write(made, folder, by)
-    return made
+    made = same(folder, wanted) if resume else create(folder, wanted)
+    compared = run(wanted, folder, on_round=on_round, made=made)
+    write(compared, folder, by)
+    return compared
 
 
-def run(grid: Grid, out: Path, on_cell: OnCell | None = None, on_round: OnRound | None = None) -> Comparison:
+def run(
+    grid: Grid,
+    out: Path,
+    on_cell: OnCell | None = None,
+    on_round: OnRound | None = None,
+    made: Sequence[Path] | None = None,
+) -> Comparison:
     """Run what is not finished; a cell that cannot be run is told, and the others go on.
+
+    ``made`` are the folders that were made for a new comparison; they are taken back where no cell can be run.
 
     Data and compiled programs are made once for all methods and seeds of a setting, and kept for the next setting
     where its data are the same.
@@ -69,21 +78,27 @@ def run(grid: Grid, out: Path, on_cell: OnCell | None = None, on_round: OnRound 
         ConfigError: no cell could be run.
         CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is full.
     """
-    found: dict[tuple[str, str, int], Run] = {}
-    failed: dict[tuple[str, str, int], str] = {}
-    held = _Held()
-    for cell in cells_of(grid, out):
-        done = finished(cell)
+    cells = list(cells_of(grid, out))
+    before = {cell.key: run for cell in cells if (run := finished(cell)) is not None}
+    found: dict[Key, Run] = {}
+    failed: dict[Key, str] = {}
+    untold: list[str] = []
+    held = _Held(before)
+    for cell in cells:
         if on_cell:
-            on_cell(cell, done is not None)
+            on_cell(cell, cell.key in before)
         try:
-            found[cell.key] = done or held.run(cell, on_round)
+            found[cell.key] = before.get(cell.key) or held.run(cell, on_round)
         except (CheckpointError, StorageError):
             raise
         except FedkinError as error:
             failed[cell.key] = str(error)
-            _log.warning("%s: %s", ", ".join(str(part) for part in cell.key if part != ""), error)
+            untold.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {error}")
+        while found and untold:  # where nothing can be run, the error at the end says it once
+            _log.warning("%s", untold.pop(0))
     if not found:
+        if made is not None:
+            abandon(out, made)
         raise ConfigError(f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}")
     return Comparison(grid, found, failed, out)
 
@@ -92,6 +107,7 @@ def run(grid: Grid, out: Path, on_cell: OnCell | None = None, on_round: OnRound 
 class _Held:
     """The experiment of the last setting, and its data for the next."""
 
+    before: Mapping[Key, Run]  # what was finished in another process
     setting: Setting | None = None
     experiment: Experiment | None = None
     digests: Digests = ("", "")
@@ -112,4 +128,14 @@ class _Held:
             del before  # else two data sets are in memory at once
             self.experiment, _ = from_config(config, False, on_round, data)
             self.setting, self.digests = setting, self.experiment.digests()
+            self._refuse_other_data(setting)
         return self.experiment
+
+    def _refuse_other_data(self, setting: Setting) -> None:
+        """Runs of one setting saw the same data; a file may have changed since some of them were finished."""
+        for (label, *_), run in self.before.items():
+            if label == setting.label and fingerprint(run.config, *self.digests) != run.fingerprint:
+                raise CheckpointError(
+                    f"{run.folder} was run on other data, or with another model, than its neighbours would be now; "
+                    "start the comparison anew in another folder"
+                )

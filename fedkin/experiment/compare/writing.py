@@ -150,6 +150,7 @@ def escaped(text: str) -> str:
     """Text as LaTeX takes it."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     special |= {character: "\\" + character for character in "&%$#_{}"}
+    special |= {"[": "{[}", "*": "{*}"}  # at the start of a line they belong to the \\ before it
     return "".join(special.get(character, character) for character in text)
 
 

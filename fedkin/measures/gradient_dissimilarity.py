@@ -1,0 +1,33 @@
+"""How much the gradients of clients disagree. Letters: n clients, P parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Float64, Real
+
+from fedkin.errors import MethodError
+from fedkin.measures.gram import gram
+
+
+def gradient_dissimilarity(gradients: Float[np.ndarray, "n P"], weights: Real[np.ndarray, "_"] | None = None) -> float:
+    """B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2: 1 where all clients have one gradient, and the larger, the more of
+    them cancels; infinite where nothing is left of their mean.
+
+    It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at one model. Yin et
+    al. (AISTATS 2018) call the same ratio, of samples, gradient diversity. ``weights`` p are shares of the samples
+    (any positive numbers); all alike where nothing is said. Noise of small clients counts as disagreement: compare
+    with what the same sizes give where nobody differs.
+
+    Raises:
+        MethodError: no gradient, one that is not finite, all zero, or weights that are no shares.
+    """
+    n = len(gradients)
+    shares = np.full(n, 1.0) if weights is None else weights.astype(np.float64)
+    if not n or not np.isfinite(gradients).all() or not gradients.any():
+        raise MethodError("the dissimilarity needs gradients, all finite and not all zero")
+    if shares.shape != (n,) or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
+        raise MethodError(f"weights must be {n} numbers from zero up and not all zero")
+    shares = shares / shares.sum()
+    inner: Float64[np.ndarray, "n n"] = gram(gradients)
+    mean = float(shares @ inner @ shares)
+    return float(shares @ inner.diagonal()) / mean if mean > 0 else float("inf")

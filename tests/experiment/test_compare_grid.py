@@ -1,0 +1,363 @@
+"""The grid of a comparison: what a file, its [compare] and the arguments multiply to, and what is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+from fedkin.errors import ConfigError
+from fedkin.experiment.compare.axes import from_text
+from fedkin.experiment.compare.grid import Grid, from_description, load, slug
+
+FILE = """
+[data]
+name = "digits"
+clients = 10
+classes_per_client = 3
+[method]
+name = "ifca"
+clusters = 4
+[local]
+epochs = 1
+[run]
+rounds = 2
+cohort = 4
+against = ["fedavg", {name = "fedprox", mu = 0.5}]
+"""
+
+
+def read(tmp_path: Path, more: str = "", *overrides: str, text: str = FILE, **options: Any) -> Grid:
+    """The grid of the file above, with more lines in it."""
+    path = tmp_path / "study.toml"
+    path.write_text(text + more)
+    return load(path, overrides, **options)
+
+
+def methods(grid: Grid) -> list[str]:
+    return [variant.label for variant in grid.methods]
+
+
+def settings(grid: Grid) -> list[str]:
+    return [setting.label for setting in grid.settings]
+
+
+def refused(words: list[str], tmp_path: Path, more: str = "", *overrides: str, **options: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, more, *overrides, **options)
+    for word in words:
+        assert word in str(error.value)
+    assert "None:" not in str(error.value)
+
+
+# --- methods
+
+
+def test_nothing_said_is_the_demonstration_from_three_seeds() -> None:
+    grid = load(None)
+    assert (methods(grid), settings(grid), grid.seeds) == (["FedGroup", "FedAvg"], [""], (0, 1, 2))
+    assert grid.settings[0].raw["data"] == {"name": "digits"}
+
+
+def test_without_a_list_the_file_says_the_methods(tmp_path: Path) -> None:
+    grid = read(tmp_path)
+    assert methods(grid) == ["IFCA", "FedAvg", "FedProx"]
+    assert (grid.methods[0].entry["clusters"], grid.methods[2].entry["mu"]) == (4, 0.5)
+
+
+def test_named_methods_keep_the_options_that_the_file_gives_them(tmp_path: Path) -> None:
+    grid = read(tmp_path, methods=["fedprox", "fedgroup", "ifca"])
+    assert methods(grid) == ["FedProx", "FedGroup", "IFCA"]
+    assert grid.methods[0].entry["mu"] == 0.5
+    assert grid.methods[1].entry["clusters"] == 3  # FedGroup's own default, not the main method's
+    assert grid.methods[2].entry["clusters"] == 4
+
+
+def test_a_file_lists_methods_with_options_and_labels(tmp_path: Path) -> None:
+    more = '[compare]\nmethods = ["ifca", {name = "ifca", clusters = 2, label = "IFCA with two"}, "local"]'
+    grid = read(tmp_path, more)
+    assert methods(grid) == ["IFCA", "IFCA with two", "Local"]
+    assert [v.entry.get("clusters") for v in grid.methods] == [4, 2, None]
+    assert all("label" not in v.entry for v in grid.methods)
+    assert methods(read(tmp_path, more, methods=["fedavg"])) == ["FedAvg"]
+
+
+def test_an_option_of_methods_is_an_axis_of_those_that_have_it(tmp_path: Path) -> None:
+    grid = read(tmp_path, sweeps=["method.clusters=2,3", "method.mu=0.1,1.0"], methods=["fedavg", "ifca", "fedgroup"])
+    two_by_two = [f"FedGroup, clusters {k}, mu {mu}" for k in (2, 3) for mu in (0.1, 1.0)]
+    assert methods(grid) == ["FedAvg", "IFCA, clusters 2", "IFCA, clusters 3", *two_by_two]
+    chosen = [(v.entry.get("clusters"), v.entry.get("mu")) for v in grid.methods]
+    assert chosen == [(None, None), (2, None), (3, None), (2, 0.1), (2, 1.0), (3, 0.1), (3, 1.0)]
+    assert settings(grid) == [""]
+
+
+def test_an_axis_with_one_value_changes_and_is_not_told(tmp_path: Path) -> None:
+    grid = read(tmp_path, sweeps=["method.clusters=2", "local.lr=0.5"], methods=["ifca"])
+    assert (methods(grid), settings(grid)) == (["IFCA"], [""])
+    assert (grid.methods[0].entry["clusters"], grid.settings[0].raw["local"]["lr"]) == (2, 0.5)
+
+
+# --- settings
+
+
+def test_data_scenarios_and_axes_are_multiplied(tmp_path: Path) -> None:
+    more = """
+[compare]
+grid = {"local.lr" = [0.01, 0.03]}
+[[compare.data]]
+label = "two classes"
+data = {classes_per_client = 2}
+[[compare.data]]
+data = {name = "synthetic", clients = 12}
+[[compare.scenarios]]
+[[compare.scenarios]]
+label = "slow"
+scenario = {stragglers = 0.5}
+local = {epochs = 3}
+"""
+    grid = read(tmp_path, more, sweeps=["run.rounds=2,4"])
+    assert settings(grid) == [
+        f"{data}, {scenario}, lr {lr}, rounds {rounds}"
+        for data in ("two classes", "synthetic")
+        for scenario in ("scenarios 1", "slow")
+        for lr in (0.01, 0.03)
+        for rounds in (2, 4)
+    ]
+    assert len(grid.cells) == 16 * 3
+    first, last = grid.settings[0].raw, grid.settings[-1].raw
+    assert first["data"] == {"name": "digits", "clients": 10, "classes_per_client": 2}  # changed key by key
+    assert last["data"] == {"name": "synthetic", "clients": 12}  # named anew: replaced
+    assert first["local"] == {"epochs": 1, "lr": 0.01} and last["local"] == {"epochs": 3, "lr": 0.03}
+    assert "scenario" not in first and last["scenario"] == {"stragglers": 0.5}
+    assert first["run"] == {"rounds": 2, "cohort": 4} and last["run"] == {"rounds": 4, "cohort": 4}
+    config = grid.settings[-1].config(grid.methods[0])
+    assert (config.run.rounds, config.method["clusters"], config.scenario["stragglers"]) == (4, 4, 0.5)
+
+
+def test_the_names_of_data_sets_are_an_axis(tmp_path: Path) -> None:
+    text = '[data]\nname = "digits"\nsize = 4\n'
+    grid = read(tmp_path, text=text, sweeps=["data.name=digits,synthetic"])
+    assert settings(grid) == ["digits", "synthetic"]
+    assert [s.raw["data"] for s in grid.settings] == [{"name": "digits", "size": 4}, {"name": "synthetic"}]
+
+
+def test_names_are_laid_before_the_options_of_what_they_name(tmp_path: Path) -> None:
+    grid = read(tmp_path, sweeps=["data.clients=10,12", "data.name=digits,synthetic"])
+    assert settings(grid) == [f"{name}, clients {n}" for name in ("digits", "synthetic") for n in (10, 12)]
+    assert [(s.raw["data"]["name"], s.raw["data"]["clients"]) for s in grid.settings] == [
+        *(("digits", 10), ("digits", 12), ("synthetic", 10), ("synthetic", 12))
+    ]
+
+
+def test_axes_from_a_file_and_from_python_are_joined(tmp_path: Path) -> None:
+    grid = read(tmp_path, '[compare.grid]\n"local.lr" = [0.1, 0.2]\n', axes={"local.batch_size": (5, 10)})
+    assert settings(grid) == [f"lr {lr}, batch_size {b}" for lr in (0.1, 0.2) for b in (5, 10)]
+
+
+def test_the_grid_of_a_file_may_be_written_as_tables(tmp_path: Path) -> None:
+    grid = read(tmp_path, "[compare.grid]\nlocal.lr = [0.1, 0.2]\nrun.cohort = [3, 4]\n")
+    assert settings(grid) == ["lr 0.1, cohort 3", "lr 0.1, cohort 4", "lr 0.2, cohort 3", "lr 0.2, cohort 4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("model.hidden=[100],[200, 100]", [[100], [200, 100]]),
+        ("model.hidden=[[1, 2], [3]],[4]", [[[1, 2], [3]], [4]]),
+        ('data.name="a,b",c', ["a,b", "c"]),
+        ("data.name='a,b','c'", ["a,b", "c"]),
+        ("data.name=digits, mnist", ["digits", "mnist"]),
+        ("local.lr = 1e-2 , 0.5", [0.01, 0.5]),
+        ("scenario.arrivals={2 = 3, 4 = 1},{}", [{"2": 3, "4": 1}, {}]),
+        ("data.augment=true,false", [True, False]),
+        ("local.epochs=7", [7]),
+        ("data.path=a b.npz,[x", ["a b.npz", "[x"]),
+    ],
+)
+def test_a_sweep_is_parted_at_its_commas(text: str, values: list[Any]) -> None:
+    assert from_text(text) == (text.partition("=")[0].strip(), values)
+
+
+def test_values_from_python_are_those_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.npz"
+    grid = read(tmp_path, axes={"data.path": [path], "data.name": ["file"], "local.lr": [np.float64(0.5)]})
+    again = tomllib.loads(tomli_w.dumps(grid.description()))
+    assert again["settings"][0]["data"] == {"name": "file", "path": str(path)}
+    assert again["settings"][0]["local"]["lr"] == 0.5
+
+
+# --- seeds
+
+
+@pytest.mark.parametrize(
+    ("run", "compare", "argument", "expected"),
+    [
+        ("", "", None, (0, 1, 2)),
+        ("seeds = 2", "", None, (0, 1)),
+        ("seeds = 2", "seeds = 4", None, (0, 1, 2, 3)),
+        ("seeds = 2", "seeds = 4", 1, (0,)),
+        ("seed = 7", "", 2, (7, 8)),
+    ],
+)
+def test_who_says_the_seeds(
+    tmp_path: Path, run: str, compare: str, argument: int | None, expected: tuple[int, ...]
+) -> None:
+    text = f'[data]\nname = "digits"\n[run]\n{run}\n[compare]\n{compare}\n'
+    grid = read(tmp_path, text=text, seeds=argument)
+    assert grid.seeds == expected
+    assert not {"seed", "seeds", "against"} & set(grid.settings[0].raw["run"])
+
+
+def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
+    grid = read(tmp_path, "", "compare.seeds=2", "local.lr=0.5", "method.clusters=2")
+    assert (len(grid.seeds), grid.settings[0].raw["local"]["lr"], grid.methods[0].entry["clusters"]) == (2, 0.5, 2)
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('[compare]\nmethods = ["fedgruop"]', ["compare.methods", "unknown method", "did you mean 'fedgroup'"]),
+        ('[compare]\nmethods = [{name = ["ifca"]}]', ["compare.methods", "name of a method", "['ifca']"]),
+        ("[compare]\nmethods = []", ["names no method", "no cell"]),
+        ("[compare]\nmethods = [{clusters = 2}]", ["compare.methods", "a table with one"]),
+        ('[compare]\nmethods = [{name = "ifca", clustres = 2}]', ["compare.methods", "did you mean 'clusters'"]),
+        ('[compare]\nmethods = ["fedavg", "fedavg"]', ["two methods are called 'FedAvg';", "another label"]),
+        ("[compare]\nseed = 3", ["study.toml: compare.seed", "did you mean 'seeds'"]),
+        ("[compare]\nseeds = 0", ["study.toml: compare.seeds", "greater than or equal to 1"]),
+        ("[compare]\ndata = []", ["study.toml: compare.data", "at least 1"]),
+        ('[compare]\ngrid = {"local.lr" = []}', ["compare.grid: local.lr", "no cell"]),
+        ('[compare]\ngrid = {"local.lr" = 0.1}', ["compare.grid: local.lr", "expected a list of values", "0.1"]),
+        ('[compare]\ngrid = {"locl.lr" = [0.1]}', ["compare.grid: locl.lr", "did you mean 'local'"]),
+        ('[compare]\ngrid = {"local.lrr" = [0.1]}', ["local.lrr", "did you mean 'lr'"]),
+        ('[compare]\ngrid = {"local" = [0.1]}', ["compare.grid: local", "expected section.key"]),
+        ('[compare]\ngrid = {"run.seed" = [1, 2]}', ["run.seed is no axis", "--seeds"]),
+        ('[compare]\ngrid = {"run.against" = [[], ["fedavg"]]}', ["run.against is no axis", "--methods"]),
+        ('[compare]\ngrid = {"method.name" = ["fedavg"]}', ["method.name is no axis", "--methods"]),
+        ('[compare]\ngrid = {"method.cluster" = [2]}', ["no method", "method.cluster"]),
+        ('[compare]\ngrid = {"method.clusters" = ["two"]}', ["method.clusters", "integer", "'two'"]),
+        ('[compare]\ngrid = {"local.lr" = [0.1, 0.1]}', ["two settings are called 'lr 0.1'"]),
+        ('[compare]\ngrid = {"local.lr" = [0.1, -1.0]}', ["local.lr", "greater than 0", "in the setting 'lr -1.0'"]),
+        ('[compare]\ngrid = {"data.name" = ["digits", "minst"]}', ["unknown data set", "did you mean 'mnist'"]),
+        ('[compare]\ngrid = {"data.iid" = [true, false]}', ["data.iid", "unknown key 'iid'"]),  # digits have no such
+        ("[[compare.data]]\nmethod = {clusters = 3}", ["compare.data", "unknown section 'method'"]),
+        ("[[compare.data]]\ndata = 3", ["compare.data: data", "expected a table", "3"]),
+        ("[[compare.data]]\ndata = {cleints = 3}", ["data.cleints", "did you mean 'clients'"]),
+        ("[[compare.scenarios]]\nscenario = {dropout = 1.5}", ["scenario", "dropout", "[0, 1]"]),
+        ("[[compare.scenarios]]\nrun = {seed = 3}", ["compare.scenarios", "run.seed", "--seeds"]),
+        ("[[compare.data]]\nrun = {against = []}", ["compare.data", "run.against", "--methods"]),
+        ("[compare]\nnonsense = 3", ["study.toml: compare.nonsense", "unknown key"]),
+        ("[comparee]\nseeds = 3", ["study.toml: comparee", "unknown section"]),
+    ],
+)
+def test_what_a_file_cannot_say(tmp_path: Path, more: str, words: list[str]) -> None:
+    refused(words, tmp_path, more)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"methods": ["fedagv"]}, ["unknown method 'fedagv'", "did you mean 'fedavg'"]),
+        ({"methods": []}, ["names no method", "no cell"]),
+        ({"methods": ["ifca", "ifca"]}, ["two methods are called 'IFCA'"]),
+        ({"seeds": 0}, ["seeds", "0"]),
+        ({"seeds": -2}, ["seeds", "-2"]),
+        ({"sweeps": ["local.lr="]}, ["--grid", "section.key=value,value", "no cell"]),
+        ({"sweeps": ["local.lr=,"]}, ["--grid", "no cell"]),
+        ({"sweeps": ["local.lr"]}, ["--grid", "'local.lr'"]),
+        ({"sweeps": ["lr=0.1"]}, ["--grid", "'lr=0.1'"]),
+        ({"sweeps": ["local.=0.1"]}, ["local.", "expected section.key"]),
+        ({"sweeps": ["local.lr=0.1,0.2", "local.lr=0.3,0.4"]}, ["local.lr", "twice"]),
+        ({"sweeps": ["method.clusters=2", "method.clusters=3"]}, ["method.clusters", "twice"]),
+        ({"sweeps": ["local.lr=fast"]}, ["local.lr", "'fast'"]),
+        ({"axes": {"local.lr": []}}, ["grid: local.lr", "no cell"]),
+        ({"axes": {"data.name": "mnist"}}, ["grid: data.name", "expected a list of values", "'mnist'"]),
+        ({"axes": {"run.target": [None, 0.5]}}, ["run.target", "None"]),
+    ],
+)
+def test_what_arguments_cannot_say(tmp_path: Path, options: dict[str, Any], words: list[str]) -> None:
+    refused(words, tmp_path, **options)
+
+
+def test_changes_without_a_file_have_no_file_in_their_place() -> None:
+    with pytest.raises(ConfigError) as error:
+        load(None, ["compare.seed=3"])
+    assert str(error.value).startswith("compare.seed: unknown key 'seed'")
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"study\.toml: says nothing"):
+        read(tmp_path, text="")
+    with pytest.raises(ConfigError, match=r"nowhere\.toml"):
+        load(tmp_path / "nowhere.toml")
+    with pytest.raises(ConfigError, match=r"study\.toml: compare: expected a section, got 3"):
+        read(tmp_path, text="compare = 3\n")
+    with pytest.raises(ConfigError, match=r"study\.toml"):
+        read(tmp_path, text="[compare\n")
+
+
+# --- labels and files
+
+
+def test_labels_are_one_line_of_text(tmp_path: Path) -> None:
+    grid = read(tmp_path, '[compare]\nmethods = [{name = "ifca", label = 4}, {name = "local", label = "on\\ntwo"}]')
+    assert methods(grid) == ["4", "on two"]
+
+
+def test_labels_that_share_a_folder_are_refused(tmp_path: Path) -> None:
+    more = '[compare]\nmethods = [{name = "ifca", label = "A b"}, {name = "local", label = "a/B"}]'
+    refused(["'A b'", "'a/B'", "another label"], tmp_path, more)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"), [("", "all"), ("..", "all"), ("IFCA, clusters 2", "ifca-clusters-2"), ("a/../b", "a-..-b")]
+)
+def test_a_label_as_a_folder_stays_inside(label: str, name: str) -> None:
+    assert slug(label) == name
+
+
+def test_a_description_is_read_back_from_toml(tmp_path: Path) -> None:
+    more = """
+[compare]
+methods = ["fedavg", {name = "ifca", clusters = 2}]
+[[compare.data]]
+data = {name = "digits", partition = "dirichlet"}
+label = "a"
+[[compare.data]]
+data = {name = "synthetic", alpha = 0.5}
+scenario = {arrivals = {2 = 3}}
+"""
+    for grid in (read(tmp_path, more, sweeps=["local.lr=0.01,0.03"]), read(tmp_path), load(None)):
+        assert from_description(tomllib.loads(tomli_w.dumps(grid.description())), Path("c.toml")) == grid
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seeds": []},
+        {"methods": []},
+        {"settings": []},
+        {"seeds": "three"},
+        {"seeds": [0, 0]},
+        {"seeds": [-1]},
+        {"methods": [{"label": "x", "method": {"name": ["ifca"]}}]},
+        {"methods": [{"label": "x"}]},
+        {"methods": 3},
+        {"settings": [{"label": "", "data": {"name": "nothing"}}]},
+        {"settings": [{"data": {"name": "digits"}}]},
+    ],
+    ids=str,
+)
+def test_a_description_that_is_none(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"c\.toml: is not the description of a comparison"):
+        from_description(load(None).description() | change, Path("c.toml"))
+    keys = load(None).description()
+    for key in list(keys):
+        with pytest.raises(ConfigError, match=r"c\.toml"):
+            from_description({name: value for name, value in keys.items() if name != key}, Path("c.toml"))
