@@ -216,18 +216,27 @@ def _comparison(subject: Subject) -> tuple[list[Json], list[str]]:
     rows = rows_of(subject.comparison.table())
     cells = [[row["setting"] or "-", row["method"], str(row["seeds"]), *cells_in_words(row)] for row in rows]
     found = [{"heading": "The comparison", "heads": ["setting", "method", "seeds", *HEADS], "rows": cells}]
-    pairs = subject.comparison.differences()
-    if len(pairs):
-        told = [[_text(value) for value in row] for row in pairs.itertuples(index=False)]
-        heads = [str(name).replace("_", " ") for name in pairs.columns]
-        found.append({"heading": "Which differences hold", "heads": heads, "rows": told})
+    pairs = [_pair(row) for row in rows_of(subject.comparison.differences())]
+    if pairs:
+        heads = ["setting", "method", "against", "seeds", "final accuracy, points", "95% interval", "p", "difference"]
+        found.append({"heading": "Which differences hold", "heads": heads, "rows": pairs})
     return found, differences_in_words(subject.comparison)
 
 
-def _text(value: Any) -> str:
-    """A cell of a table."""
-    if value is None or (isinstance(value, float) and not np.isfinite(value)):
-        return "-"
-    if isinstance(value, (float, np.floating)):
-        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else str(value)
+def _pair(row: Json) -> list[str]:
+    """A difference of two methods, in percentage points."""
+    gain, low, high = (
+        None if row[name] is None else f"{100 * row[name]:+.1f}" for name in ("difference", "low", "high")
+    )
+    interval = "-" if low is None else f"{low} to {high}"
+    p = "-" if row["p"] is None else f"{row['p']:.2g}"
+    return [
+        row["setting"] or "-",
+        row["method"],
+        row["against"],
+        str(row["seeds"]),
+        gain or "-",
+        interval,
+        p,
+        row["verdict"],
+    ]

@@ -66,9 +66,9 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _tables(contents: Json) -> str:
-    """The table of all methods; of a comparison its own too, and what it says in words."""
-    told = [("Figures", contents["table"]["heads"], contents["table"]["rows"])]
-    told += [(one["heading"], one["heads"], one["rows"]) for one in contents["comparison"]]
+    """The table of all methods; of a comparison its own, and what it says in words."""
+    figures = [{"heading": "Figures", **contents["table"]}]
+    told = [(one["heading"], one["heads"], one["rows"]) for one in contents["comparison"] or figures]
     parts = [
         f"<section><h2>{escape(heading)}</h2>{_table(heading, heads, rows)}</section>" for heading, heads, rows in told
     ]
