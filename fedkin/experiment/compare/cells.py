@@ -65,7 +65,9 @@ def abandon(path: Path, made: Sequence[Path]) -> None:
     """Take back a comparison's folder that was begun in vain: no run is in it."""
     if not (path / CELLS).exists():
         (path / COMPARISON).unlink(missing_ok=True)
-        folders.discard(path, made)
+        for folder in made:
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
 
 def same(path: Path, grid: Grid) -> None:

@@ -136,6 +136,6 @@ class _Held:
         for (label, *_), run in self.before.items():
             if label == setting.label and fingerprint(run.config, *self.digests) != run.fingerprint:
                 raise CheckpointError(
-                    f"{run.folder} was run on other data, or with another model, than its neighbours would be now; "
-                    "start the comparison anew in another folder"
+                    f"{run.folder} was run on other data, or with another model or version of JAX, than its "
+                    "neighbours would be now; start the comparison anew in another folder"
                 )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedkin.experiment.reproduce import (
+    advise,
+    advise_page,
     athena,
     athena_numbers,
     athena_page,
@@ -248,6 +250,17 @@ PANM = (
     _panm("breaks", "fewer images, more clusters, another alpha", "images", "clusters", "alpha"),
     _panm("absent", "peers that are missing", "absent", section=peers_page.harder),
 )
+ADVISE = (
+    Table(
+        "advise-kinds",
+        "Advice: how many kinds of clients",
+        "number of kinds that is named, where the truth is known",
+        "the true number from at least nine of ten seeds (our promise)",
+        advise.jobs(),
+        advise_page.compared,
+        advise_page.section,
+    ),
+)
 PAPERS = {
     paper.name: paper
     for paper in (
@@ -262,6 +275,7 @@ PAPERS = {
             athena_pictures.draw,
         ),
         Paper("planted", "Planted clusters: who finds the truth", PLANTED, planted_page.ABOUT, planted_page.draw),
+        Paper("advise", "Advice: how many kinds of clients", ADVISE),
         Paper("peers", "PANM: peers without a server", PANM, peers_page.ABOUT, peers_page.draw),
     )
 }

@@ -1,0 +1,99 @@
+"""From data and a model, or a configuration, to advice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import ConfigError
+from fedkin.experiment import choices
+from fedkin.experiment.advise.advice import Advice
+from fedkin.experiment.advise.differ import differences
+from fedkin.experiment.advise.kinds import Say, check, how_many_kinds, of_clients
+from fedkin.experiment.advise.pilots import Plans, pilots
+from fedkin.experiment.config import Config
+from fedkin.experiment.options import Values
+from fedkin.experiment.side_by_side import plain_values, stage
+from fedkin.models import Model
+from fedkin.world import SGD, LocalWork
+
+ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
+_IN_FILES = ("epochs", "batch_size", "lr", "optimizer", "momentum")
+
+
+def advise(
+    data: FederatedData,
+    model: Model,
+    local: LocalWork | None = None,
+    *,
+    seed: int = 0,
+    most: int = 12,
+    private_labels: bool = False,
+    trials: Plans | None = None,
+    rounds: int = ROUNDS,
+    cohort: int = COHORT,
+    say: Say | None = None,
+) -> Advice:
+    """Whether these clients should be clustered, in how many clusters, with which method, and what it gains and costs.
+
+    Short pilots are run in the simulator. Where clients are of several kinds, clustered methods are tried against plain
+    averaging: what they gain, with a 95% interval over seeds, decides.
+
+    Args:
+        local: what a client does with a model that it trains; 10 epochs of SGD where nothing is said.
+        most: the largest number of clusters to ask for.
+        private_labels: leave out what would need the clients' label counts.
+        trials: how long, with how many clients, from how many seeds methods are tried; 10 rounds of 20, 5 seeds.
+        rounds, cohort: of the run that is advised.
+        say: called with a line about what is being done.
+
+    Raises:
+        ConfigError: a number that is none, or local work that belongs to a method.
+        DataError: too few clients with enough samples, or a single class.
+        ModelError: a detector, or a model that does not fit the data.
+    """
+    local, tell = local or SGD(epochs=10, lr=0.03), say or (lambda _: None)
+    _check_local(local)
+    trials = trials or Plans(seed=seed)
+    check(data, model)
+    kinds = how_many_kinds(data, model, local, seed=seed, most=most, say=tell)
+    tell("how far clients differ, and how far if the same data were dealt at random")
+    apart = differences(data, model, seed=seed, private_labels=private_labels)
+    tried = None
+    some = of_clients(data, kinds.used)
+    if kinds.clusters > 1 and some.test.sizes.any():  # a gain cannot be measured without test samples
+        tried = pilots(some, model, local, kinds.clusters, trials, tell)
+    run = {"rounds": rounds, "cohort": min(cohort, data.clients)}
+    return Advice(data.name, model.name, data.clients, _section(local), run, apart, kinds, tried)
+
+
+def of_config(config: Config, *, private_labels: bool = False, say: Say | None = None) -> Advice:
+    """The same for a configuration: its data, model, local work, seed, rounds and cohort. Its method, scenario and
+    shift are not looked at."""
+    with stage("data"):
+        data = choices.make(choices.datasets(), config.data)
+    with stage("model"):
+        model = choices.make(choices.models(), config.model, data)
+    run = config.run
+    return advise(
+        data,
+        model,
+        config.work,
+        seed=run.seed,
+        private_labels=private_labels,
+        rounds=run.rounds,
+        cohort=run.cohort,
+        say=say,
+    )
+
+
+def _check_local(local: LocalWork) -> None:
+    if local.mu or local.partial or local.positive is not None or not isinstance(local.epochs, (int, np.integer)):
+        raise ConfigError("local: mu, partial and positive belong to a method, and epochs must be one number")
+
+
+def _section(local: LocalWork) -> Values:
+    """Local work as a configuration has it; a number of mini-batches is no part of one."""
+    return {name: value for name, value in plain_values(replace(local, steps=None)).items() if name in _IN_FILES}
