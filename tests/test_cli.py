@@ -290,7 +290,7 @@ def test_a_disk_that_fills_up_leaves_a_run_that_goes_on(elsewhere: Path, monkeyp
     fsync, calls = os.fsync, iter(range(1000))
 
     def full(descriptor: int) -> None:
-        if next(calls) > 6:
+        if next(calls) > 8:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fsync(descriptor)
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
 from fedkin.cli import advise as module
 from fedkin.cli import app
+from fedkin.clustering.how_many import Gap
+from fedkin.experiment.advise import Advice
+from fedkin.experiment.advise.kinds import Kinds
 from tests.refusals import refused
 
-IID = ["data.partition=iid", "data.clients=12", "local.lr=0.3"]
+IID = ["data.partition=iid", "data.clients=12", "local.lr=0.3", "local.epochs=2"]
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +36,9 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "do not cluster: no split of the clients holds" in result.stdout and 'name = "fedavg"' in result.stdout
     assert "label divergence" in result.stdout and "clients return: 1" in result.stdout
+    assert "do 2 clusters help" in result.stdout and "tried with two clusters" in result.stdout
+    assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
+    assert "private labels" not in result.stdout
     assert "pilot 1 of 3" in result.stderr and "pilot" not in result.stdout
     assert {path.name for path in elsewhere.iterdir()} == {"study.toml", "a.png", "a.svg"}
 
@@ -41,7 +49,49 @@ def test_json_is_all_of_stdout(elsewhere: Path) -> None:
     told = json.loads(result.stdout)
     assert len(result.stdout.splitlines()) == 1 and told["verdict"] == "do not cluster" and told["clusters"] == 1
     assert [row["measure"] for row in told["differences"]] == ["PNI", "gradient dissimilarity"]
+    assert "made by a simulation from data at hand, not over a network" in result.stderr
     assert not list(elsewhere.iterdir())
+
+
+def of_nothing(*_: object, **__: object) -> Advice:
+    """An advice that took no time."""
+    kinds = Kinds(
+        1, np.arange(8), np.array([1.0, 0.4]), 0.5, Gap(np.zeros(2), np.zeros(2)), np.zeros(2), np.zeros(3),
+        np.zeros(2), np.random.default_rng(0).normal(size=(8, 1)),
+    )  # fmt: skip
+    return Advice("toy", "mclr", 8, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), kinds, None)
+
+
+def test_a_picture_that_fails_takes_no_advice_away(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedkin.experiment.advise.of_config", of_nothing)
+    (elsewhere / "a.png").mkdir()
+    result = fedkin("--private-labels", "--out", "a")
+    assert result.exit_code == 2 and "do not cluster: no split" in result.stdout and "[method]" in result.stdout
+    assert "private labels: the advice itself was made by a simulation" in result.stdout
+    assert result.stderr.startswith("error: cannot write a.png") and len(result.stderr.splitlines()) == 1
+    told = fedkin("--json", "--out", "a")
+    assert told.exit_code == 2 and json.loads(told.stdout)["verdict"] == "do not cluster"
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("nowhere/a.png", ["nowhere: No such file or directory", "choose a folder that is there"]),
+        ("file/a.png", ["file: Not a directory"]),
+        ("folder", ["--out folder: that is a folder", "folder/advice.png"]),
+        (".", ["that is a folder"]),
+    ],
+)
+def test_a_place_for_the_picture_is_looked_for_first(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, out: str, words: list[str]
+) -> None:
+    (elsewhere / "file").write_text("")
+    (elsewhere / "folder").mkdir()
+    monkeypatch.setattr("fedkin.experiment.advise.of_config", lambda *_, **__: pytest.fail("computed all the same"))
+    result = fedkin("--out", out)
+    refused(result, *words)
+    assert "free some space" not in result.stderr
+    assert sorted(path.name for path in elsewhere.rglob("*")) == ["file", "folder"]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None
     assert (told["missing"], told["failed"], told["out"]) == ([], [], str(folder / "c"))
     columns = {"final_accuracy", "final_accuracy_low", "worst_decile", "rounds_to_target", "bytes_up", "seconds"}
     assert all(columns <= set(row) for row in told["table"])
-    assert [row["rounds_to_target"] for row in told["table"]] == [0.0, 1.0]  # before round 1, IFCA has no clusters
+    assert [row["rounds_to_target"] for row in told["table"]] == [1.0, 1.0]  # round 0 does not count
     assert {"p", "low", "high", "verdict"} <= set(told["differences"][0])
     assert json.loads((folder / "c/summary.json").read_text()) == {k: v for k, v in told.items() if k != "out"}
 
@@ -82,7 +82,7 @@ def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> No
     for number, (method, seed) in enumerate([(m, s) for s in range(3) for m in ("FedAvg", "IFCA")], 1):
         assert f"{number} of 6  {method}, seed {seed}  accuracy " in told
     assert "0:00:00 left" in told
-    for word in ("worst tenth", "to target", "down / up", "Means over 3 seeds", "run.target, 1.0%", "comparison.csv"):
+    for word in ("worst tenth", "to target", "down / up", "Means over the seeds", "run.target, 1.0%", "comparison.csv"):
         assert word in told
 
 
@@ -99,7 +99,7 @@ def test_nothing_said_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> N
     assert result.exit_code == 0, result.output
     (folder,) = (elsewhere / "runs").iterdir()
     assert folder.name.startswith("compare-")
-    for word in ("FedGroup", "FedAvg", "Means over 1 seed;", f"runs/{folder.name}/comparison.csv"):
+    for word in ("FedGroup", "FedAvg", "Means over the seeds of a row.", f"runs/{folder.name}/comparison.csv"):
         assert word in result.stdout
     assert "FedGroup, seed 0" in result.stderr and "FedGroup, seed 0" not in result.stdout
 
@@ -121,6 +121,8 @@ def test_methods_are_told_apart_by_another_measure(compared: tuple[Path, Result]
     result = fedkin("--resume", "c", "--by", measure)
     assert result.exit_code == 0, result.output
     assert f"Bold: the highest {words}" in " ".join(result.stdout.split()).replace("accuracy of the ", "")
+    assert set(pd.read_csv("c/differences.csv")["measure"]) == {measure}
+    assert fedkin("--resume", "c").exit_code == 0  # it stays so
     assert set(pd.read_csv("c/differences.csv")["measure"]) == {measure}
 
 
@@ -156,7 +158,7 @@ def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(monkeypatch: pytest.
         result = fedkin(*QUICK, *TWO, "--out", "c")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin compare --resume c"
-    assert "Not finished: 1 runs." in result.stdout and "Traceback" not in result.output
+    assert "Not finished: 1 of 2 runs." in result.stdout and "Traceback" not in result.output
     assert fedkin("--resume", "c").exit_code == 0
     assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == [1, 1]
 
@@ -213,8 +215,8 @@ def test_folders_that_are_taken_are_refused(compared: tuple[Path, Result], elsew
     study = compared[0] / "study.toml"
     before = {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
     refused(fedkin(study, "--out", "c"), "already holds this comparison", "--resume c")
-    refused(fedkin(study, "--seeds", "4", "--out", "c"), "already holds")
-    refused(fedkin(study, "--methods", "fedavg", "--out", "c"), "already holds another comparison")
+    refused(fedkin(study, "--seeds", "4", "--out", "c"), "already holds this comparison", "--resume c --seeds 4")
+    refused(fedkin(study, "--methods", "fedavg", "--out", "c"), "already holds one of other methods")
     refused(fedkin(study, "--out", "c/cells/all/ifca/0"), "already holds a run")
     refused(fedkin(study, "--out", "file/c"), "cannot write", "file/c")
     refused(fedkin("--resume", "c/cells/all/ifca/0"), "holds no comparison")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedkin.cli.shell import configured, plainly, show
+from fedkin.errors import StorageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,15 +36,44 @@ def advise_command(
     with plainly():
         from fedkin.experiment.advise import of_config
 
+        if out is not None:
+            _check_place(out)
         config = configured(settings or [], None)
         advice = of_config(config, private_labels=private_labels, say=lambda line: print(line, file=sys.stderr))
-        paths = _picture(advice, out) if out else []
         if as_json:
             print(json.dumps(advice.summary(), allow_nan=False))
-            return
-        _tell(advice)
-        if paths:
-            typer.echo(f"picture: {' and '.join(map(str, paths))}")
+        else:
+            _tell(advice)
+        for line in _limits(advice, private_labels):
+            typer.echo(line, err=as_json)
+        if out is not None:  # last: nothing that goes wrong here takes the advice away
+            typer.echo(f"picture: {' and '.join(map(str, _picture(advice, out)))}", err=as_json)
+
+
+def _check_place(out: Path) -> None:
+    """Refuse a path that cannot take a picture, before anything is computed."""
+    if os.path.isdir(out):
+        raise StorageError(f"--out {out}: that is a folder; name a file in it, such as {out / 'advice.png'}")
+    try:
+        tempfile.TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(
+            f"--out {out}: no file can be made in {out.parent.absolute()}: {reason}; choose a folder that is there and "
+            "can be written"
+        ) from error
+
+
+def _limits(advice: Advice, private_labels: bool) -> list[str]:
+    """What the advice does not say."""
+    lines = []
+    if advice.pilots is not None:
+        lines.append(
+            "trials: cohorts round robin; 95% intervals over initial models, cohorts, batches; for this federation only"
+        )
+    if private_labels:
+        lines.append("private labels: the advice itself was made by a simulation from data at hand, not over a network")
+    return lines
 
 
 def _picture(advice: Advice, out: Path) -> list[Path]:
@@ -57,11 +89,12 @@ def _tell(advice: Advice) -> None:
     show(_written(advice.numbers, ".3g"), f"how many kinds of clients, from {len(kinds.used):,} of {advice.clients:,}")
     typer.echo("; ".join(f"{way}: {number}" for way, number in kinds.votes.items()))
     if advice.pilots is not None:
-        show(_written(advice.pilots, ",.1f"), "does clustering help: gains over plain averaging, percentage points")
-    typer.echo(f"\n{advice.verdict}: {advice.why}\n\n{advice.toml()}", nl=False)
+        title = f"do {advice.tried_with} clusters help: gains over plain averaging, percentage points"
+        show(_written(advice.pilots, ",.1f"), title)
+    typer.echo(f"\n{advice.verdict}: {advice.why}\n\n{advice.toml()}")
 
 
 def _written(table: pd.DataFrame, form: str) -> pd.DataFrame:
     """Numbers as people read them; a dash for what cannot be said."""
     written = table.map(lambda value: "-" if value != value else format(value, form))
-    return written.reset_index().map(str)
+    return written.reset_index().map(str).rename(columns=lambda name: str(name).replace("_", " "))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -31,8 +32,8 @@ def compare_command(
         typer.Option("--grid", metavar="section.key=A,B,...", help="Each of these values; may be repeated."),
     ] = None,
     by: Annotated[
-        str, typer.Option("--by", metavar="MEASURE", help="Tell methods apart by final, best or worst accuracy.")
-    ] = "final",
+        str | None, typer.Option("--by", metavar="MEASURE", help="Tell methods apart by final, best or worst accuracy.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep it in this new folder.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on in DIR.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
@@ -40,18 +41,20 @@ def compare_command(
     """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences hold."""
     with plainly():
         from fedkin.experiment.compare import cells
-        from fedkin.experiment.compare.comparison import refuse_measure
+        from fedkin.experiment.compare.grid import refuse_measure
 
-        refuse_measure(by)
+        if by is not None:
+            refuse_measure(by)
         if resume:
             if settings or methods is not None or grid or out:
                 raise ConfigError(f"--resume takes its grid from {resume}; only --seeds, --by and --json go with it")
-            wanted, folder, made = cells.reopen(resume, seeds), resume, None
+            wanted, folder, made = cells.reopen(resume, seeds, by), resume, None
         else:
-            wanted, folder = _grid(settings or [], methods, seeds, grid or []), out or _new_folder()
+            wanted = _grid(settings or [], methods, seeds, grid or [], by or "final")
+            folder = out or _new_folder()
             made = cells.create(folder, wanted)
         comparison, stopped = _run(wanted, folder, made)
-        _close(comparison, folder, by, as_json)
+        _close(comparison, folder, as_json)
         if stopped:
             print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED)
@@ -59,12 +62,12 @@ def compare_command(
             raise typer.Exit(BAD_INPUT)
 
 
-def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str]) -> Grid:
+def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str) -> Grid:
     from fedkin.experiment.compare import grid
 
     file, overrides = arguments(settings)
     named = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    return grid.load(file, overrides, named, seeds, sweeps)
+    return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by)
 
 
 def _run(grid: Grid, folder: Path, made: list[Path] | None) -> tuple[Comparison, bool]:
@@ -81,25 +84,25 @@ def _run(grid: Grid, folder: Path, made: list[Path] | None) -> tuple[Comparison,
     return Comparison.load(folder), True
 
 
-def _close(comparison: Comparison, folder: Path, by: str, as_json: bool) -> None:
+def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     """The tables, which differences hold, and where things are."""
     from rich.console import Console
 
     from fedkin.experiment.compare import writing
     from fedkin.experiment.compare.display import tables
 
-    writing.write(comparison, folder, by)
+    writing.write(comparison, folder)
     console = Console(stderr=as_json)
-    for table in tables(comparison, by):
+    for table in tables(comparison):
         console.print(table)
-    for line in (*writing.differences_in_words(comparison, by), *writing.small_print(comparison, by)):
+    for line in (*writing.differences_in_words(comparison), *writing.small_print(comparison)):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     for key, reason in comparison.failed.items():
         name = ", ".join(str(part) for part in key if part != "")
         console.print(f"not run: {name}: {reason}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True, highlight=False, markup=False)
     if as_json:
-        print(json.dumps({**comparison.summary(by), "out": str(folder)}), flush=True)
+        print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)
 
 
 def _new_folder() -> Path:

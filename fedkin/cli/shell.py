@@ -103,10 +103,11 @@ def option(text: str) -> tuple[str, Any]:
 
 def show(frame: Any, title: str) -> None:
     """A DataFrame as a table."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    out = Table(title=title)
+    out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column in frame.columns:
         out.add_column(str(column), overflow="fold")
     for row in frame.itertuples(index=False):

@@ -88,7 +88,8 @@ class Config:
 
 
 def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
-    """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top.
+    """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top. What its [compare] says is
+    for ``fedkin compare`` only, and not looked at.
 
     Raises ConfigError: no such file, an empty one, not TOML, unknown section or key, wrong type or value; always with
     its place.
@@ -96,6 +97,7 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
     raw: dict[str, Any] = read_toml(path) if path else {name: dict(entries) for name, entries in DEMO.items()}
     if not raw:
         raise ConfigError(f"{path}: says nothing; expected sections such as [data], [method] and [run]")
+    raw.pop("compare", None)
     ours = override(raw, overrides, path)
     return from_dict(raw, lambda dotted: dotted if path is None or dotted in ours else f"{path}: {dotted}")
 

@@ -54,8 +54,8 @@ def draw(repeated: Repeated) -> Figure:
 
 def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> None:
     """Mean over the seeds of each method, in its 95% interval; rounds that every seed has."""
-    seeds = len(next(iter(curves.values())))
-    mean = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
+    least, seeds = min(map(len, curves.values())), max(map(len, curves.values()))
+    mean = f"mean of {seeds if least == seeds else f'{least} to {seeds}'} seeds" if seeds > 1 else "one seed"
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
     lacking = f"; never complete in all seeds: {', '.join(never)}" if never else ""
     prepare(axes, heading, (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking)
@@ -64,7 +64,7 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> No
         colour, dash = look(number)
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
         drawn = interval(curve[:, scored])
-        if seeds >= LEAST_SEEDS:
+        if len(curve) >= LEAST_SEEDS:
             axes.fill_between(scored, drawn.low.clip(0, 1), drawn.high.clip(0, 1), color=colour, alpha=0.18, lw=0)
         axes.plot(scored, drawn.mean, color=colour, ls=dash, lw=1.8)
         if len(scored):

@@ -13,10 +13,10 @@ def gradient_dissimilarity(gradients: Float[np.ndarray, "n P"], weights: Real[np
     """B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2: 1 where all clients have one gradient, and the larger, the more of
     them cancels; infinite where nothing is left of their mean.
 
-    It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at one model. Yin et
-    al. (AISTATS 2018) call the same ratio, of samples, gradient diversity. ``weights`` p are shares of the samples
-    (any positive numbers); all alike where nothing is said. Noise of small clients counts as disagreement: compare
-    with what the same sizes give where nobody differs.
+    It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at one model. The
+    gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2, is B^2 / n where all weights are
+    alike. ``weights`` p are shares of the samples (any positive numbers); all alike where nothing is said. Noise of
+    small clients counts as disagreement: compare with what the same sizes give where nobody differs.
 
     Raises:
         MethodError: no gradient, one that is not finite, all zero, or weights that are no shares.

@@ -184,7 +184,11 @@ def found(returned: list[float], clusters: int, chance: float = 0.5) -> Kinds:
     return Kinds(clusters, np.arange(12), shares, chance, gap, nothing, spectrum, nothing, points)
 
 
-def told(clusters: int, gains: dict[str, tuple[float, float, float, float]] | None) -> Advice:
+Gains = dict[str, tuple[float, float, float, float]]
+NAN = float("nan")
+
+
+def told(clusters: int, gains: Gains | None) -> Advice:
     """An advice of 3 numbers of clusters whose pilots are (gain, low, high, bytes)."""
     table = None
     if gains is not None:
@@ -198,22 +202,36 @@ def told(clusters: int, gains: dict[str, tuple[float, float, float, float]] | No
     ("clusters", "gains", "verdict", "method", "words"),
     [
         (1, None, "do not cluster", "fedavg", "no split of the clients holds: of its weakest cluster at best 40%"),
+        (1, None, "do not cluster", "fedavg", "nobody has test samples, so what two clusters would gain is not known"),
+        (1, {"ifca": (0.2, -0.5, 0.9, 12.0)}, "do not cluster", "fedavg", "two clusters: ifca +0.2 points [-0.5"),
+        (
+            1,
+            {"flexcfl": (2.5, -1.0, 6.0, 8.0), "ifca": (2.0, 0.5, 3.5, 12.0)},
+            "do not cluster",
+            "fedavg",
+            "ifca +2.0 points [+0.5, +3.5] over fedavg, an interval above zero although no kinds were found",
+        ),
         (2, {"ifca": (1.0, -0.5, 2.5, 12.0)}, "do not cluster", "fedavg", "+1.0 points [-0.5, +2.5]"),
         (2, {"ifca": (-3.0, -4.0, -2.0, 12.0)}, "do not cluster", "fedavg", "no clustered method is shown to gain"),
         (2, {"flexcfl": (9.5, 9.0, 10.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "flexcfl", "+9.5 points"),
         (2, {"flexcfl": (5.0, 4.0, 6.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "+10.0 points"),
-        (2, None, "cluster", "flexcfl", "what they gain is not known"),
+        (2, None, "cannot tell", "flexcfl", "2 kinds of clients: at least 90% of each cluster come back; nobody has"),
+        (2, None, "cannot tell", "flexcfl", "so what clustering gains is not known"),
+        (2, {"ifca": (NAN, NAN, NAN, NAN)}, "cannot tell", "flexcfl", "no trial could be scored"),
         (3, {"ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "at least 3 kinds of clients"),
     ],
 )
-def test_the_verdict(
-    clusters: int, gains: dict[str, tuple[float, float, float, float]] | None, verdict: str, method: str, words: str
-) -> None:
+def test_the_verdict(clusters: int, gains: Gains | None, verdict: str, method: str, words: str) -> None:
     advice = told(clusters, gains)
     assert (advice.verdict, advice.method) == (verdict, method) and words in advice.why
-    sections = tomllib.loads(advice.toml())
-    assert sections["method"] == ({"name": method, "clusters": clusters} if verdict == "cluster" else {"name": method})
-    assert sections["run"].get("against", []) == (["fedavg"] if verdict == "cluster" else [])
+    sections, clustered = tomllib.loads(advice.toml()), verdict != "do not cluster"
+    assert sections["method"] == ({"name": method, "clusters": clusters} if clustered else {"name": method})
+    assert sections["run"].get("against", []) == (["fedavg"] if clustered else [])
+
+
+def test_chance_that_gains_nothing_is_not_called_a_gain() -> None:
+    why = told(1, {"ifca": (0.2, -0.5, 0.9, 12.0)}).why
+    assert "above zero" not in why
 
 
 def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
@@ -229,8 +247,21 @@ def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["a.png", "a.svg"] and all(path.stat().st_size > 1000 for path in paths)
 
 
-def test_of_one_kind_nothing_is_tried() -> None:
+def test_of_one_kind_two_clusters_are_tried() -> None:
     data = federation(1, clients=12)
     advice = advise(data, mclr(data), LOCAL, trials=QUICK)
-    assert advice.verdict == "do not cluster" and advice.pilots is None and advice.clusters == 1
-    json.dumps(advice.summary(), allow_nan=False)
+    assert advice.verdict == "do not cluster" and advice.clusters == 1 and advice.tried_with == 2
+    assert advice.pilots is not None
+    pd.testing.assert_frame_equal(advice.pilots, pilots(data, mclr(data), LOCAL, 2, QUICK))
+    assert "tried with two clusters" in advice.why
+    told = json.loads(json.dumps(advice.summary(), allow_nan=False))
+    assert told["tried_with"] == 2 and told["configuration"]["method"] == {"name": "fedavg"}
+
+
+@pytest.mark.parametrize(("kinds", "verdict"), [(1, "do not cluster"), (2, "cannot tell")])
+def test_without_test_samples_kinds_are_found_and_their_gain_is_not_claimed(kinds: int, verdict: str) -> None:
+    data = federation(kinds, clients=12)
+    bare = data.rearranged(data.train, Ragged.of([data.test[i][:0] for i in range(12)]))
+    advice = advise(bare, mclr(bare), LOCAL, trials=QUICK)
+    assert (advice.verdict, advice.clusters, advice.pilots) == (verdict, kinds, None)
+    assert "nobody has test samples" in advice.why and advice.summary()["tried_with"] is None

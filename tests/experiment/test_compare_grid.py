@@ -231,7 +231,7 @@ def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
         ('[compare]\nmethods = ["fedavg", "fedavg"]', ["two methods are called 'FedAvg';", "another label"]),
         ("[compare]\nseed = 3", ["study.toml: compare.seed", "did you mean 'seeds'"]),
         ("[compare]\nseeds = 0", ["study.toml: compare.seeds", "greater than or equal to 1"]),
-        ("[compare]\ndata = []", ["study.toml: compare.data", "at least 1"]),
+        ("[compare]\ndata = []", ["compare.data is an empty list", "no cell"]),
         ('[compare]\ngrid = {"local.lr" = []}', ["compare.grid: local.lr", "no cell"]),
         ('[compare]\ngrid = {"local.lr" = 0.1}', ["compare.grid: local.lr", "expected a list of values", "0.1"]),
         ('[compare]\ngrid = {"locl.lr" = [0.1]}', ["compare.grid: locl.lr", "did you mean 'local'"]),
@@ -308,6 +308,16 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 def test_labels_are_one_line_of_text(tmp_path: Path) -> None:
     grid = read(tmp_path, '[compare]\nmethods = [{name = "ifca", label = 4}, {name = "local", label = "on\\ntwo"}]')
     assert methods(grid) == ["4", "on two"]
+
+
+def test_a_label_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    refused(["label: expected text", "[1]"], tmp_path, '[compare]\nmethods = [{name = "ifca", label = [1]}]')
+    refused(["label: expected text", "[1]"], tmp_path, "[[compare.data]]\nlabel = [1]")
+
+
+def test_labels_in_any_script_and_of_any_length_have_folders_of_their_own() -> None:
+    names = [slug(label) for label in ("平均", "聚类", "x" * 300, "x" * 299 + "y", "é", "e")]
+    assert len(set(names)) == 6 and max(map(len, names)) < 80 and all(name.isascii() for name in names)
 
 
 def test_labels_that_share_a_folder_are_refused(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
     json.dumps(found.summary(), allow_nan=False)
     assert row(found, "FedAvg")["seeds"] == 3 and found.target("") is None
     writing.write(found, tmp_path)
-    assert "| FedAvg | - | - | - | - |" in (tmp_path / "comparison.md").read_text()
+    assert "| FedAvg | 3 | - | - | - | - |" in (tmp_path / "comparison.md").read_text()
 
 
 # --- Markdown, LaTeX, CSV
@@ -159,26 +159,26 @@ def test_markdown_has_one_cell_per_column_whatever_labels_hold() -> None:
     found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
     text = writing.markdown(found)
     table = markdown_table(text)
-    assert [len(line) for line in table] == [8] * 6
-    assert table[0] == ["setting", "method", *writing.HEADS]
+    assert [len(line) for line in table] == [9] * 6
+    assert table[0] == ["setting", "method", "seeds", *writing.HEADS]
     assert [line[:2] for line in table[2:]] == [[s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")]
     assert "* a|b: IFCA over Fed|Avg: +21.0 points" in text
 
 
 def test_one_setting_has_no_column() -> None:
-    assert markdown_table(writing.markdown(comparison({"": CURVES})))[0] == ["method", *writing.HEADS]
-    assert r"\begin{tabular}{lrrrrrr}" in writing.latex(comparison({"": CURVES}))
+    assert markdown_table(writing.markdown(comparison({"": CURVES})))[0] == ["method", "seeds", *writing.HEADS]
+    assert r"\begin{tabular}{lrrrrrrr}" in writing.latex(comparison({"": CURVES}))
 
 
 def test_numbers_are_those_of_the_table() -> None:
     table = markdown_table(writing.markdown(comparison({"": CURVES})))
     half = (stats.t.interval(0.95, 2, 0.61, stats.sem([0.60, 0.61, 0.62]))[1] - 0.61) * 100
-    assert table[2][:2] == ["FedAvg", f"61.0 ± {half:.1f}"]
-    assert table[4][:2] == ["FedProx", "61.5"]  # two seeds have no interval
-    assert table[4][4] == "2.0 (1 of 2)"
+    assert table[2][:3] == ["FedAvg", "3", f"61.0 ± {half:.1f}"]
+    assert table[4][:3] == ["FedProx", "2", "61.5"]  # two seeds have no interval
+    assert table[4][5] == "2.0 (1 of 2)"
 
 
-@pytest.mark.parametrize(("measure", "place"), [("final", 1), ("best", 2), ("worst", 3)])
+@pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("worst", 4)])
 def test_bold_is_the_best_and_what_was_not_shown_to_differ(measure: str, place: int) -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
@@ -194,7 +194,7 @@ def test_bold_is_the_best_and_what_was_not_shown_to_differ(measure: str, place: 
 
 def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None:
     text = writing.markdown(comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])}))
-    assert [line[1] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
+    assert [line[2] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
     assert "1 of 1 pairs have fewer than 3 seeds in common: not tested" in text
     assert "interval" not in text and "t-test" not in text
 
@@ -213,11 +213,11 @@ def test_differences_in_words() -> None:
 
 def test_small_print_says_what_the_numbers_are() -> None:
     told = " ".join(writing.small_print(comparison({"": CURVES})))
-    assert "Means over 3 seeds and their 95% intervals" in told and "Holm" in told
-    assert "Target: what FedAvg has in its last round, 61.0%" in told and "Not finished: 1 runs." in told
+    assert "with their 95% intervals" in told and "Holm" in told
+    assert "Target: what FedAvg has in its last round, 61.0%" in told and "Not finished: 1 of 9 runs." in told
     assert "Target: run.target, 70.0%" in " ".join(writing.small_print(comparison({"": CURVES}, target=0.7)))
     alone = " ".join(writing.small_print(comparison({"": {"FedAvg": AVG[:1]}})))
-    assert "Means over 1 seed;" in alone and "Not finished" not in alone
+    assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
 
 
 NASTY = r"[50%] a_b & c # {d} $5 ^~ \x"
@@ -228,9 +228,9 @@ def test_latex_is_balanced_whatever_labels_hold() -> None:
     lines = writing.latex(found).splitlines()
     body = [line for line in lines if line.endswith(r"\\")]
     columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", "\n".join(lines))
-    assert columns and columns[1] == "llrrrrrr"
+    assert columns and columns[1] == "llrrrrrrr"
     for line in body:
-        assert len(re.findall(r"(?<!\\)&", line)) == 7
+        assert len(re.findall(r"(?<!\\)&", line)) == 8
         assert not re.search(r"(?<!\\)[%#_]", line)
         bare = re.sub(r"\\[\\{}&%$#_]", "", line)
         assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
@@ -267,9 +267,9 @@ def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("figure.*"))
     assert list(pd.read_csv(tmp_path / "curves.csv").columns) == ["setting", "method", "seed", "round", "accuracy"]
     assert [line[1:] for line in markdown_table(writing.markdown(found))[2:]] == [
-        ["-", "-", "-", "-", "- / -", "-"]
+        ["0", "-", "-", "-", "-", "- / -", "-"]
     ] * 2
-    assert "Not finished: 6 runs." in (tmp_path / "comparison.md").read_text()
+    assert "Not finished: 6 of 6 runs." in (tmp_path / "comparison.md").read_text()
 
 
 # --- pictures

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedkin.experiment.reproduce import advise, advise_page
 from fedkin.experiment.reproduce.advise import OTHERS, PLANTED, Case, federation, jobs
+from fedkin.experiment.reproduce.marks import Mark
 
 
 def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:
@@ -43,10 +44,29 @@ def test_the_page_counts_seeds_that_are_right() -> None:
     unknown = OTHERS[0]
     measured.append(line(unknown, 0, 7, verdict="cluster", gain=1.25, low=0.5, high=2.0))
     page = advise_page.section(measured)
-    assert "1 of 2 cases are right in at least 9 of 10 seeds" in page
+    assert "1 of the 2 cases that were run from all 10 seeds are right in at least 9 of them." in page
+    assert "fewer seeds" not in page
     assert "**9 of 10**" in page and "**8 of 10**" in page
     assert "+1.2 [+0.5, +2.0]" in page or "+1.3 [+0.5, +2.0]" in page
 
 
+def test_a_promise_holds_only_where_all_ten_seeds_were_run() -> None:
+    nine, all_ten, wrong, *nothing = PLANTED
+    measured = [line(nine, seed, nine.clusters) for seed in range(9)]
+    measured += [line(all_ten, seed, all_ten.clusters if seed else 1) for seed in range(10)]
+    measured += [line(wrong, seed, wrong.clusters + 1) for seed in range(10)]
+    marks = [one.mark for one in advise_page.compared(measured)]
+    assert marks == [Mark.NOT_RUN, Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.NOT_RUN] * len(nothing)]
+    assert advise_page.compared(measured)[0].ours == "9 of 9 seeds"
+    page = advise_page.section(measured)
+    assert "1 of the 2 cases that were run from all 10 seeds" in page and "**9 of 9**" in page
+    assert "Run from fewer seeds, shown but not counted: 1." in page
+
+
+def test_a_line_of_old_has_no_gain() -> None:
+    page = advise_page.section([line(OTHERS[2], 0, 1, verdict="do not cluster")])
+    assert "| mnist, Dirichlet 1 | 0 | 1 | not tried | do not cluster |" in page
+
+
 def test_the_page_of_nothing() -> None:
-    assert "0 of 0 cases" in advise_page.section([])
+    assert "0 of the 0 cases" in advise_page.section([])

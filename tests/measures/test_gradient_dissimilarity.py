@@ -25,6 +25,14 @@ def test_by_hand() -> None:
     assert gradient_dissimilarity(np.array([[1.0, 0.0], [-1.0, 0.0]])) == np.inf
 
 
+def test_it_is_n_times_the_gradient_diversity_of_yin_et_al() -> None:
+    """Their definition 1: sum |g|^2 / |sum g|^2, without weights."""
+    gradients = np.random.default_rng(1).normal(size=(6, 4)) + 1
+    total = gradients.sum(axis=0)
+    diversity = sum(g @ g for g in gradients) / (total @ total)
+    assert gradient_dissimilarity(gradients) == pytest.approx(6 * diversity)
+
+
 @pytest.mark.parametrize("gradients", [np.zeros((3, 2)), np.zeros((0, 2)), np.array([[np.nan]])])
 def test_no_gradients(gradients: np.ndarray) -> None:
     with pytest.raises(MethodError, match="needs gradients"):

@@ -14,7 +14,7 @@ from fedkin.experiment.advise.pilots import PLAIN
 from fedkin.experiment.options import Values
 from fedkin.experiment.tabular import rows_of
 
-CLUSTER, DO_NOT = "cluster", "do not cluster"
+CLUSTER, DO_NOT, CANNOT_TELL = "cluster", "do not cluster", "cannot tell"
 _AS_GOOD = 1.0  # percentage points: of methods this near to the best, the cheapest is advised
 
 
@@ -27,8 +27,8 @@ class Advice:
         local, run: sections of a configuration, as ``toml`` writes them.
         differences: how far clients differ (``differ.differences``).
         kinds: how many kinds there are, and what every way of asking says.
-        pilots: what clustered methods gain (``pilots.pilots``); None where there was nothing to try, because clients
-            are of one kind, or where trials were not wanted.
+        pilots: what clustered methods gain with ``tried_with`` clusters (``pilots.pilots``); None where nobody has test
+            samples.
     """
 
     data: str
@@ -49,37 +49,68 @@ class Advice:
         return self.kinds.clusters
 
     @property
-    def method(self) -> str:
-        """What to run: the cheapest of the methods that are as good as the best of those that help; else the plain."""
+    def tried_with(self) -> int:
+        """With how many clusters methods are tried: one for each kind, and two where there is one kind."""
+        return max(2, self.clusters)
+
+    @property
+    def gains(self) -> pd.DataFrame:
+        """The pilots of clustered methods whose gain is known; no rows where that is of none."""
         if self.pilots is None:
-            return PLAIN if self.clusters == 1 else "flexcfl"
-        helps = self.pilots.query("low > 0")
+            return pd.DataFrame(columns=["gain", "low", "high", "bytes"], dtype=float)
+        return self.pilots.drop(index=PLAIN).dropna(subset=["gain", "low", "high"])
+
+    @property
+    def method(self) -> str:
+        """What to run. With one kind the plain one. Else the cheapest of the methods that are as good as the best of
+        those that help, and the plain one where none does; where no gain is known, FlexCFL, to try beside the plain."""
+        if self.clusters == 1:
+            return PLAIN
+        if self.gains.empty:
+            return "flexcfl"
+        helps = self.gains.query("low > 0")
         as_good = helps.query(f"gain >= {helps['gain'].max() - _AS_GOOD}") if len(helps) else helps
         return str(as_good["bytes"].idxmin()) if len(as_good) else PLAIN
 
     @property
     def verdict(self) -> str:
-        """``cluster`` or ``do not cluster``."""
-        return DO_NOT if self.method == PLAIN else CLUSTER
+        """``cluster``; ``do not cluster``; or, of several kinds whose gain is not known, ``cannot tell``."""
+        if self.method == PLAIN:
+            return DO_NOT
+        return CANNOT_TELL if self.gains.empty else CLUSTER
 
     @property
     def why(self) -> str:
         """The reason, in one sentence."""
-        returned, most = self.kinds.returned, self.kinds.most
-        if self.clusters == 1:
-            best = returned[1:].max()
-            return (
-                f"no split of the clients holds: of its weakest cluster at best {best:.0%} come back when their other "
-                f"half of data is asked ({self.kinds.chance:.0%} where data are dealt at random)"
-            )
+        return self._why_one() if self.clusters == 1 else self._why_several()
+
+    def _why_one(self) -> str:
+        best = self.kinds.returned[1:].max()
+        reason = (
+            f"no split of the clients holds: of its weakest cluster at best {best:.0%} come back when their other "
+            f"half of data is asked ({self.kinds.chance:.0%} where data are dealt at random)"
+        )
+        if self.gains.empty:
+            return f"{reason}; {self._unknown} what two clusters would gain is not known"
+        helps = self.gains.query("low > 0")
+        name = (self.gains if helps.empty else helps)["gain"].idxmax()
+        above = "" if helps.empty else ", an interval above zero although no kinds were found"
+        return f"{reason}; tried with two clusters: {name} {_gain(self.gains.loc[name])}{above}"
+
+    def _why_several(self) -> str:
+        most, share = self.kinds.most, self.kinds.returned[self.clusters - 1]
         number = f"at least {most}" if self.clusters == most else f"{self.clusters}"
-        kinds = f"{number} kinds of clients: at least {returned[self.clusters - 1]:.0%} of each cluster come back"
-        if self.pilots is None:
-            return f"{kinds}; nobody has test samples, so what they gain is not known"
+        kinds = f"{number} kinds of clients: at least {share:.0%} of each cluster come back"
+        if self.gains.empty:
+            return f"{kinds}; {self._unknown} what clustering gains is not known"
         if self.verdict == DO_NOT:
-            tried = self.pilots.drop(index=PLAIN)
-            return f"{kinds}, but no clustered method is shown to gain: {_gain(tried.loc[tried['gain'].idxmax()])}"
-        return f"{kinds}, and {self.method} gains {_gain(self.pilots.loc[self.method])}"
+            best = self.gains.loc[self.gains["gain"].idxmax()]
+            return f"{kinds}, but no clustered method is shown to gain: {_gain(best)}"
+        return f"{kinds}, and {self.method} gains {_gain(self.gains.loc[self.method])}"
+
+    @property
+    def _unknown(self) -> str:
+        return "nobody has test samples, so" if self.pilots is None else "no trial could be scored, so"
 
     @property
     def numbers(self) -> pd.DataFrame:
@@ -122,6 +153,7 @@ class Advice:
             "chance": k.chance,
             "numbers": rows_of(self.numbers.reset_index()),
             "differences": rows_of(self.differences.reset_index()),
+            "tried_with": None if self.pilots is None else self.tried_with,
             "pilots": None if self.pilots is None else rows_of(self.pilots.reset_index()),
             "configuration": self.configuration(),
         }

@@ -38,8 +38,18 @@ def advise(
 ) -> Advice:
     """Whether these clients should be clustered, in how many clusters, with which method, and what it gains and costs.
 
-    Short pilots are run in the simulator. Where clients are of several kinds, clustered methods are tried against plain
-    averaging: what they gain, with a 95% interval over seeds, decides.
+    Short pilots are run in the simulator. Two questions decide:
+
+    1. How many kinds of clients are there (``how_many_kinds``)? Every client's data are halved at random. A number of
+       clusters holds where at least 75% of the clients of each cluster come back to it when the other half of their
+       data is asked, and more than in random deals of the same data; the largest that holds is the number of kinds.
+    2. What does clustering gain (``pilots``)? Clustered methods are tried against plain averaging, with as many
+       clusters as there are kinds.
+
+    The verdict is "do not cluster" where clients are of one kind: two clusters are tried all the same, and what they
+    gain is told and changes nothing. With several kinds it is "cluster" where the 95% interval of some method's gain
+    lies above zero, "do not cluster" where that of none does, and "cannot tell" where no gain is known, because nobody
+    has test samples.
 
     Args:
         local: what a client does with a model that it trains; 10 epochs of SGD where nothing is said.
@@ -61,12 +71,12 @@ def advise(
     kinds = how_many_kinds(data, model, local, seed=seed, most=most, say=tell)
     tell("how far clients differ, and how far if the same data were dealt at random")
     apart = differences(data, model, seed=seed, private_labels=private_labels)
-    tried = None
-    some = of_clients(data, kinds.used)
-    if kinds.clusters > 1 and some.test.sizes.any():  # a gain cannot be measured without test samples
-        tried = pilots(some, model, local, kinds.clusters, trials, tell)
     run = {"rounds": rounds, "cohort": min(cohort, data.clients)}
-    return Advice(data.name, model.name, data.clients, _section(local), run, apart, kinds, tried)
+    advice = Advice(data.name, model.name, data.clients, _section(local), run, apart, kinds, None)
+    some = of_clients(data, kinds.used)
+    if not some.test.sizes.any():  # a gain cannot be measured without test samples
+        return advice
+    return replace(advice, pilots=pilots(some, model, local, advice.tried_with, trials, tell))
 
 
 def of_config(config: Config, *, private_labels: bool = False, say: Say | None = None) -> Advice:

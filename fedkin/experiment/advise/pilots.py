@@ -52,6 +52,11 @@ def pilots(
     """One row a method (its index), the plain one first. Accuracies in per cent, gains over plain averaging in
     percentage points; means over seeds.
 
+    Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the order of ids and so
+    alike from every seed, and draws are uniform after that; so all have a cluster as early as can be. An interval
+    speaks for this one federation: seeds differ in initial models, later cohorts and batches, and it says nothing of
+    other clients or other data.
+
     ``accuracy``, ``worst_decile``: at the end, of the clients that have a cluster by then; ``gain``, ``low``, ``high``:
     of ``accuracy``, paired by seeds, with Student's 95% interval; ``bytes``: per round and client, down and up, in the
     last round; ``bytes_once``: per client of the federation, what was sent beside that (a cold start, placing).

@@ -49,11 +49,9 @@ def create(path: Path, grid: Grid) -> list[Path]:
     Raises StorageError where there is a comparison, this one or another, or a run.
     """
     if (path / COMPARISON).exists():
-        same = _read(path) == _plain(grid.description())
-        what = (
-            f"this comparison; go on with it: --resume {path}" if same else "another comparison; choose another folder"
-        )
-        raise StorageError(f"{path} already holds {what}")
+        other = _other_part(_read(path), grid)
+        how = f"this comparison; go on with it: --resume {path} --seeds {len(grid.seeds)}"
+        raise StorageError(f"{path} already holds {f'one of other {other}; choose another folder' if other else how}")
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")
     made = folders.make(path)
@@ -75,23 +73,31 @@ def same(path: Path, grid: Grid) -> None:
 
     Raises CheckpointError.
     """
-    stored, asked = reopen(path).description(), grid.description()
-    for part in ("methods", "settings"):
-        if _plain(stored)[part] != _plain(asked)[part]:
-            raise CheckpointError(f"{path} holds a comparison of other {part}; choose another folder")
+    other = _other_part(reopen(path).description(), grid)
+    if other:
+        raise CheckpointError(f"{path} holds a comparison of other {other}; choose another folder")
     _write(path, grid)
 
 
-def reopen(path: Path, seeds: int | None = None) -> Grid:
-    """The grid of a comparison that goes on, with as many seeds as are asked for now.
+def _other_part(stored: dict[str, Any], grid: Grid) -> str:
+    """In what another comparison differs from a grid; empty for the same one, from whatever seeds."""
+    asked = _plain(grid.description())
+    return next((part for part in ("methods", "settings") if _plain(stored).get(part) != asked[part]), "")
+
+
+def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
+    """The grid of a comparison that goes on, with as many seeds as are asked for now, told apart as is asked now.
 
     Raises CheckpointError where there is none.
     """
     if not (path / COMPARISON).exists():
         raise CheckpointError(f"{path} holds no comparison: there is no {COMPARISON} in it")
     grid = from_description(_read(path), path / COMPARISON)
+    changed: dict[str, Any] = {} if by is None else {"by": by}
     if seeds is not None:
-        grid = dataclasses.replace(grid, seeds=tuple(range(grid.seeds[0], grid.seeds[0] + seeds)))
+        changed["seeds"] = tuple(range(grid.seeds[0], grid.seeds[0] + seeds))
+    if changed:
+        grid = dataclasses.replace(grid, **changed)
         _write(path, grid)
     return grid
 
@@ -111,7 +117,10 @@ def finished(cell: Cell) -> Run | None:
     """
     if not (cell.path / folders.SUMMARY).exists():
         return None
-    run = Run.load(cell.path)
+    try:
+        run = Run.load(cell.path)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; move {cell.path} away to run it again") from error
     config = cell.setting.config(cell.method)
     description = {**config.description(), "run": config.description()["run"] | {"seed": cell.seed}}
     if essence(_plain(description)) != essence(run.config):

@@ -11,20 +11,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.errors import ConfigError, unknown
 from fedkin.experiment.compare.cells import cells_of, finished, reopen
 from fedkin.experiment.compare.differences import pairs
-from fedkin.experiment.compare.grid import Grid
+from fedkin.experiment.compare.grid import MEASURES, Grid, refuse_measure
 from fedkin.experiment.repeat import curve_of
 from fedkin.experiment.results import Run
 from fedkin.experiment.tabular import mean_and_interval, rows_of
 
 Key = tuple[str, str, int]  # setting, method, seed
-MEASURES = {  # what methods are told apart by, and where a run's summary has it
-    "final": "final_accuracy",
-    "best": "best_accuracy",
-    "worst": "worst_decile",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,6 +62,11 @@ class Comparison:
             key for s in self.settings for m in self.methods for i in self.seeds if (key := (s, m, i)) not in self.found
         ]
 
+    @property
+    def by(self) -> str:
+        """What methods are told apart by, where nothing else is asked for."""
+        return self.grid.by
+
     def runs(self, setting: str, method: str) -> list[Run]:
         """The finished runs of a cell, in the order of the seeds."""
         return [self.found[setting, method, seed] for seed in self.seeds if (setting, method, seed) in self.found]
@@ -100,9 +99,10 @@ class Comparison:
         return float(np.nanmean(last)) if np.isfinite(last).any() else None
 
     def table(self) -> pd.DataFrame:
-        """One row per cell: seeds, and of the final and the best accuracy and the worst-served tenth of the clients the
-        mean over the seeds with its 95% interval (Student's t; none below three seeds); in how many rounds the target
-        was reached (mean over the ``reached`` seeds that got there), bytes and seconds a run."""
+        """One row per cell: its finished seeds, and of the final and the best accuracy and the worst-served tenth of
+        the clients the mean over them with its 95% interval (Student's t; none below three seeds); in how many rounds
+        the target was reached (mean over the ``reached`` seeds that got there; from round 1 on, because in round 0
+        methods have done different things to find their clusters), bytes and seconds a run."""
         return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
@@ -121,14 +121,16 @@ class Comparison:
             row[figure] = float(np.mean([run.summary()[figure] for run in runs])) if runs else None
         return row
 
-    def differences(self, measure: str = "final") -> pd.DataFrame:
+    def differences(self, measure: str | None = None) -> pd.DataFrame:
         """Every pair of methods in every setting, and whether their difference holds (``differences.pairs``).
 
         Args:
-            measure: ``final`` or ``best`` accuracy, or that of the ``worst`` served tenth of the clients.
+            measure: ``final`` or ``best`` accuracy, or that of the ``worst`` served tenth of the clients; the
+                comparison's own (``by``) where nothing is said.
 
         Raises ConfigError for another measure.
         """
+        measure = self.by if measure is None else measure
         refuse_measure(measure)
         tables = [
             pairs(self.values(setting, MEASURES[measure])).assign(setting=setting, measure=measure)
@@ -138,20 +140,20 @@ class Comparison:
         first = ["setting", "measure"]
         return whole.reindex(columns=[*first, *(name for name in whole.columns if name not in first)])
 
-    def ranks(self, measure: str = "final") -> dict[str, float]:
+    def ranks(self, measure: str | None = None) -> dict[str, float]:
         """Mean rank of each method over the settings in which no run is missing (1 is best, ties share)."""
-        means = pd.DataFrame(
-            {s: {m: np.mean(v) for m, v in self.values(s, MEASURES[measure]).items()} for s in self.settings}
-        )
+        figure = MEASURES[self.by if measure is None else measure]
+        means = pd.DataFrame({s: {m: np.mean(v) for m, v in self.values(s, figure).items()} for s in self.settings})
         whole = means.dropna(axis=1)
         return whole.rank(ascending=False).mean(axis=1).to_dict() if len(whole.columns) else {}
 
-    def summary(self, measure: str = "final") -> dict[str, Any]:
+    def summary(self, measure: str | None = None) -> dict[str, Any]:
         """All of it as plain JSON values."""
         return {
             "settings": list(self.settings),
             "methods": list(self.methods),
             "seeds": list(self.seeds),
+            "by": self.by if measure is None else measure,
             "table": rows_of(self.table()),
             "differences": rows_of(self.differences(measure)),
             "ranks": self.ranks(measure),
@@ -171,14 +173,8 @@ class Comparison:
         return cls(grid, found, {}, folder)
 
 
-def refuse_measure(measure: str) -> None:
-    """Refuse what methods cannot be told apart by (ConfigError)."""
-    if measure not in MEASURES:
-        raise ConfigError(unknown("measure", measure, MEASURES))
-
-
 def _first_round(run: Run, target: float | None) -> int | None:
-    """The first complete round that reaches the target."""
-    accuracy = curve_of(run, "accuracy")
+    """The first complete round from 1 on that reaches the target."""
+    accuracy = curve_of(run, "accuracy")[1:]
     reached = np.flatnonzero(accuracy >= target) if target is not None else []
-    return int(reached[0]) if len(reached) else None
+    return int(reached[0]) + 1 if len(reached) else None

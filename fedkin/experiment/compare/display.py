@@ -115,20 +115,21 @@ class Pace:
         return round(sum(rounds * each.get(method, mean) for method, rounds in wanted.items()))
 
 
-def tables(comparison: Comparison, measure: str = "final") -> list[Table]:
+def tables(comparison: Comparison, measure: str | None = None) -> list[Table]:
     """The closing table, one for every setting."""
     return [_table(comparison, setting, measure) for setting in comparison.settings]
 
 
-def _table(comparison: Comparison, setting: str, measure: str) -> Table:
+def _table(comparison: Comparison, setting: str, measure: str | None) -> Table:
     out = Table(title=escape(setting) or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
+    out.add_column("seeds", justify="right")
     for head in HEADS:
         out.add_column(head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" down", "\ndown"), justify="right")
     for row, strong in strong_rows(comparison, measure):
         if row["setting"] == setting:
             style = "bold" if row["method"] in strong else None
-            out.add_row(escape(row["method"]), *cells_in_words(row), style=style)
+            out.add_row(escape(row["method"]), str(row["seeds"]), *cells_in_words(row), style=style)
     return out
 
 

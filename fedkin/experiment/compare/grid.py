@@ -20,12 +20,13 @@ A setting is a choice from all of these but the methods and the seeds; a cell is
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -39,6 +40,11 @@ from fedkin.experiment.options import Section, Values, checked
 from fedkin.experiment.runner import whole_number
 
 SEEDS = 3  # where nothing is said: the least that can be tested
+MEASURES = {  # what methods are told apart by, and where a run's summary has it
+    "final": "final_accuracy",
+    "best": "best_accuracy",
+    "worst": "worst_decile",
+}
 
 
 class Compare(Section):
@@ -47,8 +53,8 @@ class Compare(Section):
     methods: list[str | Values] | None = None
     seeds: Positive | None = None
     grid: dict[str, Any] = Field(default_factory=dict)
-    data: Annotated[list[Values], Field(min_length=1)] | None = None
-    scenarios: Annotated[list[Values], Field(min_length=1)] | None = None
+    data: list[Values] | None = None
+    scenarios: list[Values] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Grid:
     settings: tuple[Setting, ...]
     methods: tuple[Variant, ...]
     seeds: tuple[int, ...]
+    by: str = "final"  # what methods are told apart by: a name of MEASURES
 
     def __post_init__(self) -> None:
         for kind, several in (("setting", self.settings), ("method", self.methods), ("seed", self.seeds)):
@@ -89,6 +96,7 @@ class Grid:
                 raise ConfigError(f"compare: there is no {kind}, so the grid has no cell")
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ConfigError(f"compare: seeds must be different ones from 0 on, got {list(self.seeds)}")
+        refuse_measure(self.by)
         _refuse_twins("method", [variant.label for variant in self.methods])
         _refuse_twins("setting", [setting.label for setting in self.settings])
         for setting, method in itertools.product(self.settings, self.methods):
@@ -101,6 +109,7 @@ class Grid:
     def description(self) -> dict[str, Any]:
         """As comparison.toml holds it, spelled out; ``from_description`` reads it back."""
         return {
+            "by": self.by,
             "seeds": list(self.seeds),
             "methods": [{"label": variant.label, "method": variant.entry} for variant in self.methods],
             "settings": [{"label": setting.label, **setting.raw} for setting in self.settings],
@@ -115,7 +124,8 @@ def from_description(described: dict[str, Any], where: Path) -> Grid:
     try:
         settings = [Setting(s["label"], {k: v for k, v in s.items() if k != "label"}) for s in described["settings"]]
         methods = [Variant(m["label"], dict(m["method"])) for m in described["methods"]]
-        return Grid(tuple(settings), tuple(methods), tuple(int(seed) for seed in described["seeds"]))
+        seeds = tuple(int(seed) for seed in described["seeds"])
+        return Grid(tuple(settings), tuple(methods), seeds, described["by"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{where}: is not the description of a comparison: {error}") from error
 
@@ -195,6 +205,7 @@ def _variants(entries: Iterable[Values], axes: Sequence[Axis], where: str) -> tu
     for entry in entries:
         bare = {key: value for key, value in entry.items() if key != "label"}
         options = named("method", choices.methods(), bare, lambda key: f"{where}compare.methods: {key}")
+        _refuse_label(entry.get("label", ""), f"{where}compare.methods")
         label = _one_line(entry.get("label") or title(bare["name"]))
         own = [(key.removeprefix("method."), values) for key, values in axes]
         own = [(key, values) for key, values in own if key in choices.options(choices.methods()[bare["name"]])]
@@ -228,6 +239,8 @@ def _settings(base: dict[str, Values], section: Compare, axes: Sequence[Axis]) -
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[tuple[str, dict[str, Values]]]:
     """The entries of [[compare.data]] or [[compare.scenarios]]: a label, and the sections laid over the file's."""
+    if entries is not None and not entries:
+        raise ConfigError(f"compare.{kind} is an empty list, so the grid has no cell; leave it out, or add an entry")
     layers = []
     for number, entry in enumerate(entries or [{}], 1):
         sections = {key: value for key, value in entry.items() if key != "label"}
@@ -239,6 +252,7 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[tuple[str, dict
             for option in value:
                 axis.refuse_other(f"{key}.{option}", f"compare.{kind}")
         label = entry.get("label") or sections.get("data", {}).get("name") or f"{kind} {number}"
+        _refuse_label(label, f"compare.{kind}")
         layers.append((str(label) if entries and len(entries) > 1 else "", sections))
     return layers
 
@@ -247,12 +261,9 @@ def _over(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Valu
     """Sections laid over others: one that is named anew replaces, the others are changed key by key."""
     out = dict(raw)
     for name, values in sections.items():
-        before = (
-            {}
-            if values.get("name", raw.get(name, {}).get("name")) != raw.get(name, {}).get("name")
-            else raw.get(name, {})
-        )
-        out[name] = {**before, **values}
+        before = raw.get(name, {})
+        anew = "name" in values and values["name"] != before.get("name")
+        out[name] = values if anew else {**before, **values}
     return out
 
 
@@ -266,10 +277,24 @@ def _refuse_twins(kind: str, labels: Iterable[str]) -> None:
         taken[slug(label)] = label
 
 
+def _refuse_label(label: Any, where: str) -> None:
+    if not isinstance(label, (str, int, float)):
+        raise ConfigError(f"{where}: label: expected text, got {label!r}")
+
+
 def _one_line(label: Any) -> str:
     return " ".join(str(label).split())
 
 
 def slug(label: str) -> str:
-    """A label as the name of a folder."""
-    return re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.") or "all"
+    """A label as the name of a folder: what is lost of it, a digest tells apart."""
+    plain = re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.")
+    if label.isascii() and len(plain) <= 60:
+        return plain or "all"
+    return f"{plain[:60]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def refuse_measure(measure: str) -> None:
+    """Refuse what methods cannot be told apart by (ConfigError)."""
+    if measure not in MEASURES:
+        raise ConfigError(unknown("measure", str(measure), MEASURES))

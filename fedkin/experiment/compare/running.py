@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedkin.errors import CheckpointError, ConfigError, FedkinError, StorageError
 from fedkin.experiment import choices
 from fedkin.experiment.compare.cells import Cell, abandon, cells_of, create, finished, same
-from fedkin.experiment.compare.comparison import Comparison, Key, refuse_measure
+from fedkin.experiment.compare.comparison import Comparison, Key
 from fedkin.experiment.compare.grid import Grid, Setting, load
 from fedkin.experiment.compare.writing import write
 from fedkin.experiment.config import Config
@@ -51,12 +51,11 @@ def compare(
         ConfigError: what cannot be, and a grid without a cell.
         StorageError, CheckpointError: about the folder.
     """
-    refuse_measure(by)
-    wanted = load(Path(study) if study else None, overrides, methods, seeds, axes=grid)
+    wanted = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
     folder = Path(out)
     made = same(folder, wanted) if resume else create(folder, wanted)
     compared = run(wanted, folder, on_round=on_round, made=made)
-    write(compared, folder, by)
+    write(compared, folder)
     return compared
 
 

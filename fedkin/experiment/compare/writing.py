@@ -12,8 +12,9 @@ import pandas as pd
 
 from fedkin.experiment import folder as folders
 from fedkin.experiment.compare import picture
-from fedkin.experiment.compare.comparison import MEASURES, Comparison
+from fedkin.experiment.compare.comparison import Comparison
 from fedkin.experiment.compare.differences import HOLDS, TOO_FEW, as_good_as_the_best
+from fedkin.experiment.compare.grid import MEASURES
 from fedkin.experiment.figure import save_as
 from fedkin.experiment.repeat import CURVES
 from fedkin.experiment.statistics import LEAST_SEEDS
@@ -25,7 +26,7 @@ HEADS = ("final (%)", "best (%)", "worst tenth (%)", "rounds to target", "MB dow
 Row = dict[str, Any]
 
 
-def write(comparison: Comparison, folder: Path, measure: str = "final") -> Path:
+def write(comparison: Comparison, folder: Path, measure: str | None = None) -> Path:
     """All of it, into a folder.
 
     Raises StorageError where it cannot be written.
@@ -53,9 +54,9 @@ def cells_in_words(row: Row) -> list[str]:
     return [*shares, rounds + partly, " / ".join(sent), seconds]
 
 
-def differences_in_words(comparison: Comparison, measure: str = "final") -> list[str]:
+def differences_in_words(comparison: Comparison, measure: str | None = None) -> list[str]:
     """One line for every difference that holds, and what became of the others, setting by setting."""
-    told, rows = [], rows_of(comparison.differences(measure))
+    told, rows, ranks = [], rows_of(comparison.differences(measure)), comparison.ranks(measure)
     for setting in comparison.settings:
         pairs, place = [row for row in rows if row["setting"] == setting], f"{setting}: " if setting else ""
         held = [row for row in pairs if row["verdict"] == HOLDS]
@@ -66,6 +67,9 @@ def differences_in_words(comparison: Comparison, measure: str = "final") -> list
             told.append(f"{place}{few} of {len(pairs)} pairs have fewer than {LEAST_SEEDS} seeds in common: not tested")
         if left:
             told.append(f"{place}no difference shown between {left} of {len(pairs)} pairs")
+    if len(comparison.settings) > 1 and ranks:
+        ordered = sorted(ranks.items(), key=lambda one: one[1])
+        told.append(f"mean rank over the settings: {', '.join(f'{name} {rank:.2g}' for name, rank in ordered)}")
     return told
 
 
@@ -77,39 +81,47 @@ def _held(row: Row) -> str:
     )
 
 
-def small_print(comparison: Comparison, measure: str = "final") -> list[str]:
+def small_print(comparison: Comparison, measure: str | None = None) -> list[str]:
     """What the numbers are."""
-    seeds = len(comparison.seeds)
-    tested = seeds >= LEAST_SEEDS
-    spread = " and their 95% intervals (Student's t)" if tested else ""
-    test = (
-        ", and what was not shown to differ from it (paired t-test over seeds, two-tailed, Holm-adjusted over all pairs"
-    )
-    told = [
-        f"Means over {seeds} seed{'s' if seeds > 1 else ''}{spread}; bytes and seconds are a run's.",
-        f"Bold: the highest {_NAMES[measure]}" + (f"{test} of a setting, 5%)." if tested else "."),
-    ]
+    finished = [len(comparison.runs(s, m)) for s in comparison.settings for m in comparison.methods]
+    tested = max(finished) >= LEAST_SEEDS
+    told = ["Means over the seeds of a row" + (f", with {_INTERVALS}" if tested else "") + "."]
+    if tested:
+        told.append(
+            "All seeds share the data of their setting: intervals and tests speak for start, cohorts and batches."
+        )
+    told.append("Bytes and seconds are a run's; the first runs of a setting also compile.")
+    highest = _NAMES[comparison.by if measure is None else measure]
+    told.append(f"Bold: the highest {highest}" + (f", and {_TESTED}." if tested else "."))
     targets = [f"{target:.1%}" for setting in comparison.settings if (target := comparison.target(setting)) is not None]
     if targets:
         asked = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
         what = "run.target" if asked else f"what {comparison.methods[0]} has in its last round"
-        told.append(
-            f"Target: {what}, {' / '.join(targets)}; in brackets, where not all did, how many seeds reached it."
-        )
+        of_whom = "mean of the seeds that reached it; in brackets, where not all did, how many"
+        told.append(f"Target: {what}, {' / '.join(targets)}; {of_whom}.")
     if comparison.missing:
-        told.append(f"Not finished: {len(comparison.missing)} runs.")
+        told.append(f"Not finished: {len(comparison.missing)} of {_asked(comparison)} runs.")
     return told
 
 
+def _asked(comparison: Comparison) -> int:
+    return len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
+
+
+_INTERVALS = f"their 95% intervals (Student's t) where it has {LEAST_SEEDS} or more"
+_TESTED = (
+    "what was not shown to differ from it (paired t-test over seeds, two-tailed, Holm-adjusted over all pairs of a "
+    "setting, 5%)"
+)
 _NAMES = {"final": "accuracy in the last round", "best": "best accuracy", "worst": "accuracy of the worst-served tenth"}
 
 
-def markdown(comparison: Comparison, measure: str = "final") -> str:
+def markdown(comparison: Comparison, measure: str | None = None) -> str:
     """The table, the differences that hold and what the numbers are."""
-    head = [*(["setting"] if len(comparison.settings) > 1 else []), "method", *HEADS]
+    head = [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds", *HEADS]
     lines = [head, ["---"] * len(head)]
     lines += [
-        _named(comparison, row) + _bold(cells_in_words(row), row, strong, measure, "**{}**".format)
+        _named(comparison, row) + _bold(cells_in_words(row), row, strong, measure or comparison.by, "**{}**".format)
         for row, strong in strong_rows(comparison, measure)
     ]
     table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -117,19 +129,15 @@ def markdown(comparison: Comparison, measure: str = "final") -> str:
     return "\n\n".join([table, told, " ".join(small_print(comparison, measure))]) + "\n"
 
 
-def latex(comparison: Comparison, measure: str = "final") -> str:
+def latex(comparison: Comparison, measure: str | None = None) -> str:
     """The table for a paper (needs the package booktabs)."""
     several = len(comparison.settings) > 1
+    heads = [*(["Setting"] if several else []), "Method", "Seeds", *(head[0].upper() + head[1:] for head in HEADS)]
     lines = [
         r"% \usepackage{booktabs}",
-        r"\begin{tabular}{" + "l" * (1 + several) + "r" * len(HEADS) + "}",
+        r"\begin{tabular}{" + "l" * (1 + several) + "r" * (1 + len(HEADS)) + "}",
         r"\toprule",
-    ]
-    lines += [
-        " & ".join(
-            [*(["Setting"] if several else []), "Method", *(escaped(head[0].upper() + head[1:]) for head in HEADS)]
-        )
-        + r" \\"
+        " & ".join(map(escaped, heads)) + r" \\",
     ]
     before = None
     for row, strong in strong_rows(comparison, measure):
@@ -139,7 +147,7 @@ def latex(comparison: Comparison, measure: str = "final") -> str:
         if several and row["setting"] == before:
             names[0] = ""
         cells = [escaped(cell).replace("±", r"$\pm$") for cell in cells_in_words(row)]
-        cells = _bold(cells, row, strong, measure, r"\textbf{{{}}}".format)
+        cells = _bold(cells, row, strong, measure or comparison.by, r"\textbf{{{}}}".format)
         lines.append(" & ".join([*names, *cells]) + r" \\")
         before = row["setting"]
     notes = [f"% {line}" for line in (*small_print(comparison, measure), *differences_in_words(comparison, measure))]
@@ -154,8 +162,9 @@ def escaped(text: str) -> str:
     return "".join(special.get(character, character) for character in text)
 
 
-def strong_rows(comparison: Comparison, measure: str) -> list[tuple[Row, set[str]]]:
+def strong_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
     """The rows of the table, each with the methods of its setting that are as good as the best."""
+    measure = comparison.by if measure is None else measure
     rows, differences = rows_of(comparison.table()), rows_of(comparison.differences(measure))
     strong = {}
     for setting in comparison.settings:
@@ -166,7 +175,7 @@ def strong_rows(comparison: Comparison, measure: str) -> list[tuple[Row, set[str
 
 
 def _named(comparison: Comparison, row: Row) -> list[str]:
-    return [*([row["setting"]] if len(comparison.settings) > 1 else []), row["method"]]
+    return [*([row["setting"]] if len(comparison.settings) > 1 else []), row["method"], str(row["seeds"])]
 
 
 def _bold(cells: list[str], row: Row, strong: set[str], measure: str, mark: Callable[[str], str]) -> list[str]:

@@ -1,7 +1,7 @@
 """What ``fedkin advise`` promises: the right number of kinds, and "do not cluster" where there is one.
 
 Planted kinds of MNIST and of scikit-learn's digits, their images turned or their classes renamed, and plain IID data;
-ten seeds each, that the rule was not made with.
+ten seeds each.
 """
 
 from __future__ import annotations
