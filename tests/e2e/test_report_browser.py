@@ -83,6 +83,43 @@ def test_every_picture_is_drawn(browser: Browser, page: Path, width: int, dark: 
     quiet(browser, page)
 
 
+def test_a_ribbon_says_how_often_clients_changed_cluster(browser: Browser, tmp_path: Path) -> None:
+    rows = wandering(40, 90, share=0.05)
+    rows[:7, :9] = -1  # newcomers change nothing by coming
+    pairs = list(zip(rows, rows[1:], strict=False))
+    true = sum(int(((a != b) & (a >= 0) & (b >= 0)).sum()) for a, b in pairs)
+    page = fk.report(a_run(rows), tmp_path / "report.html", portrait=False)
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    label = browser.evaluate("document.querySelector('#ribbon').getAttribute('aria-label')")
+    note = browser.evaluate("document.querySelector('#f-ribbon .note').textContent")
+    for text in (label, note):
+        assert f"lients changed cluster {true} times" in text and "the net flow is seen" in text
+    assert browser.evaluate("document.querySelectorAll('#f-ribbon table tbody tr').length") == 12
+    quiet(browser, page)
+
+
+def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    labels = ["two classes for each of the clients, and a third of them slow in every round", "as they come"]
+    settings = "".join(
+        f'[[compare.data]]\nlabel = "{label}"\ndata = {{clients = {6 + i}}}\n' for i, label in enumerate(labels)
+    )
+    file = tmp_path / "study.toml"
+    file.write_text(
+        '[data]\nname = "digits"\n[model]\nname = "mclr"\n[local]\nepochs = 1\n[run]\nrounds = 1\ncohort = 3\n'
+        '[compare]\nseeds = 3\nmethods = ["fedavg", {name = "ifca", clusters = 2}]\n' + settings
+    )
+    fk.compare(file, out=folder)
+    page = fk.report(folder, portrait=False)
+    browser.open(page, 1280, 900)
+    browser.wait("document.documentElement.dataset.ready !== undefined")
+    hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
+    assert browser.evaluate(hidden) == [0, 0]
+    assert browser.evaluate("document.querySelectorAll('main strong').length") >= 2
+    quiet(browser, page)
+
+
 def test_names_are_text_and_not_markup(browser: Browser, page: Path) -> None:
     browser.open(page, fragment="#all")
     browser.wait(ALL)

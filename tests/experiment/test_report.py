@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
+from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 import fedkin as fk
 from fedkin.data.federated import FederatedData
 from fedkin.errors import CheckpointError, ConfigError, DataError
-from fedkin.experiment.config import from_dict
+from fedkin.experiment.config import Config, from_dict
 from fedkin.experiment.report.contents import contents
 from fedkin.experiment.report.page import in_script
 from fedkin.experiment.report.portrait import FILE, portrait_of
@@ -107,7 +110,7 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
     assert shown["words"]
     (next(made.glob("cells/**/summary.json"))).unlink()
     assert isinstance(Comparison.load(made), Comparison)
-    assert any("1 runs are not finished" in note for note in contents(subject_of(made), portraits=False)["notes"])
+    assert any("1 run is not finished" in note for note in contents(subject_of(made), portraits=False)["notes"])
 
 
 def _compared(folder: Path, grid: dict[str, str]) -> Path:
@@ -124,7 +127,102 @@ def _compared(folder: Path, grid: dict[str, str]) -> Path:
     return folder / "c"
 
 
+def test_a_comparison_has_the_bold_and_the_small_print_of_its_markdown(tmp_path: Path) -> None:
+    folder = _compared(tmp_path, {"data.clients": "8"})
+    page = fk.report(folder, portrait=False).read_text().split("<script")[0]
+    written = (folder / "comparison.md").read_text()
+    bold = re.findall(r"\*\*(.*?)\*\*", written)
+    assert bold and re.findall(r"<strong>([0-9].*?)</strong>", page) == bold
+    small = written.strip().split("\n\n")[-1]
+    assert "Bold: the highest" in small and f'<p class="small">{escape(small)}</p>' in page
+
+
 # --- what is not finished or not whole
+
+
+def torn(cell: Path) -> str:
+    lines = (cell / "metrics.jsonl").read_text().splitlines()
+    (cell / "metrics.jsonl").write_text(f"{lines[0]}\n{lines[1][:20]}\n")
+    return "metrics.jsonl is damaged in line 2"
+
+
+def implausible(cell: Path) -> str:
+    lines = (cell / "metrics.jsonl").read_text().splitlines()
+    (cell / "metrics.jsonl").write_text(f'{lines[0]}\n{{"round": 1, "accuracy": "much"}}\n')
+    return "metrics.jsonl is damaged in line 2"
+
+
+def clientless(cell: Path) -> str:
+    (cell / "clients.parquet").unlink()
+    return "clients.parquet cannot be read"
+
+
+def nameless(cell: Path) -> str:
+    (cell / "config.toml").write_text("[[")
+    return "config.toml cannot be read"
+
+
+@pytest.mark.parametrize("harm", [torn, implausible, clientless, nameless])
+def test_one_damaged_cell_leaves_the_others_of_a_comparison(tmp_path: Path, harm: Callable[[Path], str]) -> None:
+    folder = _compared(tmp_path, {"data.clients": "8"})
+    cell = folder / "cells/all/ifca/1"
+    said = harm(cell)
+    made = told(fk.report(folder, portrait=False))
+    assert any(said in note and str(cell) in note for note in made["notes"])
+    labels = ["FedAvg, seed 0", "FedAvg, seed 1", "IFCA, seed 0", "IFCA, seed 1, not whole"]
+    assert [one["label"] for one in made["cells"]] == labels
+    assert [row[1:3] for row in made["comparison"][0]["rows"]] == [["FedAvg", "2"], ["IFCA", "1"]]
+    assert [line["seeds"] for line in made["views"][0]["lines"]] == [2, 1]
+
+
+def test_a_run_of_something_else_is_no_part_of_a_comparison(tmp_path: Path) -> None:
+    folder = _compared(tmp_path, {"data.clients": "8"})
+    config = folder / "cells/all/ifca/1/config.toml"
+    config.write_text(re.sub(r"batch_size = \d+", "batch_size = 3", config.read_text()))
+    made = contents(subject_of(folder), portraits=False)
+    assert len(made["cells"]) == 3 and any("holds another run" in note for note in made["notes"])
+
+
+def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(tmp_path: Path) -> None:
+    import shutil
+
+    folder = _compared(tmp_path, {"data.clients": "8"})
+    for cell in ("fedavg/1", "ifca"):
+        shutil.rmtree(folder / "cells/all" / cell)
+    first = folder / "cells/all/fedavg/0"
+    for name in ("summary.json", "clients.parquet"):
+        (first / name).unlink()
+    (first / "metrics.jsonl").write_text((first / "metrics.jsonl").read_text().splitlines()[0] + "\n")
+    made = told(fk.report(folder, portrait=False))
+    assert made["views"][0]["lines"][0]["rounds"] == [0] and made["cells"][0]["label"] == "FedAvg, seed 0, not whole"
+    assert any("shown up to round 0 of 1" in note for note in made["notes"])
+    assert any("4 runs are not finished" in note for note in made["notes"])
+    shutil.rmtree(folder / "cells")
+    with pytest.raises(CheckpointError, match="no run that can be shown yet"):
+        fk.report(folder)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_moves_into_a_cluster_that_there_is_not_are_damage(kept: Path, tmp_path: Path, whole: bool) -> None:
+    import shutil
+
+    folder = tmp_path / "a"
+    shutil.copytree(kept, folder)
+    if not whole:
+        (folder / "summary.json").unlink()
+    with (folder / "moves.jsonl").open("a") as file:
+        file.write('{"round": 2, "clients": [0], "clusters": [7]}\n')
+    made = told(fk.report(folder, portrait=False))
+    assert made["cells"][0]["ribbon"] is None and all(cluster < 2 for cluster in made["cells"][0]["shown"])
+    assert any("does not fit the run" in note and "moves.jsonl" in note for note in made["notes"])
+    loaded = contents(subject_of(fk.Run.load(kept) if not whole else _with_moves(kept)), portraits=False)
+    assert (loaded["cells"][0]["ribbon"] is None) == whole
+    assert any("its moves are damaged" in note for note in loaded["notes"]) == whole
+
+
+def _with_moves(folder: Path) -> fk.Run:
+    """A run read as it is, but for moves that are another's."""
+    return dataclasses.replace(fk.Run.load(folder), moves=[{"round": 0, "clients": [0], "clusters": [7]}])
 
 
 def test_an_unfinished_run_is_shown_as_far_as_it_got(tmp_path: Path) -> None:
@@ -242,6 +340,47 @@ def test_a_portrait_of_data_that_move_is_that_of_the_last_round() -> None:
     for round in range(3):
         world.begin(fk.Stream(0, round, "scenario"))
     assert np.array_equal(portrait_of(run).counts, world.data.label_counts())
+
+
+def test_seeds_have_a_portrait_each_where_data_move_and_share_one_where_they_stay() -> None:
+    moving = {**DIGITS, "data": {**DIGITS["data"], "classes_per_client": 2}, "shift": {"name": "swap_all"}}
+    moving["shift"] |= {"probability": 1.0}
+    runs = [execute(_seed(moving, seed), out=None) for seed in (0, 1)]
+    made = contents(subject_of(fk.Repeated(tuple(runs))))
+    assert len(made["portraits"]) == 2
+    for seed, cell in enumerate(made["cells"]):
+        data = fk.data.digits(clients=8, classes_per_client=2)
+        world = fk.SimulatedWorld(data, fk.models.mclr(data), shift=fk.SwapAll(1.0))
+        for round in range(3):
+            world.begin(fk.Stream(seed, round, "scenario"))
+        counts, assignment = world.data.label_counts(), runs[seed].assignment
+        by_cluster = [counts[assignment == k].sum(axis=0).tolist() for k in [0, 1, -1] if (assignment == k).any()]
+        assert cell["labels"]["counts"] == by_cluster and cell["portrait"] in made["portraits"]
+    assert made["cells"][0]["labels"] != made["cells"][1]["labels"]  # else nothing above tells seeds apart
+    still = contents(subject_of(fk.Repeated(tuple(execute(_seed(DIGITS, seed), out=None) for seed in (0, 1)))))
+    assert len(still["portraits"]) == 1 and {cell["portrait"] for cell in still["cells"]} == set(still["portraits"])
+
+
+def _seed(settings: dict[str, Any], seed: int) -> Config:
+    return from_dict({**settings, "run": {**settings["run"], "seed": seed}})
+
+
+def test_where_portraits_are_many_the_last_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["fedkin.experiment.report.contents"], "PORTRAITS", 1)
+    moving = {**DIGITS, "shift": {"name": "swap_all"}}
+    made = contents(subject_of(fk.Repeated(tuple(execute(_seed(moving, seed), out=None) for seed in (0, 1)))))
+    assert len(made["portraits"]) == 1
+    assert made["cells"][1]["portrait"] is None and "labels" not in made["cells"][1]
+    assert any("IFCA, seed 1" in note and "data moved otherwise" in note for note in made["notes"])
+
+
+def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_told(tiny: FederatedData) -> None:
+    model = fk.models.mclr(tiny)
+    runs = [fk.simulate(fk.FedAvg(), tiny, model, rounds=1, cohort=2, seed=seed) for seed in (0, 1)]
+    runs[1] = dataclasses.replace(runs[1], fingerprint="of other data")
+    made = contents(subject_of(fk.Repeated(tuple(runs))), tiny, model)
+    remarks = [made["portraits"][cell["portrait"]]["remark"] for cell in made["cells"]]
+    assert remarks[0] == "" and "are not those the run was made with" in remarks[1]
 
 
 def test_what_has_no_portrait_says_so(tiny: FederatedData) -> None:

@@ -7,9 +7,11 @@ import pytest
 from jaxtyping import Int
 
 from fedkin.experiment.report import curves
+from fedkin.experiment.report.contents import contents
 from fedkin.experiment.report.reading import Cell, Subject
-from fedkin.experiment.report.ribbon import OTHERS, Ribbon, chosen_rounds, ribbon
+from fedkin.experiment.report.ribbon import OTHERS, Ribbon, chosen_rounds, migrations, ribbon
 from fedkin.experiment.report.trees import dendrogram, split_tree, splits
+from fedkin.experiment.tabular import mean_and_interval
 from tests.experiment.reports import a_run, wandering
 
 # --- who moved when
@@ -59,6 +61,28 @@ def test_few_busy_rounds_are_all_columns_and_many_are_thinned() -> None:
     burst = np.array([0] + [1] * 300)
     burst[151:161] = 1000  # nearly all of the moves
     assert (np.isin(chosen_rounds(burst, 40), np.arange(151, 161))).sum() == 10
+
+
+def test_changes_of_cluster_are_counted_in_every_round_and_newcomers_are_none() -> None:
+    rows = np.array([[0, 0, -1, 1], [1, 0, 0, 1], [0, 0, 0, -1], [0, 1, 1, 1]])
+    assert migrations(list(rows)) == {1: [(1, 0, 1)], 2: [(1, 1, 0)], 3: [(2, 0, 1)]}
+    assert migrations(list(rows[:1])) == {} and migrations([]) == {}
+
+
+def test_a_report_counts_true_changes_though_it_draws_net_flows() -> None:
+    rows = wandering(50, 100, share=0.3)
+    rows[:30, :10] = -1
+    pairs = list(zip(rows, rows[1:], strict=False))
+    true = [sum(a != b and a >= 0 and b >= 0 for a, b in zip(one, other, strict=True)) for one, other in pairs]
+    cell = contents(Subject("run", (Cell("", "IFCA", a_run(rows)),)), portraits=False)["cells"][0]
+    assert cell["moved"]["times"] == sum(true) and cell["moved"]["rounds"] == sum(n > 0 for n in true)
+    assert true[cell["moved"]["peak"] - 1] == max(true)
+    most = cell["moved"]["most"]
+    assert len(most) == 12 and [n for _, n, _ in most] == [true[r - 1] for r, *_ in most]
+    assert sorted((n for _, n, _ in most), reverse=True) == sorted(true, reverse=True)[:12]
+    drawn = sum(n for _, source, target, n, _ in cell["ribbon"]["flows"] if source != target)
+    assert cell["ribbon"]["left_out"] > 0 and drawn < sum(true)  # who went and came back is not seen
+    assert ribbon(list(rows[:5]), [0, 1, 2]).left_out == 0
 
 
 # --- trees
@@ -118,11 +142,26 @@ def test_the_mean_over_seeds_and_its_interval_are_students() -> None:
     last = np.array([0.6, 0.7, 0.9])
     half = 4.302652729911275 * last.std(ddof=1) / np.sqrt(3)  # t(0.975, 2), from a table
     assert told["accuracy"][2] == round(last.mean(), 4)
-    assert told["accuracy_high"][2] == pytest.approx(min(1, last.mean() + half), abs=1e-4)
+    assert told["accuracy_high"][2] == pytest.approx(last.mean() + half, abs=1e-4)
     assert told["accuracy_low"][2] == pytest.approx(last.mean() - half, abs=1e-4)
     assert curves.share(last.tolist()) == f"{100 * last.mean():.1f} ± {100 * half:.1f}%"
     two = curves.overall(runs[:2])
     assert two["accuracy_low"] == [None] * 3 and curves.share([0.5, 0.6]) == "55.0%"
+
+
+def test_an_interval_is_not_cut_off_at_nothing() -> None:
+    runs = [a_run(np.zeros((1, 4), np.int64), seed=i, accuracy=[v]) for i, v in enumerate((0.0, 0.1, 0.5))]
+    half = 4.302652729911275 * np.std([0.0, 0.1, 0.5], ddof=1) / np.sqrt(3)
+    assert curves.overall(runs)["accuracy_low"] == [pytest.approx(0.2 - half, abs=1e-4)] and 0.2 < half
+
+
+def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
+    rows = np.zeros((2, 4), np.int64)
+    runs = [a_run(rows, seed=0), a_run(rows, seed=1), a_run(rows, seed=2, partial=[True, True])]  # no complete round
+    table = curves.table(Subject("seeds", tuple(Cell("", "X", run) for run in runs)))
+    row = dict(zip(table["heads"], table["rows"][0], strict=True))
+    assert row["best accuracy"] == "-" and row["final accuracy"] == "50.1 ± 0.0%"
+    assert mean_and_interval("best", [0.5, None]) == {"best": None, "best_low": None, "best_high": None}
 
 
 def test_partial_rounds_are_pale_and_not_the_best() -> None:

@@ -117,7 +117,7 @@ def test_the_share_counts_what_came_of_each_number() -> None:
         line("FedAvg", 0.749, flexcfl.FEMNIST_OWN.row),  # other data
     ]
     # 8 methods x 8 rows, one not printed; without the three rows of convolutional networks 39
-    assert share_of(three(), measured) == Share(63, 39, 4, reproduced=1, defect=1, above=1, below=1)
+    assert share_of(three(), measured) == Share(63, 39, 4, reproduced=1, defect=1, above=1, below=1, alone=4)
 
 
 def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:

@@ -14,18 +14,19 @@ from jaxtyping import Int
 from fedkin.data.federated import FederatedData
 from fedkin.errors import FedkinError
 from fedkin.experiment import folder
-from fedkin.experiment.report import curves
-from fedkin.experiment.report.portrait import Portrait, portrait_of
+from fedkin.experiment.report import compared, curves
+from fedkin.experiment.report.portrait import Portrait, alike, portrait_of
 from fedkin.experiment.report.reading import Cell, Subject, assignments
-from fedkin.experiment.report.ribbon import BANDS, OTHERS, Ribbon, ribbon
+from fedkin.experiment.report.ribbon import BANDS, OTHERS, Ribbon, migrations, ribbon
 from fedkin.experiment.report.trees import Tree, dendrogram, split_tree, splits
 from fedkin.experiment.results import Run
-from fedkin.experiment.tabular import rows_of
 from fedkin.method import COLD
 from fedkin.models import Model
 
 Json = dict[str, Any]
 _MOST_CLASSES, _MOST_ROWS = 100, 24  # of the picture of labels
+_BUSIEST = 12  # rounds in the table of moves
+PORTRAITS = 24  # at most, where settings do not ask for more: each has up to 200 x 200 cosines
 
 
 def contents(
@@ -33,31 +34,53 @@ def contents(
 ) -> Json:
     """A report's contents.
 
-    Keys: title, line (what was run), notes (what is missing), table, views (curves by setting), portraits (by setting),
-    cells (one per run), and of a comparison its own tables (``comparison``) and differences (``words``).
+    Keys: title, line (what was run), notes (what is missing), table, views (curves by setting), portraits (by what a
+    cell says is its ``portrait``), cells (one per run), and of a comparison its own tables (``comparison``) and
+    differences (``words``).
     """
-    notes, drawn = list(subject.notes), {}
-    for setting in subject.settings if portraits else ():
-        first = next(cell for cell in subject.cells if cell.setting == setting)
-        try:
-            drawn[setting] = portrait_of(first.run, data, model)
-        except FedkinError as error:
-            of = f" for {setting}" if setting else ""
-            notes.append(f"No client map, similarities and labels{of}: {error}.")
-    if not portraits:
-        notes.append("No client map, similarities and labels: they were not asked for.")
-    tables, words = _comparison(subject)
+    keys = alike([cell.run for cell in subject.cells], data, model)
+    drawn, remarks = {}, ["No client map, similarities and labels: they were not asked for."]
+    if portraits:
+        drawn, remarks = _gallery(subject, keys, data, model)
+    untold = [cell.label for cell in subject.cells if cell.run.moves and not assignments(cell.run)]
+    lost = [f"{label}: its moves are damaged or not its own; who moved when is not shown." for label in untold]
+    notes = [*subject.notes, *lost, *remarks]
+    tables, words = compared.tables(subject.comparison)
     return {
         "title": _title(subject),
         "line": _line(subject),
         "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
         "table": curves.table(subject),
         "views": [_view(subject, setting) for setting in subject.settings],
-        "portraits": {setting: _portrait(one) for setting, one in drawn.items()},
-        "cells": [_cell(cell, drawn.get(cell.setting)) for cell in subject.cells],
+        "portraits": {key: _portrait(one) for key, one in drawn.items()},
+        "cells": [_cell(cell, key, drawn.get(key)) for cell, key in zip(subject.cells, keys, strict=True)],
         "comparison": tables,
         "words": words,
     }
+
+
+def _gallery(
+    subject: Subject, keys: Sequence[str], data: FederatedData | None, model: Model | None
+) -> tuple[dict[str, Portrait], list[str]]:
+    """The portraits by their keys, one of every setting and PORTRAITS at most beyond that, and which there are not."""
+    cells, notes, drawn = list(zip(subject.cells, keys, strict=True)), [], {}
+    firsts = {cell.setting: (cell, key) for cell, key in reversed(cells)}
+    wanted = dict.fromkeys(key for _, key in (*reversed(firsts.values()), *cells))
+    made = list(wanted)[: max(PORTRAITS, len(firsts))]
+    for key in made:
+        cell = next(cell for cell, own in cells if own == key)
+        try:
+            drawn[key] = portrait_of(cell.run, data, model)
+        except FedkinError as error:
+            of = f" for {cell.setting}" if cell.setting else ""
+            notes.append(f"No client map, similarities and labels{of}: {error}.")
+    left = [cell.label for cell, key in cells if key not in made]
+    if left:
+        shown = f"{'; '.join(left[:3])}{' ...' if len(left) > 3 else ''}"
+        notes.append(
+            f"No client map, similarities and labels of {len(left)} runs, for which data moved otherwise: {shown}."
+        )
+    return drawn, notes
 
 
 def _title(subject: Subject) -> str:
@@ -69,7 +92,8 @@ def _title(subject: Subject) -> str:
 
 def _line(subject: Subject) -> str:
     """What was run, in a line."""
-    run, seeds = subject.cells[0].run, sorted({cell.seed for cell in subject.cells})
+    run = next((cell.run for cell in subject.cells if cell.whole), subject.cells[0].run)
+    seeds = sorted({cell.seed for cell in subject.cells})
     told = [f"{len(run.assignment):,} clients"]
     if isinstance(run.config["run"].get("cohort"), int):
         told.append(f"{run.config['run']['cohort']:,} a round")
@@ -83,12 +107,12 @@ def _view(subject: Subject, setting: str) -> Json:
     """The curves of all methods in one setting."""
     methods = [name for name in subject.methods if subject.of(setting, name)]
     lines = [{"method": name, **curves.overall(subject.of(setting, name))} for name in methods]
-    first = next(cell.run for cell in subject.cells if cell.setting == setting)
-    return {"setting": setting, "lines": lines, "marks": curves.marks(first, assignments(first))}
+    longest = max((run for name in methods for run in subject.of(setting, name)), key=lambda run: len(run.records))
+    return {"setting": setting, "lines": lines, "marks": curves.marks(longest, assignments(longest))}
 
 
 def _portrait(one: Portrait) -> Json:
-    """What all cells of a setting share of it; cosines as bytes, from the least (0) to the largest (255)."""
+    """What all cells with this portrait share; cosines as bytes, from the least (0) to the largest (255)."""
     low, high = float(one.similarity.min()), float(one.similarity.max())
     steps = np.rint(255 * (one.similarity - low) / ((high - low) or 1)).astype(np.uint8)
     scale = float(np.abs(one.scores).max()) or 1.0
@@ -106,7 +130,7 @@ def _portrait(one: Portrait) -> Json:
     }
 
 
-def _cell(cell: Cell, portrait: Portrait | None) -> Json:
+def _cell(cell: Cell, key: str, portrait: Portrait | None) -> Json:
     run, walked = cell.run, assignments(cell.run)
     kept = _shown(run, walked)
     return {
@@ -118,6 +142,8 @@ def _cell(cell: Cell, portrait: Portrait | None) -> Json:
         "shown": kept,
         "marks": curves.marks(run, walked),
         "ribbon": _ribbon(ribbon(walked, kept)) if walked and len(walked[0]) else None,
+        "moved": _moved(walked),
+        "portrait": key if portrait is not None else None,
         "peers": "neighbours" in run.records[-1],
         "bytes": curves.traffic(run),
         "settings": tomli_w.dumps(run.config),
@@ -147,6 +173,23 @@ def _ribbon(drawn: Ribbon) -> Json:
         "flows": flows,
         "ends": [round(end, 2) for end in drawn.ends],
         "last": drawn.last,
+        "left_out": drawn.left_out,
+    }
+
+
+def _moved(walked: Sequence[Int[np.ndarray, "N"]]) -> Json:
+    """How often clients changed cluster, in how many rounds, and [round, clients, who from where] of the busiest."""
+    every = migrations(walked)
+    told = [(round, sum(n for n, *_ in pairs), pairs) for round, pairs in every.items()]
+    busiest = sorted(told, key=lambda one: -one[1])[:_BUSIEST]
+    return {
+        "times": sum(count for _, count, _ in told),
+        "rounds": len(told),
+        "peak": busiest[0][0] if busiest else None,
+        "most": [
+            [round, count, [[n, cluster_name(source), cluster_name(target)] for n, source, target in pairs[:4]]]
+            for round, count, pairs in sorted(busiest)
+        ],
     }
 
 
@@ -205,38 +248,3 @@ def _versions(run: Run) -> dict[str, str]:
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
     return {str(k): ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in flat.items()}
-
-
-def _comparison(subject: Subject) -> tuple[list[Json], list[str]]:
-    """A comparison's own tables, and which of its differences hold, in words."""
-    if subject.comparison is None:
-        return [], []
-    from fedkin.experiment.compare.writing import HEADS, cells_in_words, differences_in_words
-
-    rows = rows_of(subject.comparison.table())
-    cells = [[row["setting"] or "-", row["method"], str(row["seeds"]), *cells_in_words(row)] for row in rows]
-    found = [{"heading": "The comparison", "heads": ["setting", "method", "seeds", *HEADS], "rows": cells}]
-    pairs = [_pair(row) for row in rows_of(subject.comparison.differences())]
-    if pairs:
-        heads = ["setting", "method", "against", "seeds", "final accuracy, points", "95% interval", "p", "difference"]
-        found.append({"heading": "Which differences hold", "heads": heads, "rows": pairs})
-    return found, differences_in_words(subject.comparison)
-
-
-def _pair(row: Json) -> list[str]:
-    """A difference of two methods, in percentage points."""
-    gain, low, high = (
-        None if row[name] is None else f"{100 * row[name]:+.1f}" for name in ("difference", "low", "high")
-    )
-    interval = "-" if low is None else f"{low} to {high}"
-    p = "-" if row["p"] is None else f"{row['p']:.2g}"
-    return [
-        row["setting"] or "-",
-        row["method"],
-        row["against"],
-        str(row["seeds"]),
-        gain or "-",
-        interval,
-        p,
-        row["verdict"],
-    ]

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.experiment.report.reading import Subject
 from fedkin.experiment.results import Run
 from fedkin.experiment.statistics import LEAST_SEEDS, interval
+from fedkin.experiment.tabular import mean_and_interval
 from fedkin.method import COLD
 
 POINTS = 400  # of a curve, at most
@@ -113,21 +114,20 @@ def table(subject: Subject) -> Json:
 
 def _row(runs: Sequence[Run]) -> list[str]:
     told = [figures(run) for run in runs]
-    columns = {name: [one[name] for one in told if one[name] is not None] for name in told[0]}
+    columns = {name: [one[name] for one in told] for name in told[0]}
     shares = [share(columns[name]) for name in ("best", "final", "worst")]
     rounds, clusters = (_range(columns[name]) for name in ("rounds", "clusters"))
-    down, up = (size(float(np.mean(columns[name]))) if columns[name] else "-" for name in ("down", "up"))
+    down, up = ("-" if None in columns[name] else size(float(np.mean(columns[name]))) for name in ("down", "up"))
     return [rounds, *shares, clusters, down, up, f"{np.mean(columns['seconds']):,.1f}"]
 
 
-def share(values: Sequence[float | int]) -> str:
-    """``81.2%``, or with an interval ``81.2 ± 0.6%``."""
-    if not values:
+def share(values: Sequence[float | int | None]) -> str:
+    """``81.2%``, or with an interval ``81.2 ± 0.6%``; ``-`` where a seed has no number."""
+    told = mean_and_interval("share", [None if value is None else float(value) for value in values])
+    mean, high = told["share"], told["share_high"]
+    if mean is None:
         return "-"
-    if len(values) < LEAST_SEEDS:
-        return f"{100 * float(np.mean(values)):.1f}%"
-    band = interval(100 * np.asarray(values, np.float64)[:, None])
-    return f"{band.mean[0]:.1f} ± {band.high[0] - band.mean[0]:.1f}%"
+    return f"{100 * mean:.1f}%" if high is None else f"{100 * mean:.1f} ± {100 * (high - mean):.1f}%"
 
 
 def size(count: float | int) -> str:
@@ -162,7 +162,7 @@ def _band(values: Float[np.ndarray, "S R"], wanted: Bool[np.ndarray, "R"]) -> tu
     mean, low, high = (np.where(known, curve, np.nan) for curve in (band.mean, band.low, band.high))
     if len(values) < LEAST_SEEDS:
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    return mean, low.clip(0, 1), high.clip(0, 1)
+    return mean, low, high
 
 
 def _range(values: Sequence[int]) -> str:

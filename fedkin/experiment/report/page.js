@@ -15,7 +15,7 @@
   const percent = (value, digits = 1) => (value === null || value === undefined ? "-" : (100 * value).toFixed(digits) + "%");
   const grouped = (number) => Number(number).toLocaleString("en");
   const cell = () => report.cells[state.cell];
-  const portrait = () => report.portraits[cell().setting];
+  const portrait = () => report.portraits[cell().portrait];
 
   function bytes(count) {
     for (const unit of ["B", "kB", "MB", "GB"]) {
@@ -176,19 +176,18 @@
         if (!r.sizes[c][b]) return;
         const came = (moved.get(c - 1) || []).filter(([, , target]) => target === b);
         spots.x.push(round); spots.y.push(r.base[c][b] + r.sizes[c][b] / 2);
-        spots.text.push(`${band.name}, round ${round}: ${grouped(r.sizes[c][b])} clients` + came.map(([n, s]) => `<br>${grouped(n)} from ${r.bands[s].name}`).join(""));
+        spots.text.push(`${band.name}, round ${round}: ${grouped(r.sizes[c][b])} clients` + came.map(([n, s]) => `<br>${grouped(n)} from ${r.bands[s].name}${r.left_out ? ` since round ${r.rounds[c - 1]}` : ""}`).join(""));
       }));
       traces.push({ ...spots, mode: "markers", marker: { size: 12, opacity: 0 }, hovertemplate: "%{text}<extra></extra>", showlegend: false });
-      const going = [...moved.entries()].map(([column, list]) => [r.rounds[column + 1], list, list.reduce((sum, [n]) => sum + n, 0)]);
-      const most = [...going].sort((a, b) => b[2] - a[2]).slice(0, 12).sort((a, b) => a[0] - b[0]);
-      const all = going.reduce((sum, one) => sum + one[2], 0);
+      const net = r.left_out ? ` Of the rounds with moves, ${r.left_out === 1 ? "1 is" : grouped(r.left_out) + " are"} not drawn: between two columns the net flow is seen, not who went and came back.` : "";
+      const all = cell().moved, times = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
       return {
         traces,
         layout: layout({ xaxis: rounds(r.last, { range: [0, r.last || 1] }), yaxis: { title: { text: "clients" }, showticklabels: false, showgrid: false, ticks: "" }, ...uprights(cell().marks) }),
-        label: `Clusters as bands over the rounds; ${all ? `clients went over ${grouped(all)} times, in ${going.length} places` : "nobody ever changed cluster"}.` + (most.length ? ` The most in round ${[...going].sort((a, b) => b[2] - a[2])[0][0]}.` : "") + toldMarks(cell().marks),
-        note: (all ? "A band is as high as its cluster has clients; paler are those that go over to another." : "Nobody ever changed cluster.") + (cell().peers ? " Communities of peers have no lasting names: a change of number may be nothing else." : ""),
-        heads: ["up to round", "clients that moved", "from and to"],
-        rows: most.map(([round, list, count]) => [round, count, list.sort((a, b) => b[0] - a[0]).slice(0, 4).map(([n, s, t]) => `${n}: ${r.bands[s].name} to ${r.bands[t].name}`).join("; ")]),
+        label: `Clusters as bands over the rounds; ${all.times ? `clients changed cluster ${times(all.times, "time")}, in ${times(all.rounds, "round")}; the most in round ${all.peak}` : "nobody ever changed cluster"}.${net}` + toldMarks(cell().marks),
+        note: "A band is as high as its cluster has clients; paler are those that go over to another. " + (all.times ? `Clients changed cluster ${times(all.times, "time")}.` : "Nobody ever changed cluster.") + net + (all.rounds > all.most.length ? ` The table has the ${all.most.length} rounds with the most changes.` : "") + (cell().peers ? " Communities of peers have no lasting names: a change of number may be nothing else." : ""),
+        heads: ["round", "clients that changed cluster", "from and to"],
+        rows: all.most.map(([round, count, list]) => [round, count, list.map(([n, from, to]) => `${n}: ${from} to ${to}`).join("; ")]),
       };
     },
 
@@ -250,7 +249,7 @@
           xaxis2: { domain: [0, split ? 0.24 : 0.26], showgrid: false, anchor: "y", nticks: 4, title: { text: split ? "round" : "dissimilarity" }, autorange: split ? true : "reversed" },
         }),
         label: `Cosine similarity of ${n} clients' updates, in the order of their clusters: ${mean(within)} on average within clusters, ${mean(across)} across them. Beside it ${split ? "the tree of the cuts that the method made" : "a dendrogram"}.`,
-        note: split ? "Clients by cluster. Left: which cluster was cut in which round." : "Clients by cluster. Left: average linkage of (1 - cosine) / 2, inside the clusters first and then of the clusters.",
+        note: (split ? "Clients by cluster. Left: which cluster was cut in which round. " : "Clients by cluster. Left: average linkage of (1 - cosine) / 2, inside the clusters first and then of the clusters. ") + p.remark,
         heads: ["cluster", ...blocks.slice(0, 12).map((b) => (b.kind < 0 ? "none" : b.kind))],
         rows: blocks.slice(0, 12).map((a) => [a.kind < 0 ? "none" : `cluster ${a.kind}`, ...blocks.slice(0, 12).map((b) => {
           const found = [];
@@ -271,7 +270,7 @@
         traces: [{ type: "heatmap", z, x: l.classes.map(String), y: l.names.map((name, k) => `${name} (${grouped(l.clients[k])})`), colorscale: "Cividis", zmin: 0, zmax: Math.max(0.01, ...z.flat()), customdata: l.counts, hovertemplate: "%{y}<br>class %{x}: %{z:.1%}, %{customdata:,} samples<extra></extra>", texttemplate: few ? "%{z:.0%}" : "", xgap: 1, ygap: 1, colorbar: { thickness: 10, tickformat: ".0%", outlinewidth: 0 } }],
         layout: layout({ xaxis: { type: "category", title: { text: "class" }, showgrid: false, ticks: "" }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
         label: `Labels by cluster, as shares of the training samples of its clients. ${l.names.slice(0, 12).map((name, k) => { const top = z[k].map((v, c) => [v, l.classes[c]]).sort((a, b) => b[0] - a[0]).slice(0, 2); return `${name}: ${top.map(([v, c]) => `${percent(v, 0)} class ${c}`).join(", ")}`; }).join("; ")}.`,
-        note: "Share of a cluster's training samples that is of each class; in brackets its clients." + (l.left_out ? ` The ${l.left_out} rarest classes are left out.` : "") + (l.rows_left_out ? ` The ${l.rows_left_out} smallest clusters are left out.` : ""),
+        note: "Share of a cluster's training samples that is of each class; in brackets its clients." + (l.left_out ? ` The ${l.left_out} rarest classes are left out.` : "") + (l.rows_left_out ? ` The ${l.rows_left_out} smallest clusters are left out.` : "") + (portrait().remark ? " " + portrait().remark : ""),
         heads: ["cluster", "clients", ...l.classes.slice(0, 12).map((c) => `class ${c}`)],
         rows: l.names.slice(0, 20).map((name, k) => [name, l.clients[k], ...z[k].slice(0, 12).map((v) => percent(v, 0))]),
       };
@@ -295,7 +294,7 @@
       };
     },
   };
-  const missing = "This picture needs the clients' data, which could not be had; see the notes at the top.";
+  const missing = "This picture needs this run's data, which could not be had; see the notes at the top.";
 
   function rgb(text) { // a colour of the theme may be written in three digits
     return text.length === 4 ? "#" + [...text.slice(1)].map((c) => c + c).join("") : text;

@@ -68,20 +68,42 @@ def _notes(notes: Sequence[str]) -> str:
 def _tables(contents: Json) -> str:
     """The table of all methods; of a comparison its own, and what it says in words."""
     figures = [{"heading": "Figures", **contents["table"]}]
-    told = [(one["heading"], one["heads"], one["rows"]) for one in contents["comparison"] or figures]
-    parts = [
-        f"<section><h2>{escape(heading)}</h2>{_table(heading, heads, rows)}</section>" for heading, heads, rows in told
-    ]
+    parts = [_section(**one) for one in contents["comparison"] or figures]
     words = "".join(f"<li>{escape(line)}</li>" for line in contents["words"])
     return "\n".join(parts) + (f"<ul>{words}</ul>" if words else "")
 
 
-def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _section(
+    heading: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    bold: Sequence[Sequence[int]] = (),
+    small: Sequence[str] = (),
+) -> str:
+    """A table under its heading, and below it what its numbers are."""
+    return f"<section><h2>{escape(heading)}</h2>{_table(heading, heads, rows, bold)}{_small(small)}</section>"
+
+
+def _small(lines: Sequence[str]) -> str:
+    """What the numbers of a table are."""
+    return f'<p class="small">{escape(" ".join(lines))}</p>' if lines else ""
+
+
+def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[Sequence[int]] = ()) -> str:
+    """A table with the places [row, column] of ``bold`` so."""
+    strong = {tuple(place) for place in bold}
+    made = [
+        [
+            f"<strong>{escape(str(text))}</strong>" if (r, c) in strong else escape(str(text))
+            for c, text in enumerate(row)
+        ]
+        for r, row in enumerate(rows)
+    ]
     head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(text))}</td>" for text in row) + "</tr>" for row in rows)
-    made = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in row) + "</tr>" for row in made)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'
-    return f"{region}{made}</div>" if label else made
+    return f"{region}{table}</div>" if label else table
 
 
 def _chooser(name: str, label: str, choices: Sequence[str]) -> str:

@@ -76,7 +76,7 @@ def _pictures(contents: Json) -> Iterator[tuple[str, float, Callable[[Figure], N
         yield "ribbon", 2.2, lambda figure: _ribbon(figure, cell)
     if cell["bytes"]["rows"]:
         yield "bytes", 0.7 + 0.35 * len(cell["bytes"]["rows"]), lambda figure: _bytes(figure, cell)
-    portrait = contents["portraits"].get(cell["setting"])
+    portrait = contents["portraits"].get(cell["portrait"])
     if portrait:
         yield "map", 2.8, lambda figure: _map(figure, cell, portrait)
         yield "similarity", 2.4, lambda figure: _similarity(figure, cell, portrait)

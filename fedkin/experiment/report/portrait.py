@@ -1,7 +1,8 @@
 """The portrait of a federation: what its clients' updates look like when all of them start from the same model.
 
-At most 200 clients, evenly spread over the ids, train one local epoch each from the run's initial model. Their updates
-say who is like whom without any method in between. Letters: n clients, P parameters, C classes, N all clients.
+At most 200 clients, evenly spread over the ids, train one local epoch each from a new model: it is drawn as the run's
+was, but from randomness of its own (the stream "portrait" of the run's seed). Their updates say who is like whom
+without any method in between. Letters: n clients, P parameters, C classes, N all clients.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,25 @@ def portrait_of(run: Run, data: FederatedData | None = None, model: Model | None
         except FedkinError:
             pass  # a folder that cannot be written can be reported on all the same
     return made
+
+
+def alike(runs: Sequence[Run], data: FederatedData | None = None, model: Model | None = None) -> list[str]:
+    """A word for each run, the same for those that one portrait serves: what their data were at the end is the same.
+
+    Where data do not move that is the same from every seed; where they do, seed and round decide. ``data`` and
+    ``model`` that are a run's own, and those that are not, are two things.
+    """
+    digests = None if data is None or model is None else (data_digest(data), model_digest(model, data))
+    return [_alike(run, digests) for run in runs]
+
+
+def _alike(run: Run, digests: tuple[str, str] | None) -> str:
+    own = digests is None or not run.fingerprint or fingerprint(run.config, *digests) == run.fingerprint
+    if run.config.get("shift"):
+        what: Any = _key(run)
+    else:
+        what = [{name: run.config.get(name) for name in ("data", "model", "local")}, len(run.assignment)]
+    return hashlib.sha256(json.dumps([own, what], sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _made(run: Run, data: FederatedData | None, model: Model | None) -> Portrait:

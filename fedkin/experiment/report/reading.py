@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int
 
 from fedkin.errors import CheckpointError, ConfigError, FedkinError
-from fedkin.experiment import checkpoint, choices, folder
+from fedkin.experiment import folder
+from fedkin.experiment.compare import cells as grids
 from fedkin.experiment.figure import title
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.moves import Moves, replay
+from fedkin.experiment.identity import essence
 from fedkin.experiment.repeat import SEEDS, Repeated
+from fedkin.experiment.report.salvage import read_config, read_run, sound, walk
 from fedkin.experiment.results import Run
-from fedkin.experiment.storage import whole_lines
-from fedkin.method import State
 
-COMPARISON = "comparison.toml"
-_SHARES = ("accuracy", "worst_decile", "bytes_down", "bytes_up")
-_UNKNOWN: dict[str, dict[str, Any]] = {
-    "method": {"name": "?"},
-    "data": {"name": "?"},
-    "model": {"name": "?"},
-    "run": {"seed": 0},
-}
+Key = tuple[str, str, int]  # setting, method, seed of a comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +31,7 @@ class Cell:
     setting: str
     method: str
     run: Run
+    whole: bool = True  # of a comparison: whether it is finished, and counts in the means
 
     @property
     def seed(self) -> int:
@@ -48,7 +40,8 @@ class Cell:
     @property
     def label(self) -> str:
         """What a reader chooses it by."""
-        return ", ".join(part for part in (self.setting, self.method, f"seed {self.seed}") if part)
+        state = "" if self.whole else "not whole"
+        return ", ".join(part for part in (self.setting, self.method, f"seed {self.seed}", state) if part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +63,9 @@ class Subject:
         return list(dict.fromkeys(cell.method for cell in self.cells))
 
     def of(self, setting: str, method: str) -> list[Run]:
-        """The runs of one method in one setting, a seed each."""
-        return [cell.run for cell in self.cells if (cell.setting, cell.method) == (setting, method)]
+        """The runs of one method in one setting, a seed each; those that are not whole only where no other is there."""
+        cells = [cell for cell in self.cells if (cell.setting, cell.method) == (setting, method)]
+        return [cell.run for cell in cells if cell.whole] or [cell.run for cell in cells]
 
 
 def subject_of(what: Any) -> Subject:
@@ -90,48 +84,17 @@ def subject_of(what: Any) -> Subject:
     raise ConfigError(f"expected a run, several seeds, a comparison or the folder of one, got {type(what).__name__}")
 
 
-def read_run(path: Path) -> tuple[Run | None, list[str]]:
-    """The run in a folder as far as it can be read, and what is to be said of it; None where no round can be shown."""
-    remarks: list[str] = []
-    config = _config(path, remarks)
-    records = _believed(path, remarks)
-    if not records:
-        return None, [f"{path} has no round that can be shown.", *remarks]
-    choices.methods()  # the kinds of state they keep are known from here on
-    moves = [one for one in _moves(path, remarks) if one["round"] <= records[-1]["round"]]
-    kept = _checkpoint(path)
-    finished = (path / folder.SUMMARY).exists() and kept is not None and kept[0].round == records[-1]["round"]
-    if not finished:
-        wanted = config["run"].get("rounds")
-        of = f" of {wanted}" if wanted else ""
-        remarks.append(f"{path} is not finished or not whole: shown up to round {records[-1]['round']}{of}.")
-    state = kept[0].state if kept and finished else _stand_in(moves, kept, records)
-    others = {}
-    for inner in sorted((path / folder.AGAINST).glob("*")):
-        if folder.holds_run(inner):
-            other, told = read_run(inner)
-            remarks += told
-            others |= {inner.name: other} if other else {}
-    found = (state, _clients(path, remarks if finished else []), _seconds(path), others, path, kept[1] if kept else "")
-    return Run(config, records, *found, moves=moves), remarks
-
-
 def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round; empty where it is not known."""
-    if not run.moves:
-        return []
-    try:
-        return list(replay(run.moves, len(run.assignment), run.records[-1]["round"]))
-    except (KeyError, TypeError, ValueError, IndexError):
-        return []
+    """The assignment after each round; empty where it is not known, or where the moves do not fit the run."""
+    return walk(run.moves, len(run.assignment), run.records, run.state.clusters) if run.moves else []
 
 
 def _read(path: Path) -> Subject:
-    if (path / COMPARISON).exists():
+    if (path / grids.COMPARISON).exists():
         return _read_comparison(path)
     if not path.is_dir() or not folder.holds_run(path):
         raise CheckpointError(f"{path} holds no run, no seeds and no comparison; expected the folder of one")
-    config = _config(path, [])
+    config = read_config(path, [])
     if "seeds" in config["run"] or (path / SEEDS).is_dir():
         return _read_seeds(path, config)
     run, notes = read_run(path)
@@ -162,124 +125,76 @@ def _read_seeds(path: Path, config: dict[str, Any]) -> Subject:
 
 
 def _read_comparison(path: Path) -> Subject:
+    """Its finished runs, and of the others what there is."""
     from fedkin.experiment.compare.comparison import Comparison
 
-    return _of_comparison(Comparison.load(path), path)
+    grid = grids.reopen(path)
+    found: dict[Key, Run] = {}
+    partly: dict[Key, Run] = {}
+    notes: list[str] = []
+    for cell in grids.cells_of(grid, path):
+        run, whole, remarks = _of_grid(cell)
+        notes += remarks
+        if run is not None:
+            (found if whole else partly)[cell.key] = run
+    return _of_comparison(Comparison(grid, found, {}, path), path, partly, notes)
 
 
-def _of_comparison(comparison: Any, path: Path | None) -> Subject:
+def _of_grid(cell: grids.Cell) -> tuple[Run | None, bool, list[str]]:
+    """A cell's run, whether it is finished and sound, and what is to be said of it."""
+    problem = ""
+    try:
+        run = grids.finished(cell)
+        if run is not None and sound(run):
+            return run, True, []
+    except FedkinError as error:
+        problem = f"{error}."
+    except (KeyError, TypeError, ValueError, AttributeError):  # of a line or a table that is something else
+        problem = f"{cell.path} is damaged."
+    if not folder.holds_run(cell.path):
+        return None, False, []
+    asked = _asked(cell)
+    try:
+        if asked and essence(asked) != essence(folder.read_config(cell.path)):
+            return None, False, [f"{cell.path} holds another run than this comparison's, and is left out."]
+    except (CheckpointError, AttributeError, TypeError):  # then the grid says what it is
+        run, remarks = read_run(cell.path)
+        return (dataclasses.replace(run, config=asked) if run and asked else run), False, remarks
+    run, remarks = read_run(cell.path)
+    return run, False, remarks or [problem or f"{cell.path} is shorter than was asked for, or damaged."]
+
+
+def _asked(cell: grids.Cell) -> dict[str, Any]:
+    """The configuration of a cell's run as its file has it; empty where it can no longer be made."""
+    try:
+        told = cell.setting.config(cell.method).description()
+    except FedkinError:
+        return {}
+    return json.loads(json.dumps({**told, "run": {**told["run"], "seed": cell.seed}}))
+
+
+def _of_comparison(
+    comparison: Any, path: Path | None, partly: Mapping[Key, Run] | None = None, remarks: Sequence[str] = ()
+) -> Subject:
+    known = {**(partly or {}), **comparison.found}
     cells = [
-        Cell(setting, method, run)
+        Cell(setting, method, known[setting, method, seed], (setting, method, seed) in comparison.found)
         for setting in comparison.settings
         for method in comparison.methods
-        for run in comparison.runs(setting, method)
+        for seed in comparison.seeds
+        if (setting, method, seed) in known
     ]
-    missing = list(comparison.missing)
-    told = [", ".join(str(part) for part in (*cell[:2], f"seed {cell[2]}") if part) for cell in missing]
+    told = [", ".join(str(part) for part in (*key[:2], f"seed {key[2]}") if part) for key in comparison.missing]
     more = f" and {len(told) - 5} more" if len(told) > 5 else ""
-    notes = [f"{len(told)} runs are not finished and are left out: {'; '.join(told[:5])}{more}."] if told else []
+    what = "runs are not finished or not whole, and in no mean" if len(told) > 1 else "run is not finished or not whole"
+    notes = [f"{len(told)} {what}: {'; '.join(told[:5])}{more}."] if told else []
     if not cells:
-        raise CheckpointError(f"{path or 'the comparison'} has no finished run yet; go on with it, then report")
-    return Subject("comparison", tuple(cells), notes, path, comparison)
+        nothing = f"{path or 'the comparison'} has no run that can be shown yet; go on with it, then report"
+        raise CheckpointError(" ".join([nothing, *remarks]))
+    shown = comparison if comparison.found else None  # tables of nothing say nothing
+    return Subject("comparison", tuple(cells), [*notes, *remarks], path, shown)
 
 
 def _with_others(run: Run) -> tuple[Cell, ...]:
     named = {run.config["method"]["name"]: run, **run.against}
     return tuple(Cell("", title(name), one) for name, one in named.items())
-
-
-def _config(path: Path, remarks: list[str]) -> dict[str, Any]:
-    """The configuration, with blanks for what every run has and this one does not say."""
-    config: dict[str, Any] = {}
-    try:
-        config = folder.read_config(path)
-    except CheckpointError as error:
-        remarks.append(f"{error}.")
-    filled: dict[str, dict[str, Any]] = {}
-    for name, blank in _UNKNOWN.items():
-        told = config.get(name)
-        filled[name] = {**blank, **(told if isinstance(told, dict) else {})}
-    for name in ("method", "data", "model"):
-        filled[name]["name"] = str(filled[name]["name"])
-    if not isinstance(filled["run"]["seed"], int):
-        filled["run"]["seed"] = 0
-    return {**config, **filled}
-
-
-def _believed(path: Path, remarks: list[str]) -> list[Record]:
-    """The records of the rounds 0, 1, ... up to the first that is damaged or missing."""
-    records: list[Record] = []
-    for line in whole_lines(path / folder.METRICS):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict) or record.get("round") != len(records) or not _plausible(record):
-            remarks.append(f"{path / folder.METRICS} is damaged in line {len(records) + 1}; what follows is left out.")
-            break
-        records.append(record)
-    return records
-
-
-def _plausible(record: Record) -> bool:
-    """Whether what is drawn has the type it ought to have."""
-    numbers = all(_number(record.get(name)) for name in _SHARES)
-    lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
-    inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
-    verbs = record.get("bytes_by_verb", {})
-    pairs = isinstance(verbs, dict) and all(isinstance(p, list) and len(p) == 2 for p in verbs.values())
-    return numbers and inner and pairs and all(isinstance(n, int) for p in verbs.values() for n in p)
-
-
-def _number(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
-
-
-def _moves(path: Path, remarks: list[str]) -> list[Moves]:
-    moves: list[Moves] = []
-    for number, line in enumerate(whole_lines(path / folder.MOVES), 1):
-        try:
-            one = json.loads(line)
-            who, where = (np.asarray(one[name], np.int64) for name in ("clients", "clusters"))
-            if who.shape != where.shape or who.ndim != 1 or who.min(initial=0) < 0 or int(one["round"]) < 0:
-                raise ValueError
-        except (ValueError, KeyError, TypeError):
-            remarks.append(f"{path / folder.MOVES} is damaged in line {number}; who moved after that is not shown.")
-            break
-        moves.append(one)
-    return moves
-
-
-def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
-    try:
-        return checkpoint.newest(path / folder.CHECKPOINTS)
-    except FedkinError:
-        return None
-
-
-def _stand_in(moves: Sequence[Moves], kept: tuple[checkpoint.Checkpoint, str] | None, records: list[Record]) -> State:
-    """The last assignment that is known, with models of no parameters."""
-    clients = max((max(one["clients"], default=-1) + 1 for one in moves), default=0)
-    clients = max(clients, len(kept[0].state.assignment) if kept else 0)
-    last = kept[0].state.assignment if kept else np.full(clients, -1)
-    if moves:
-        *_, last = replay(moves, clients, records[-1]["round"])
-    return State(np.zeros((int(last.max(initial=-1)) + 1, 0), np.float32), last)
-
-
-def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(path / folder.CLIENTS)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        remarks.append(f"{path / folder.CLIENTS} cannot be read ({reason}).")
-        return pd.DataFrame()
-
-
-def _seconds(path: Path) -> float:
-    for line in reversed(whole_lines(path / folder.TIMINGS)):
-        try:
-            return float(json.loads(line)["total"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return 0.0

@@ -45,6 +45,7 @@ class Ribbon:
     flows: list[Flow]
     ends: list[float]  # [c], round at which the bands of a column end, and what goes to the next begins
     last: int  # round
+    left_out: int  # rounds in which somebody moved, and that have no column: flows tell what came of them in all
 
 
 def ribbon(assignments: Sequence[Int[np.ndarray, "N"]], shown: Sequence[int], columns: int = COLUMNS) -> Ribbon:
@@ -66,7 +67,21 @@ def ribbon(assignments: Sequence[Int[np.ndarray, "N"]], shown: Sequence[int], co
         )
     ]
     ends = [*starts.tolist(), max(last, rounds[-1] + width)]
-    return Ribbon(rounds, names, sizes, base, flows, [float(end) for end in ends], last)
+    left_out = len(np.setdiff1d(np.flatnonzero(moved), rounds))
+    return Ribbon(rounds, names, sizes, base, flows, [float(end) for end in ends], last, left_out)
+
+
+def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[tuple[int, int, int]]]:
+    """Who changed cluster when: by round (clients, from, to), the most first. Rounds without are left out, and clients
+    that had no cluster before or have none after."""
+    found = {}
+    for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
+        moved = (before != after) & (before != COLD) & (after != COLD)
+        if moved.any():
+            pairs, clients = np.unique(np.stack([before, after])[:, moved], axis=1, return_counts=True)
+            rows = zip(clients.tolist(), *pairs.tolist(), strict=True)
+            found[round] = sorted(rows, key=lambda row: -row[0])
+    return found
 
 
 def chosen_rounds(moved: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, "c"]:
