@@ -122,20 +122,19 @@ def from_config(
     config: Config, resume: bool, on_round: OnRound | None, data: FederatedData | None = None
 ) -> tuple[Experiment, Methods]:
     """Data, model and methods that a configuration describes, made; ``data`` where the caller has them already."""
-    if data is None:
-        with stage("data"):
-            data = choices.make(choices.datasets(), config.data)
+    with stage("data"):
+        held = choices.make(choices.datasets(), config.data) if data is None else data
     with stage("model"):
-        model = choices.make(choices.models(), config.model, data)
+        model = choices.make(choices.models(), config.model, held)
     world = partial(
-        *(SimulatedWorld, data, model, config.work),
+        *(SimulatedWorld, held, model, config.work),
         population=choices.make_population(config.scenario),
         shift=choices.make(choices.shifts(), config.shift) if config.shift else None,
         devices=config.run.devices,
         clients_per_batch=config.run.clients_per_batch,
     )
     methods = [(entry, choices.make(choices.methods(), entry)) for entry in (config.method, *config.against)]
-    return Experiment(data, model, config.plan, config.description(), world, on_round, resume), methods
+    return Experiment(held, model, config.plan, config.description(), world, on_round, resume), methods
 
 
 def _refuse_settings(local: LocalWork, target: float | None, counts: dict[str, int | None]) -> None:

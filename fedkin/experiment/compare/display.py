@@ -121,15 +121,20 @@ def tables(comparison: Comparison, measure: str | None = None) -> list[Table]:
 
 
 def _table(comparison: Comparison, setting: str, measure: str | None) -> Table:
-    out = Table(title=escape(setting) or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
+    """As narrow as it can be: seeds have a column where they differ from row to row, else they are in the heading."""
+    rows = [(row, strong) for row, strong in strong_rows(comparison, measure) if row["setting"] == setting]
+    seeds = sorted({row["seeds"] for row, _ in rows})
+    alike = f"{seeds[0]} seed{'' if seeds[0] == 1 else 's'}" if len(seeds) == 1 else ""
+    heading = ", ".join(part for part in (escape(setting), alike) if part)
+    out = Table(title=heading or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
-    out.add_column("seeds", justify="right")
-    for head in HEADS:
-        out.add_column(head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" down", "\ndown"), justify="right")
-    for row, strong in strong_rows(comparison, measure):
-        if row["setting"] == setting:
-            style = "bold" if row["method"] in strong else None
-            out.add_row(escape(row["method"]), str(row["seeds"]), *cells_in_words(row), style=style)
+    for head in ([] if alike else ["seeds"]) + list(HEADS):
+        shown = head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" down", "\ndown")
+        out.add_column(shown, justify="right", no_wrap=True)
+    for row, strong in rows:
+        style = "bold" if row["method"] in strong else None
+        told = [] if alike else [str(row["seeds"])]
+        out.add_row(escape(row["method"]), *told, *cells_in_words(row), style=style)
     return out
 
 
