@@ -78,13 +78,13 @@ def test_ctrl_c_shows_what_is_done_and_how_to_go_on(whole: Path, tmp_path: Path)
     assert "Traceback" not in out + err
     told = json.loads(out.splitlines()[-1])
     assert [row["seeds"] for row in told["table"]] == [1, 1] and len(told["missing"]) == 2
-    assert "FedAvg" in err and "IFCA" in err and "Not finished: 2 runs." in err
+    assert "FedAvg" in err and "IFCA" in err and "Not finished: 2 of 4 runs." in err
     assert pd.read_csv(tmp_path / "c/comparison.csv")["seeds"].tolist() == [1, 1]
     assert (tmp_path / "c/figure.png").exists()
     # stopped once more, in the last run of all, and then let go on
     status, out, err = stopped_at(4, "compare", "--resume", "c", cwd=tmp_path)
     assert (status, err.splitlines()[-1]) == (130, "interrupted; go on with: fedkin compare --resume c")
-    assert "Means over 2 seeds" in out
+    assert "Means over the seeds of a row" in out
     fedkin("compare", "--resume", tmp_path / "c")
     assert contents(tmp_path / "c") == contents(whole)
 
@@ -92,7 +92,7 @@ def test_ctrl_c_shows_what_is_done_and_how_to_go_on(whole: Path, tmp_path: Path)
 def test_ctrl_c_before_anything_is_done(tmp_path: Path) -> None:
     status, out, err = stopped_at(1, *SETTINGS, "--out", "c", cwd=tmp_path)
     assert (status, err.splitlines()[-1]) == (130, "interrupted; go on with: fedkin compare --resume c")
-    assert "Traceback" not in out + err and "Not finished: 4 runs." in out
+    assert "Traceback" not in out + err and "Not finished: 4 of 4 runs." in out
     assert pd.read_csv(tmp_path / "c/comparison.csv")["seeds"].tolist() == [0, 0]
     assert not (tmp_path / "c/figure.png").exists()
 

@@ -19,9 +19,11 @@ MOST = 12  # panels; more of them are a report's matter
 def draw(comparison: Comparison) -> Figure:
     """Mean accuracy over the rounds with its interval, of all methods that have a run; the first MOST settings."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:MOST]
-    across = min(3, len(shown))
+    names = max(map(len, comparison.methods))  # they stand beside every panel
+    across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)
-    figure = Figure(figsize=(1.2 + 5.4 * across, 0.6 + 3.6 * down), layout="constrained")
+    heights = max(3.6, 0.45 * len(comparison.methods))
+    figure = Figure(figsize=(1.2 + (4.6 + 0.1 * names) * across, 0.6 + heights * down), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, setting in zip(panels, shown, strict=False):
@@ -29,8 +31,9 @@ def draw(comparison: Comparison) -> Figure:
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
     left = len([s for s in comparison.settings if comparison.curves(s)]) - len(shown)
-    names, seeds = " / ".join(comparison.methods), len(comparison.seeds)
+    several, seeds = len(comparison.methods), len(comparison.seeds)
+    title = " / ".join(comparison.methods) if several <= 4 else f"{several} methods"
     more = f"; {left} more settings in the tables" if left else ""
-    heading = f"{names}: {seeds} seed{'s' if seeds > 1 else ''}{more}\n"
+    heading = f"{title}: {seeds} seed{'s' if seeds > 1 else ''}{more}\n"
     figure.suptitle(heading, x=0.008, ha="left", fontsize=13, fontweight="bold")
     return figure

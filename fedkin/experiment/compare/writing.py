@@ -69,7 +69,7 @@ def differences_in_words(comparison: Comparison, measure: str | None = None) -> 
             told.append(f"{place}no difference shown between {left} of {len(pairs)} pairs")
     if len(comparison.settings) > 1 and ranks:
         ordered = sorted(ranks.items(), key=lambda one: one[1])
-        told.append(f"mean rank over the settings: {', '.join(f'{name} {rank:.2g}' for name, rank in ordered)}")
+        told.append(f"mean rank over the settings: {'; '.join(f'{name}: {rank:.2g}' for name, rank in ordered)}")
     return told
 
 
