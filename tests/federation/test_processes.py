@@ -30,7 +30,7 @@ SETTINGS = [
     *("data.samples=20", "data.test_samples=5", "method.neighbours=2", "method.candidates=3", "method.stage_one=1000"),
     *("peer.pause=0.05", "network.deadline=2.0", "network.zenoh=quick.json5"),
 ]
-PATIENCE = 90.0  # seconds; everything here takes a few on a quiet machine
+PATIENCE = 40.0  # seconds; everything here takes a few on a quiet machine
 
 
 @dataclass
