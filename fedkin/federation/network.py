@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import zenoh
 
 _PAUSE = 0.1  # seconds: before an empty answer is asked for again, and between going and being gone
+_LOOK = 2.0  # seconds between two looks at who is there
 _MARGIN = 65_536  # bytes that a message may have besides its numbers
 
 Answer = Callable[[str], bytes | None]
@@ -79,11 +80,13 @@ class ZenohNetwork:
             self._session = self._zenoh.open(config(links, parameters))
         except self._zenoh.ZError as error:
             raise ConfigError(f"network: Zenoh cannot begin: {_reason(error)}") from error
-        watched = f"{self._root}/alive/*/*"
-        self._subscriber = self._session.liveliness().declare_subscriber(watched, self._seen, history=True)
+        self._watched = f"{self._root}/alive/*/*"
+        self._subscriber = self._session.liveliness().declare_subscriber(self._watched, self._seen, history=True)
+        self._looked = time.monotonic()
         self._queryable = self._token = None
 
     def peers(self) -> dict[str, str]:
+        self._look_again()
         with self._lock:
             alive = sorted(self._alive, reverse=True)  # of one name, the earliest session stays
         if any(name == self._name and session < self.session for name, session in alive):
@@ -146,6 +149,19 @@ class ZenohNetwork:
             if len(found) == 2:
                 break
         return tuple(found)
+
+    def _look_again(self) -> None:
+        """Ask from time to time who is there, without waiting. Where a link breaks and is made anew, the news that
+        somebody went may come after the news that it is back, and would be the last that is ever heard of it."""
+        if time.monotonic() - self._looked < _LOOK:
+            return
+        self._looked = time.monotonic()
+        self._session.liveliness().get(self._watched, self._found, timeout=_LOOK)
+
+    def _found(self, reply: zenoh.Reply) -> None:
+        """Somebody says that it is there. Called on a thread of Zenoh's."""
+        if reply.ok is not None:
+            self._seen(reply.ok)
 
     def _seen(self, sample: zenoh.Sample) -> None:
         """Somebody came or went. Called on a thread of Zenoh's."""

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -185,3 +186,13 @@ def test_without_zenoh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "zenoh", None)
     with pytest.raises(MissingExtra, match=r"pip install 'fedkin\[p2p\]'"):
         network("one", Links())
+
+
+def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(opened: Callable[..., ZenohNetwork]) -> None:
+    """Where a link breaks and is made anew, news may come in this order, and nothing comes after it."""
+    ports = free_ports(2)
+    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    other.serve(lambda text: None)
+    assert until(lambda: "other" in one.peers())
+    one._seen(SimpleNamespace(key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE))  # type: ignore[arg-type]
+    assert until(lambda: one.peers() == {"other": other.session})
