@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import BAD_INPUT, INTERRUPTED, arguments, plainly
+from fedkin.cli.shell import BAD_INPUT, INTERRUPTED, arguments, new_folder, plainly
 from fedkin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def compare_command(
             wanted, folder, made = cells.reopen(resume, seeds, by), resume, None
         else:
             wanted = _grid(settings or [], methods, seeds, grid or [], by or "final")
-            folder = out or _new_folder()
+            folder = out or new_folder("compare")
             made = cells.create(folder, wanted)
         comparison, stopped = _run(wanted, folder, made)
         _close(comparison, folder, as_json)
@@ -103,12 +103,3 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True, highlight=False, markup=False)
     if as_json:
         print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)
-
-
-def _new_folder() -> Path:
-    """A name that is not taken: runs/compare-<time>."""
-    from datetime import datetime
-
-    stem = f"compare-{datetime.now():%Y%m%d-%H%M%S}"
-    names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
-    return next(path for path in (Path("runs") / name for name in names) if not path.exists())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import INTERRUPTED, configured, plainly
+from fedkin.cli.shell import INTERRUPTED, configured, new_folder, plainly
 from fedkin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run_command(
         if out and resume:
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
         config = configured(settings or [], resume)
-        folder = resume or out or _new_folder(config)
+        folder = resume or out or new_folder(f"{config.data['name']}-{config.method['name']}")
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(config, folder, resume is not None, track or [])
@@ -92,15 +92,6 @@ def _close(run: Run, folder: Path, as_json: bool) -> None:
     console.print(f"figure: {folder / 'figure.png'}\nrun: {folder}", soft_wrap=True, highlight=False)
     if as_json:
         print(json.dumps({**run.summary(), "out": str(folder), "against": summaries}), flush=True)
-
-
-def _new_folder(config: Config) -> Path:
-    """A name that is not taken: runs/<data>-<method>-<time>."""
-    from datetime import datetime
-
-    stem = f"{config.data['name']}-{config.method['name']}-{datetime.now():%Y%m%d-%H%M%S}"
-    names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
-    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
 
 
 @contextmanager

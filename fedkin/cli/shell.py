@@ -92,6 +92,15 @@ def configured(settings: list[str], resume: Path | None) -> Config:
     return config.load(resume / folder.CONFIG, overrides)
 
 
+def new_folder(what: str) -> Path:
+    """A name that is not taken: runs/<what>-<time>."""
+    from datetime import datetime
+
+    stem = f"{what}-{datetime.now():%Y%m%d-%H%M%S}"
+    names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
+    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
+
+
 def option(text: str) -> tuple[str, Any]:
     from fedkin.experiment.config import parse_value
 

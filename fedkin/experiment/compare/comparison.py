@@ -107,9 +107,10 @@ class Comparison:
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
         runs = self.runs(setting, method)
+        summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
         for figure in ("final_accuracy", "best_accuracy", "worst_decile"):
-            row |= mean_and_interval(figure, [run.summary()[figure] for run in runs])
+            row |= mean_and_interval(figure, [summary[figure] for summary in summaries])
         target = self.target(setting)
         rounds = [r for run in runs if (r := _first_round(run, target)) is not None]
         row |= {
@@ -118,7 +119,7 @@ class Comparison:
             "rounds_to_target": float(np.mean(rounds)) if rounds else None,
         }
         for figure in ("bytes_down", "bytes_up", "seconds"):
-            row[figure] = float(np.mean([run.summary()[figure] for run in runs])) if runs else None
+            row[figure] = float(np.mean([summary[figure] for summary in summaries])) if runs else None
         return row
 
     def differences(self, measure: str | None = None) -> pd.DataFrame:
