@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clustering, fedsim, measure, models, panm, report
+from benchmarks import clustering, fedsim, measure, models, panm, report, torch_world
 from fedkin.models.model import prepare_jax
 
 
@@ -30,6 +30,8 @@ def main() -> None:
     found |= models.everything(options.turns)
     print("PANM ...", flush=True)
     found |= panm.everything(options.turns)
+    print("the PyTorch world ...", flush=True)
+    found |= torch_world.everything(options.turns)
     flower = None
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)

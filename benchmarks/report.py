@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.clustering import MADC_SMALL
 from benchmarks.measure import EPOCHS, Times
+from benchmarks.torch_world import NETWORKS
 from benchmarks.work import BATCH, clients, flops_per_sample, steps
 
 AIMS = {
@@ -81,6 +82,15 @@ default; the faster is shown.
 {rows}
 
 Flower: 100 NumPy clients, 20 a round, no evaluation, first two rounds of each job left out.
+
+## A PyTorch model
+
+The same round of the same clients in fedkin's PyTorch world, which trains an `nn.Module` as it is, one client after
+another on one thread.
+
+| model | beside | compiled (s) | PyTorch (s) | ratio | aim |
+|---|---|---|---|---|---|
+{torch_world}
 
 ## Against the machine
 
@@ -156,6 +166,15 @@ def network_rows(mobilenet: Times, detectors: Times) -> list[str]:
     ]
 
 
+def torch_world_rows(times: dict[str, Times]) -> list[str]:
+    """A round in the PyTorch world over the same round in the simulator, by network."""
+    rows = []
+    for name in NETWORKS:
+        there, here = (times[f"torch world, {name}"][world] for world in ("PyTorch world", "fedkin"))
+        rows.append(row(name, "PyTorch world", here, there, "none", there / here))
+    return rows
+
+
 def row(what: str, beside: str, ours: np.ndarray, other: np.ndarray, aim: str, times: np.ndarray) -> str:
     """One row of the table of comparisons."""
     low, middle, high = np.percentile(times, [25, 50, 75])
@@ -185,6 +204,7 @@ def page(
         machine=machine(flower is not None),
         **{"smallest": sizes.min(), "largest": sizes.max(), "mean": sizes.mean(), "batch": BATCH, "turns": turns},
         **{"epochs": EPOCHS["784-10"], "steps": steps(sizes, EPOCHS["784-10"]), "cnn_epochs": EPOCHS["CNN"]},
+        **{"torch_world": "\n".join(torch_world_rows(clustering))},
         **{"rows": "\n".join(rows), "speed": "\n".join(speed), "jax": peak["JAX"], "numpy": peak["NumPy"]},
         **{"clustering": "\n".join(found), "few": MADC_SMALL, "madc": np.median(clustering["madc_1000"]["MADC"])},
         **{"networks": "\n".join(network_rows(clustering["mobilenet"], clustering["detectors"]))},

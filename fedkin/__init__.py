@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from fedkin.methods import PANMLoss as PANMLoss
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
+    from fedkin.pytorch import torch_model as torch_model
     from fedkin.randomness import Stream as Stream
     from fedkin.scenarios.drift import Relabel as Relabel
     from fedkin.scenarios.drift import Rotate as Rotate
@@ -139,6 +140,7 @@ _HOME = {
     "report": "fedkin.experiment.report",
     "simulate": "fedkin.experiment.simulate",
     "study_eps": "fedkin.experiment.eps_study",
+    "torch_model": "fedkin.pytorch",
 }
 _MODULES = ("data", "models")
 
@@ -208,6 +210,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "report",
     "simulate",
     "study_eps",
+    "torch_model",
 ]
 
 

@@ -17,6 +17,7 @@ from fedkin.errors import ConfigError
 from fedkin.randomness import Stream
 
 BYTES_PER_NUMBER = 4  # models and updates travel as float32
+ROOM = 2**28  # bytes of single updates that one call may hold for who looks on, where its method needs means only
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Trained:
     broken: Bool[np.ndarray, "n"]  # something came back, not finite: set aside
     weight: Float[np.ndarray, "K"] | None = None  # only with reduce
     gradient: Float[np.ndarray, "n P"] | None = None  # where asked for: of the full loss, at the start
+    as_sent: Scores | None = None  # one row, of all clients together: test results of the models before any training
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,16 @@ BELOW: dict[str, set[str]] = {
     "clustering": {"randomness"},
     "aggregation": set(),
     "methods": METHOD_SIDE,
-    "models": {"world", "randomness"},
+    "layout": {"world"},
+    "models": {"layout", "world", "randomness"},
     "data": {"randomness"},
     "scenarios": {"data", "world", "models", "randomness"},
     "simulator": {"data.federated", "scenarios", "aggregation", "label_memory", "measures"}
-    | {"world", "models", "randomness"},
-    "federation": {"aggregation", "peers", "world", "models", "randomness"},
+    | {"layout", "world", "models", "randomness"},
+    "pytorch": {"data.federated", "simulator.batching", "layout", "measures", "world", "randomness"},
+    "federation": {"aggregation", "measures", "peers", "world", "models", "randomness"},
 }
-BELOW["experiment"] = METHOD_SIDE | {"methods", "models", "data", "scenarios", "simulator", "federation"}
+BELOW["experiment"] = METHOD_SIDE | {"methods", "models", "data", "scenarios", "simulator", "pytorch", "federation"}
 BELOW["cli"] = BELOW["experiment"] | {"experiment"}
 BELOW[""] = BELOW["cli"]  # fedkin/__init__.py gathers the public names
 

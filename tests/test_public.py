@@ -20,7 +20,7 @@ FedProx FedSim
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalWork Method MethodError MissingExtra ModelError ModelSpec
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart Tracker
 Trained World __version__ as_model data
-models non_iid_index planted repeat Repeated simulate EpsStudy Hierarchical study_eps
+models torch_model non_iid_index planted repeat Repeated simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise
 Comparison compare report

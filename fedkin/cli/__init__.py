@@ -10,6 +10,7 @@ from fedkin import __version__
 from fedkin.cli.advise import advise_command
 from fedkin.cli.compare import compare_command
 from fedkin.cli.data import data_app
+from fedkin.cli.deploy import deploy_app
 from fedkin.cli.eps import eps_command
 from fedkin.cli.peer import peer_app
 from fedkin.cli.report import report_command
@@ -20,6 +21,7 @@ from fedkin.cli.shell import Plain
 app = typer.Typer(cls=Plain, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(data_app, name="data")
 app.add_typer(peer_app, name="peer")
+app.add_typer(deploy_app, name="deploy")
 app.command("run")(run_command)
 app.command("advise")(advise_command)
 app.command("compare")(compare_command)

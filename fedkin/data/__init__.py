@@ -6,8 +6,8 @@ A named set is a function of keyword options that returns :class:`FederatedData`
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from fedkin.data.describe import available, picture, table
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.femnist import femnist
 from fedkin.data.goodreads import goodreads
@@ -18,6 +18,9 @@ from fedkin.data.own import load
 from fedkin.data.sent140 import sent140
 from fedkin.data.shakespeare import shakespeare
 from fedkin.data.synthetic import synthetic
+
+if TYPE_CHECKING:
+    from fedkin.data.describe import available, picture, table
 
 DATASETS: dict[str, Callable[..., FederatedData]] = {
     "digits": digits,
@@ -52,3 +55,12 @@ __all__ = [
     "synthetic",
     "table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What describes data draws pictures and tables, and is imported when it is used."""
+    if name not in ("available", "picture", "table"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fedkin.data import describe
+
+    return getattr(describe, name)

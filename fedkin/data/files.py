@@ -10,15 +10,16 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int, Shaped, UInt8
 
 from fedkin.errors import DataError
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
+Table = Any  # a pandas DataFrame: pandas is slow to import, and wanted for tables only
 DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError)  # a password, nesting
 
 
@@ -102,11 +103,13 @@ def read_npz(path: Path, needed: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     return arrays
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> Table:
     """A CSV (also gzipped) or Parquet file as a table with unique column names."""
     path = Path(path)
     parquet = path.suffix in (".parquet", ".pq")
     with reading(path, "a Parquet file" if parquet else "a CSV file"):
+        import pandas as pd
+
         table = pd.read_parquet(path) if parquet else pd.read_csv(path)
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")

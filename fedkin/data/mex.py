@@ -7,13 +7,12 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float, Float32, Int, Shaped
 
 from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find, where
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.files import check_labels
+from fedkin.data.files import Table, check_labels
 from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
 from fedkin.data.options import checked, legacy
 from fedkin.errors import ConfigError, DataError
@@ -153,6 +152,8 @@ def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
 
 def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "f 256"]]:
     """Time stamps and frames, divided by their maximum and rounded to 5 decimals."""
+    import pandas as pd
+
     try:
         with path.open("rb") as file:
             columns = file.readline().count(b",") + 1
@@ -173,8 +174,10 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
     return times, np.round(frames / top, 5)
 
 
-def _numbers(table: pd.DataFrame) -> Float[np.ndarray, "f 256"]:
+def _numbers(table: Table) -> Float[np.ndarray, "f 256"]:
     """What is no number becomes NaN."""
+    import pandas as pd
+
     plain = all(kind.kind in "iuf" for kind in table.dtypes)
     return (table if plain else table.apply(pd.to_numeric, errors="coerce")).to_numpy(np.float64)
 

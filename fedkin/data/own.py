@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Bool, Float32, Int, Shaped
 
 from fedkin.data.federated import FederatedData, Ragged
@@ -118,6 +117,10 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_owners(owners: Shaped[np.ndarray, "M"], path: Path) -> None:
+    if owners.dtype.kind not in "fO":  # nothing can be missing
+        return
+    import pandas as pd
+
     nameless = np.flatnonzero(pd.isna(owners))
     if len(nameless):
         raise DataError(f"{path}: client_id is empty in row {nameless[0]} ({len(nameless)} such rows)")

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Bool, Int
 
 from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.files import reading
+from fedkin.data.files import Table, reading
 from fedkin.data.options import checked, positive
 from fedkin.data.text import worded
 from fedkin.errors import ConfigError, DataError
@@ -62,6 +61,8 @@ def sent140(
     ":-)", stays, as padding only. Raises DataError, naming the file, for these rows, for labels other than 0 and 4, and
     where no user is left; ConfigError for options that cannot be.
     """
+    import pandas as pd
+
     _check_options(fraction, least, clients)
     file = Path(path) if path is not None else find(SENT140) / FILE
     table = _read(file)
@@ -96,8 +97,10 @@ def _check_options(fraction: float | int, least: int, clients: int | None) -> No
         positive("clients", clients)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path) -> Table:
     """Polarity, user and text of every row, all as text: "NA" and "null" are names and tweets, not gaps."""
+    import pandas as pd
+
     with reading(path, "the CSV file of Sentiment140"):
         form = _form(path)  # all columns are read: told to use some, pandas would cut a row of too many fields
         table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, **form)
@@ -106,6 +109,8 @@ def _read(path: Path) -> pd.DataFrame:
 
 def _form(path: Path) -> dict[str, Any]:
     """How pandas shall read the file, by its first row."""
+    import pandas as pd
+
     first = pd.read_csv(path, header=None, nrows=1, dtype=str, encoding="utf-8-sig", encoding_errors="replace")
     head = first.iloc[0].astype(str).tolist()
     if set(NEEDED) <= set(head):
@@ -118,7 +123,7 @@ def _form(path: Path) -> dict[str, Any]:
     )
 
 
-def _complete(table: pd.DataFrame, path: Path, skip_bad: bool) -> pd.DataFrame:
+def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
     """The rows that have a user and a text; others are refused, or left out."""
     bad: Bool[np.ndarray, "M"] = np.zeros(len(table), bool)
     for name in ("user", "text"):
@@ -134,7 +139,7 @@ def _complete(table: pd.DataFrame, path: Path, skip_bad: bool) -> pd.DataFrame:
     return table.loc[~bad]
 
 
-def _check_labels(table: pd.DataFrame, path: Path) -> None:
+def _check_labels(table: Table, path: Path) -> None:
     wrong = ~table["polarity"].isin(["0", "4"]).to_numpy(bool)
     if wrong.any():
         row = int(np.argmax(wrong))

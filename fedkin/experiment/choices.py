@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fedkin.experiment.options import Values, revive, schema
 from fedkin.scenarios.population import Population
 
-Registry = dict[str, Callable[..., Any]]
+Registry = Mapping[str, Callable[..., Any]]
 NOT_OPTIONS = ("data",)  # what the experiment hands over itself
 
 
@@ -20,11 +20,30 @@ def datasets() -> Registry:
     return {"file": load, "planted": planted, **DATASETS}
 
 
-def models() -> Registry:
-    """Named models."""
-    from fedkin.models import MODELS
+class _Models(Mapping[str, Callable[..., Any]]):
+    """Named models, and the user's own in PyTorch; who has one of those needs no JAX."""
 
-    return dict(MODELS)
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        if name == "torch":
+            from fedkin.pytorch import configured
+
+            return configured
+        from fedkin.models import MODELS
+
+        return MODELS[name]
+
+    def __iter__(self) -> Iterator[str]:
+        from fedkin.models import MODELS
+
+        return iter([*MODELS, "torch"])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)  # list() would ask for the length
+
+
+def models() -> Registry:
+    """Named models, and the user's own in PyTorch."""
+    return _Models()
 
 
 def methods() -> Registry:

@@ -13,7 +13,7 @@ from pydantic import Field
 from fedkin.errors import ConfigError, FedkinError, unknown
 from fedkin.experiment import choices
 from fedkin.experiment.options import Section, Values, checked, choose, plain, schema
-from fedkin.experiment.runner import Plan
+from fedkin.experiment.plan import Plan
 from fedkin.scenarios.population import Population
 from fedkin.world import LocalWork
 
@@ -131,11 +131,11 @@ def from_dict(raw: dict[str, Any], where: Callable[[str], str] = str) -> Config:
     run = checked(Rounds, section["run"], place("run"))
     config = Config(
         data=named("data set", choices.datasets(), {"name": "digits"} | section["data"], place("data")),
-        model=named("model", choices.models(), {"name": "mclr"} | section["model"], place("model")),
+        model=named_model(section["model"], place("model")),
         method=method,
         local=checked(Local, section["local"], place("local")),
         scenario=plain(checked(schema(Population), section["scenario"], place("scenario"))),
-        run=run.model_copy(update={"against": _against(run.against, method, where("run.against"))}),
+        run=run.model_copy(update={"against": against(run.against, method, where("run.against"))}),
         shift=_shift(raw.get("shift"), place("shift")),
     )
     _refuse_impossible(config, where)
@@ -156,6 +156,12 @@ def named(kind: str, registry: choices.Registry, values: Values, where: Callable
     call = choose(kind, registry, values["name"], where("name"))
     options = {key: value for key, value in values.items() if key != "name"}
     return {"name": values["name"], **plain(checked(schema(call, choices.NOT_OPTIONS), options, where, ["name"]))}
+
+
+def named_model(values: Values, where: Callable[[str], str]) -> Values:
+    """The model section, spelled out; where it has the place of a PyTorch module, it needs no name."""
+    usual = "torch" if "torch" in values else "mclr"
+    return named("model", choices.models(), {"name": usual} | values, where)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -194,14 +200,16 @@ def parse_value(text: str) -> Any:
     return parsed["value"] if len(parsed) == 1 else text.strip()
 
 
-def _against(entries: Sequence[str | Values], method: Values, where: str) -> list[Values]:
+def against(
+    entries: Sequence[str | Values], method: Values, where: str, registry: choices.Registry | None = None
+) -> list[Values]:
     """The methods to run beside the main one: each spelled out, none twice, the main one itself left out."""
     full = []
     for entry in entries:
         values = {"name": entry} if isinstance(entry, str) else entry
         if "name" not in values:
             raise ConfigError(f"{where}: expected a method's name or a table with one, got {entry!r}")
-        full.append(named("method", choices.methods(), values, lambda key: f"{where}: {key}"))
+        full.append(named("method", registry or choices.methods(), values, lambda key: f"{where}: {key}"))
     names = [entry["name"] for entry in full]
     for name in names:
         if names.count(name) > 1:

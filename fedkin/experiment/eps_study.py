@@ -24,9 +24,8 @@ from fedkin.experiment.runner import check_kind
 from fedkin.experiment.simulate import from_config
 from fedkin.method import COLD, Method
 from fedkin.methods.last_layer import LastLayer
-from fedkin.models import Model
 from fedkin.randomness import Stream
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulator import AnyModel, SimulatedWorld
 from fedkin.world import LocalWork, World
 
 _ROWS = 12  # of the table
@@ -85,7 +84,7 @@ class EpsStudy:
 
 
 def study_eps(
-    method: Method, data: FederatedData, model: Model, *, local: LocalWork | None = None, seed: int = 0
+    method: Method, data: FederatedData, model: AnyModel, *, local: LocalWork | None = None, seed: int = 0
 ) -> EpsStudy:
     """What every eps would make of the clients, from the clustering round that ``simulate`` with this seed begins with.
 

@@ -12,11 +12,10 @@ from jaxtyping import Float, Float32, Float64, Int
 
 from fedkin.data.federated import FederatedData
 from fedkin.errors import MethodError
-from fedkin.experiment.runner import whole_number
+from fedkin.experiment.plan import whole_number
 from fedkin.measures.pni import client_pni
-from fedkin.models import Model
 from fedkin.randomness import Stream
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulator import AnyModel, SimulatedWorld
 from fedkin.world import BYTES_PER_NUMBER, World
 
 _PORTION = 64 * 2**20  # bytes of models that one question may hold
@@ -50,7 +49,7 @@ class Heterogeneity:
         return {**shown, "by_model": self.by_model.tolist(), "clients": clients}
 
 
-def non_iid_index(data: FederatedData, model: Model, *, models: int = 1, seed: int = 0) -> Heterogeneity:
+def non_iid_index(data: FederatedData, model: AnyModel, *, models: int = 1, seed: int = 0) -> Heterogeneity:
     """The privacy-preserving non-IID index (PNI) of any data and model (Palihawadana et al. 2022, section 3.3).
 
     Random models are sent to the clients; each answers with the root mean square error RMSE_i of the class *numbers*

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData
 from fedkin.models import Model
+from fedkin.simulator.workers import AnyModel, BringsWorkers
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax", "pandas", "safetensors")
 _MACHINE = ("platform", "machine")
@@ -46,12 +48,14 @@ def data_digest(data: FederatedData) -> str:
     return digest.hexdigest()
 
 
-def model_digest(model: Model, data: FederatedData) -> str:
-    """A digest of what a model computes and of how it starts.
+def model_digest(model: AnyModel, data: FederatedData) -> str:
+    """A digest of what a model computes and of how it starts. One that is not of JAX makes its own."""
+    return model.digest(data) if isinstance(model, BringsWorkers) else _jax_digest(model, data)  # type: ignore[arg-type]
 
-    The first is the text of the program that JAX lowers its inference, its training and its penalty to, all constants
-    spelled out (the text of a jaxpr may name functions by their address); the second its weights from fixed randomness.
-    """
+
+def _jax_digest(model: Model, data: FederatedData) -> str:
+    """The text of the program that JAX lowers its inference, its training and its penalty to, all constants spelled out
+    (the text of a jaxpr may name functions by their address); and its weights from fixed randomness."""
 
     def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
         tree = model.unflatten(flat)
@@ -98,7 +102,8 @@ def environment() -> dict[str, Any]:
     from fedkin import __version__
 
     versions = {"fedkin": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
+    torch = ("torch",) if "torch" in sys.modules else ()  # where it is in use
+    for package in (*_PACKAGES, *torch):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import mean_by_model
 from fedkin.method import COLD, State
 from fedkin.randomness import Stream
-from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores, Trained, World
+from fedkin.world import BYTES_PER_NUMBER, ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained, World
 
 _log = logging.getLogger("fedkin")
 
@@ -30,18 +30,23 @@ class Lens:
     """A proxy of a world for the experimenter, who wants to see single updates where the method needs means only.
 
     Where a method asks for means (``reduce``), the world is asked for the updates and the means are taken here, by
-    the same function and so with the same bits, as long as the updates of one call fit into ``room`` bytes. Of a
-    larger call only the means are known, and so no discrepancy.
+    the same function and so with the same bits, as long as the updates of one call fit into ``room`` bytes (where
+    nothing is said, as many as the world has room for). Of a larger call only the means are known, and so no
+    discrepancy.
     """
 
-    def __init__(self, world: World, room: int = 2**28) -> None:
+    def __init__(self, world: World, room: int | None = None) -> None:
         self.world = world
-        self.room = room
+        self._room = room
         self.spec: ModelSpec = world.spec
         self.work: LocalWork = world.work
         self.ledger: Ledger = world.ledger
         self.total_clients: int = world.total_clients
         self._forget(0)
+
+    @property
+    def room(self) -> int:
+        return getattr(self.world, "room", ROOM) if self._room is None else self._room
 
     def begin(self, stream: Stream) -> None:
         """Forget the round before, and let the world begin this one."""
@@ -178,9 +183,9 @@ def joined(before: Seen, now: Seen) -> Seen:
     rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
     if any(reply.weight is not None for reply in both):
         known = next(reply for reply in both if reply.weight is not None)
-        return Seen(now.models, clients[order], replace(known, **rows))
+        return Seen(now.models, clients[order], replace(known, **rows, as_sent=None))
     update = np.concatenate([reply.update for reply in both])[order]
-    return Seen(now.models, clients[order], replace(now.reply, **rows, update=update))
+    return Seen(now.models, clients[order], replace(now.reply, **rows, update=update, as_sent=None))
 
 
 def reduced(reply: Trained, clients: Int[np.ndarray, "n"], clusters: int) -> Trained:

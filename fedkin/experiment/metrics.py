@@ -114,7 +114,15 @@ def training_record(lens: Lens, state: State) -> Record:
         **discrepancy_record(distances(lens.seen, state)),
         "missing": lens.missing,
         "broken": lens.broken,
+        **_as_sent(reply),
     }
+
+
+def _as_sent(reply: Trained | None) -> Record:
+    """Where test results came with the training: accuracy of the models that the cohort was sent, before training."""
+    if reply is None or reply.as_sent is None:
+        return {}
+    return {"accuracy_as_sent": ratio(int(reply.as_sent.correct[0]), int(reply.as_sent.examples[0]))}
 
 
 def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:

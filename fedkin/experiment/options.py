@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from fedkin.errors import ConfigError, unknown
+from fedkin.errors import ConfigError, FedkinError, unknown
 
 Values = dict[str, Any]
 
@@ -48,6 +50,7 @@ def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
 
 
 S = TypeVar("S", bound=Section)
+D = TypeVar("D")
 
 
 def checked(kind: type[S], values: Values, where: Callable[[str], str], beside: Iterable[str] = ()) -> S:
@@ -71,7 +74,7 @@ def plain(section: Section) -> Values:
     return {key: value for key, value in section.model_dump(mode="json").items() if value not in (None, {})}
 
 
-def choose(kind: str, registry: dict[str, Callable[..., Any]], name: Any, where: str) -> Callable[..., Any]:
+def choose(kind: str, registry: Mapping[str, Callable[..., Any]], name: Any, where: str) -> Callable[..., Any]:
     """The entry of a registry.
 
     Raises ConfigError for an unknown name, with the nearest right one.
@@ -98,3 +101,26 @@ def _in_words(error: ValidationError, where: Callable[[str], str]) -> str:
 def revive(kind: type[S], values: Values) -> S:
     """Values that were checked before, as a section again."""
     return kind.model_validate_json(json.dumps(values))
+
+
+def made(kind: type[D], values: Values, where: Callable[[str], str]) -> D:
+    """A section as the dataclass that describes it."""
+    return told(where, kind, dict(checked(schema(kind), values, where)))
+
+
+def told(where: Callable[[str], str], kind: type[D], values: Values) -> D:
+    """Make it; what it refuses itself begins with ``section.key``, which gets its place."""
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        dotted = re.match(r"\w+\.(\w+)", str(error))
+        raise ConfigError(where(dotted[1]) + str(error)[dotted.end() :] if dotted else str(error)) from error
+
+
+@contextmanager
+def stage(section: str) -> Iterator[None]:
+    """Errors from here on come from a section of the configuration, and say so."""
+    try:
+        yield
+    except FedkinError as error:
+        raise type(error)(f"{section}: {error}") from error

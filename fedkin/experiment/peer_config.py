@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fedkin.errors import ConfigError, FedkinError, unknown
 from fedkin.experiment import choices
-from fedkin.experiment.config import Local, named, override, read_toml
-from fedkin.experiment.options import Values, checked, schema
+from fedkin.experiment.config import Local, named, named_model, override, read_toml
+from fedkin.experiment.options import Values, checked, made, schema, told
 from fedkin.experiment.peer_folder import PeerFolder
 from fedkin.experiment.side_by_side import stage
 from fedkin.federation.certificates import Signer
@@ -24,7 +23,6 @@ from fedkin.world import LocalWork
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
 Where = Callable[[str], str]
-D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,13 @@ def from_dict(raw: dict[str, Any], where: Where = str) -> PeerConfig:
 
     section = {name: raw.get(name, {}) for name in SECTIONS}
     config = PeerConfig(
-        about=_made(About, section["peer"], place("peer")),
+        about=made(About, section["peer"], place("peer")),
         links=_links(section["network"], place("network")),
         data=named("data set", choices.datasets(), {"name": "digits"} | section["data"], place("data")),
-        model=named("model", choices.models(), {"name": "mclr"} | section["model"], place("model")),
+        model=named_model(section["model"], place("model")),
         method=named("peer-to-peer method", methods(), {"name": "panm"} | section["method"], place("method")),
         local=checked(Local, section["local"], place("local")),
-        lockstep=_made(Lockstep, section["lockstep"], place("lockstep")) if "lockstep" in raw else None,
+        lockstep=made(Lockstep, section["lockstep"], place("lockstep")) if "lockstep" in raw else None,
     )
     for name, make in {"local": lambda: config.work, "method": lambda: choices.make(methods(), config.method)}.items():
         try:
@@ -125,22 +123,8 @@ def _links(values: Values, where: Where) -> Links:
     tls = values.get("tls")
     if tls is not None and not isinstance(tls, dict):
         raise ConfigError(f"{where('tls')}: expected a section, got {tls!r}")
-    made = None if tls is None else _made(Tls, tls, lambda key: where(f"tls.{key}"))
-    return _told(where, Links, {**dict(section), "tls": made})
-
-
-def _made(kind: type[D], values: Values, where: Where) -> D:
-    """A section as the dataclass that describes it."""
-    return _told(where, kind, dict(checked(schema(kind), values, where)))
-
-
-def _told(where: Where, kind: type[D], values: Values) -> D:
-    """Make it; what it refuses itself begins with ``section.key``, which gets its place."""
-    try:
-        return kind(**values)
-    except ConfigError as error:
-        dotted = re.match(r"\w+\.(\w+)", str(error))
-        raise ConfigError(where(dotted[1]) + str(error)[dotted.end() :] if dotted else str(error)) from error
+    files = None if tls is None else made(Tls, tls, lambda key: where(f"tls.{key}"))
+    return told(where, Links, {**dict(section), "tls": files})
 
 
 def _placed(config: PeerConfig, base: Path) -> PeerConfig:

@@ -17,6 +17,9 @@ from fedkin.experiment.folder import Folder
 from fedkin.experiment.lens import Lens
 from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
 from fedkin.experiment.moves import Moves, changes
+from fedkin.experiment.plan import SELECTIONS as SELECTIONS
+from fedkin.experiment.plan import Plan as Plan
+from fedkin.experiment.plan import whole_number as whole_number
 from fedkin.experiment.topology import peers_record
 from fedkin.experiment.watch import Scene, Watch
 from fedkin.method import COLD, Method, State
@@ -26,38 +29,6 @@ from fedkin.world import ModelSpec, World
 
 _log = logging.getLogger("fedkin")
 OnRound = Callable[[Record], Any]
-SELECTIONS = ("uniform", "round_robin")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long, with how many clients, from which seed, and how often to look.
-
-    ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), or ``round_robin`` (all N clients take
-    turns once, in the order of ids, and uniform from then on, as FlexCFL's code does, so that clients that are there
-    from the start are soon placed). The last round is always scored and kept, whatever ``evaluate_every`` and
-    ``checkpoint_every`` say.
-    """
-
-    rounds: int
-    cohort: int
-    seed: int = 0
-    evaluate_every: int = 1
-    checkpoint_every: int = 10
-    selection: str = "uniform"
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "cohort", "evaluate_every", "checkpoint_every"):
-            whole_number(f"run.{name}", getattr(self, name), 1)
-        whole_number("run.seed", self.seed, 0)
-        if self.selection not in SELECTIONS:
-            raise ConfigError(f"run.selection must be one of {', '.join(SELECTIONS)}, got {self.selection!r}")
-
-    def scores(self, round: int) -> bool:
-        return round % self.evaluate_every == 0 or round == self.rounds
-
-    def keeps(self, round: int) -> bool:
-        return round % self.checkpoint_every == 0 or round == self.rounds
 
 
 @dataclass
@@ -153,12 +124,6 @@ def select(reachable: Int[np.ndarray, "c"], total: int, plan: Plan, stream: Stre
     others = np.setdiff1d(reachable, chosen)
     drawn = stream.rng().choice(others, size=size - len(chosen), replace=False)
     return np.sort(np.concatenate([chosen, drawn]))
-
-
-def whole_number(name: str, value: object, least: int) -> None:
-    """Refuse anything but an integer that is large enough (ConfigError)."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def check(plan: Plan, method: Method, clients: int, where: str = "method") -> None:

@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
 
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError, FedkinError
+from fedkin.errors import ConfigError
 from fedkin.experiment import choices
 from fedkin.experiment.folder import Folder, holds_run
 from fedkin.experiment.identity import data_digest, fingerprint, model_digest
 from fedkin.experiment.options import Values
+from fedkin.experiment.options import stage as stage
 from fedkin.experiment.results import AGAINST, Run
 from fedkin.experiment.runner import OnRound, Plan, Track, check, check_kind, run
 from fedkin.experiment.topology import peer_columns
 from fedkin.experiment.trackers import Tracker, telling
 from fedkin.experiment.watch import Scene
 from fedkin.method import Method
-from fedkin.models import Model
 from fedkin.scenarios.shift import Shift
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulator import AnyModel, SimulatedWorld
 
 Description = dict[str, Any]
 Digests = tuple[str, str]  # of the data, of the model
 Methods = Sequence[tuple[Values, Method]]  # each with its entry in the description
-
-
-@contextmanager
-def stage(section: str) -> Iterator[None]:
-    """Errors from here on come from a section of the configuration, and say so."""
-    try:
-        yield
-    except FedkinError as error:
-        raise type(error)(f"{section}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ class Experiment:
     """A method and those it is compared with, one after another in worlds of their own."""
 
     data: FederatedData
-    model: Model
+    model: AnyModel
     plan: Plan
     description: Description
     world: Callable[[], SimulatedWorld]
@@ -144,14 +135,19 @@ class Experiment:
                 if folder and not begun:
                     folder.abandon()
                 raise
-            clients = client_table(track, world.data)
+            clients = client_table(track, world.data.train.sizes, world.data.client_names, world.data.truth)
             kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.moves}
             finished = Run(described, track.records, track.state, clients, track.seconds, **kept)
             told.finish(finished.summary())
         return finished
 
 
-def client_table(track: Track, data: FederatedData) -> pd.DataFrame:
+def client_table(
+    track: Track,
+    samples: Int[np.ndarray, "N"],
+    names: Sequence[str] | None = None,
+    truth: Int[np.ndarray, "N"] | None = None,
+) -> pd.DataFrame:
     """One row per scored client: its cluster, its samples, and how well its cluster's model does on them."""
     scored = track.scored
     assert scored is not None  # a run ends with scoring
@@ -159,17 +155,17 @@ def client_table(track: Track, data: FederatedData) -> pd.DataFrame:
     table = {
         "client": ids,
         "cluster": scored.cluster,
-        "train_samples": data.train.sizes[ids],
+        "train_samples": samples[ids],
         "test_samples": scored.scores.examples,
         "correct": scored.scores.correct,
         "accuracy": scored.client_accuracy,
         "loss": scored.scores.loss,
     }
-    table |= peer_columns(track.state, ids, data.truth, track.state.models.shape[1])
-    if data.client_names is not None:
-        table["name"] = np.asarray(data.client_names, object)[ids]
-    if data.truth is not None:
-        table["truth"] = data.truth[ids]
+    table |= peer_columns(track.state, ids, truth, track.state.models.shape[1])
+    if names is not None:
+        table["name"] = np.asarray(names, object)[ids]
+    if truth is not None:
+        table["truth"] = truth[ids]
     return pd.DataFrame(table)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from functools import partial
+import logging
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError
+from fedkin.errors import ConfigError, ModelError
 from fedkin.experiment import choices, trackers
 from fedkin.experiment.config import Config
 from fedkin.experiment.results import Run
@@ -18,17 +20,20 @@ from fedkin.experiment.runner import OnRound, Plan, whole_number
 from fedkin.experiment.side_by_side import Experiment, Methods, name_of, name_of_shift, plain_values, stage
 from fedkin.experiment.trackers import Tracker
 from fedkin.method import Method
-from fedkin.models import Model
+from fedkin.pytorch import adopted
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulator.workers import BringsWorkers
 from fedkin.world import LocalWork
+
+_log = logging.getLogger("fedkin")
 
 
 def simulate(
     method: Method,
     data: FederatedData,
-    model: Model,
+    model: AnyModel | Callable[..., Any],
     *,
     rounds: int,
     cohort: int,
@@ -51,6 +56,8 @@ def simulate(
     """Run a method in the simulator, and others beside it on the same data, seeds and cohorts.
 
     Args:
+        model: what is trained: ``fk.models.mclr(data)`` and the like, ``fk.as_model(...)``, ``fk.torch_model(...)``, or
+            a PyTorch ``nn.Module`` as it is.
         rounds, cohort: T communication rounds with n clients each.
         local: what a client does with a model it trains; SGD over one epoch where nothing is said.
         scenario: who drops out, straggles, arrives late or leaves; nobody where nothing is said.
@@ -69,6 +76,7 @@ def simulate(
         StorageError, CheckpointError: about the folder.
         ModelError, MethodError, DataError: what does not fit together.
     """
+    model = known(model)
     local, scenario = local or LocalWork(), scenario or Population()
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(f"shift must be a way in which data move, such as SwapAll(), got {shift!r}")
@@ -125,7 +133,7 @@ def from_config(
     with stage("data"):
         held = choices.make(choices.datasets(), config.data) if data is None else data
     with stage("model"):
-        model = choices.make(choices.models(), config.model, held)
+        model = known(choices.make(choices.models(), config.model, held))
     world = partial(
         *(SimulatedWorld, held, model, config.work),
         population=choices.make_population(config.scenario),
@@ -135,6 +143,25 @@ def from_config(
     )
     methods = [(entry, choices.make(choices.methods(), entry)) for entry in (config.method, *config.against)]
     return Experiment(held, model, config.plan, config.description(), world, on_round, resume), methods
+
+
+def known(model: Any) -> AnyModel:
+    """What a world can train, made of what the user has. Raises ModelError for anything else."""
+    found = adopted(model)
+    if not isinstance(found, AnyModel):
+        raise ModelError(
+            "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or fk.torch_model, or be a "
+            f"PyTorch nn.Module; got {type(found).__name__}"
+        )
+    if isinstance(found, BringsWorkers):
+        _tell_slow(found.name)
+    return found
+
+
+@cache
+def _tell_slow(name: str) -> None:
+    """Once in a process."""
+    _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
 
 
 def _refuse_settings(local: LocalWork, target: float | None, counts: dict[str, int | None]) -> None:

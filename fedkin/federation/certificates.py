@@ -8,6 +8,7 @@ access rules let no member declare what is another's.
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,6 +40,8 @@ class Authority:
         builder = _builder(name, name, key.public_key(), AUTHORITY_DAYS)
         builder = builder.add_extension(c.x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(usage, critical=True)
+        known_by = c.x509.SubjectKeyIdentifier.from_public_key(key.public_key())  # strict readers of TLS ask for it
+        builder = builder.add_extension(known_by, critical=False)
         return cls(builder.sign(key, c.hashes.SHA256()), key)
 
     @classmethod
@@ -51,14 +54,18 @@ class Authority:
         write_public(certificate, _pem(self.certificate))
         write_secret(key, _pem_key(self._key))
 
-    def member(self, name: str) -> tuple[bytes, bytes]:
-        """A certificate and its key for a peer, both in PEM."""
+    def member(self, name: str, addresses: Sequence[str] = ()) -> tuple[bytes, bytes]:
+        """A certificate and its key for a peer, or for a server that is reached at some ``addresses`` too (names or
+        numbers); both in PEM."""
         c = _cryptography()
         key = c.ec.generate_private_key(c.ec.SECP256R1())
         ways = [c.x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, c.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = _builder(_name(name), self.certificate.subject, key.public_key(), MEMBER_DAYS)
         builder = builder.add_extension(c.x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(c.x509.SubjectAlternativeName([c.x509.DNSName(name)]), critical=False)
+        names = [c.x509.DNSName(name), *map(_address, addresses)]
+        builder = builder.add_extension(c.x509.SubjectAlternativeName(names), critical=False)
+        issuer = c.x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
         builder = builder.add_extension(c.x509.ExtendedKeyUsage(ways), critical=False)
         return _pem(builder.sign(self._key, c.hashes.SHA256())), _pem_key(key)
 
@@ -171,6 +178,15 @@ def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
 def _name(text: str) -> Any:
     c = _cryptography()
     return c.x509.Name([c.x509.NameAttribute(c.x509.oid.NameOID.COMMON_NAME, text)])
+
+
+def _address(text: str) -> Any:
+    """Where a server is reached: a number or a name."""
+    c = _cryptography()
+    try:
+        return c.x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return c.x509.DNSName(text)
 
 
 def _pem(certificate: Certificate) -> bytes:

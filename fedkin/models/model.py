@@ -20,6 +20,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from fedkin.errors import ModelError
+from fedkin.layout import laid_out
 from fedkin.world import ModelSpec
 
 Tree = Any  # a pytree of float32 arrays
@@ -143,15 +144,8 @@ def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool)
 
 
 def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
-    slices, start = {}, 0
-    for path, leaf in leaves:
-        slices[jax.tree_util.keystr(path, simple=True, separator=".")] = slice(start, start + leaf.size)
-        start += leaf.size
-    shapes = [leaf.shape for _, leaf in leaves]
-    last = list(slices.values())[-2:]
-    has_head = len(shapes) > 1 and len(shapes[-1]) == 1 and len(shapes[-2]) == 2 and shapes[-1][0] in shapes[-2]
-    head, bias = (slice(last[0].start, last[1].stop), last[1]) if has_head else (None, None)
-    return ModelSpec(start, slices, head, bias, detects)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    return laid_out(dict(zip(names, (leaf.shape for _, leaf in leaves), strict=True)), detects)
 
 
 def prepare_jax() -> None:

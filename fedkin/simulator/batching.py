@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.randomness import Stream
+from fedkin.world import LocalWork
+
 
 @dataclass(frozen=True)
 class Batches:
@@ -15,6 +18,17 @@ class Batches:
     rows: Int[np.ndarray, "steps B"]  # positions in the client's own samples
     valid: Int[np.ndarray, "steps"]
     per_epoch: int  # steps in one pass over the data
+
+
+def for_work(samples: int, work: LocalWork, amount: int, client: int, stream: Stream, widest: int) -> Batches:
+    """The batches of one client's local work: ``amount`` is epochs, or steps. ``client`` is its number in the stream.
+
+    "All at once" asks for no more room than ``widest``, which is at least the number of samples.
+    """
+    rng = stream.child("batches").client(client)
+    if work.steps is not None:
+        return by_steps(samples, work.batch_size, amount, rng)
+    return by_epochs(samples, min(work.batch_size, widest), amount, rng)
 
 
 def by_epochs(samples: int, batch: int, epochs: int, rng: np.random.Generator) -> Batches:

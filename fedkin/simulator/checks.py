@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.data.federated import FederatedData
-from fedkin.errors import ModelError
-from fedkin.models.model import Model
-from fedkin.world import LocalWork, ModelSpec
+from fedkin.errors import ConfigError, ModelError
+from fedkin.simulator.workers import AnyModel
+from fedkin.world import LocalWork
 
 
-def check_samples(model: Model, data: FederatedData) -> ModelSpec:
-    """Try the model on one sample. What is known of it, without its last layer where the last bias is not that of the
-    scores (a model's leaves come in the order of their declaration)."""
-    parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
-    sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), data.x.dtype)
-    try:
-        scores = jax.eval_shape(lambda p, x: model.apply(model.unflatten(p), x, None), parameters, sample)
-    except (TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"model {model.name!r} does not take {data.name}'s samples of shape {data.x.shape[1:]}: {reason}"
-        ) from error
-    expected = (1, 1 if model.spec.detects else data.classes)
-    if scores.shape != expected:
-        raise ModelError(
-            f"model {model.name!r} returns scores of shape {scores.shape} for one sample of {data.name}, "
-            f"expected {expected}"
-        )
-    bias = model.spec.head_bias
-    fits = bias is not None and bias.stop - bias.start == expected[1]
-    return model.spec if fits else replace(model.spec, head=None, head_bias=None)
+def check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:
+    """The numbers by which streams know the clients: 0 .. N-1 where nothing is said.
+
+    Raises:
+        ConfigError: not one for each client, or not ascending from 0 up.
+    """
+    if ids is None:
+        return np.arange(clients)
+    if len(ids) != clients or ids.min(initial=0) < 0 or (np.diff(ids) <= 0).any():
+        raise ConfigError(f"ids must be one number for each of {clients} clients, ascending from 0 up, got {ids}")
+    return ids
 
 
-def check_work(model: Model, work: LocalWork, which: Int[np.ndarray, "n"] | None, gradient: bool = False) -> None:
+def check_work(model: AnyModel, work: LocalWork, which: Int[np.ndarray, "n"] | None, gradient: bool = False) -> None:
     """Detectors need a class each, and nothing else has use for one."""
     detects = model.spec.detects
     if detects != (work.positive is not None) or (detects and (which is None or gradient)):
@@ -48,14 +33,14 @@ def check_work(model: Model, work: LocalWork, which: Int[np.ndarray, "n"] | None
         )
 
 
-def check_detects(model: Model, wanted: bool) -> None:
+def check_detects(model: AnyModel, wanted: bool) -> None:
     """Refuse a question that means nothing to this kind of model."""
     if model.spec.detects != wanted:
         expected = "a detector" if wanted else "a model with a score for every class"
         raise ModelError(f"model {model.name!r} was asked what means something to {expected} only")
 
 
-def check_scoring(model: Model, which: Int[np.ndarray, "n ..."], classes: int) -> None:
+def check_scoring(model: AnyModel, which: Int[np.ndarray, "n ..."], classes: int) -> None:
     """Detectors are scored with one of each class (which [n C]), other models one by one (which [n])."""
     expected = (classes,) if model.spec.detects else ()
     if which.shape[1:] != expected:

@@ -1,4 +1,4 @@
-"""The simulated world: every verb as a few compiled calls over the rows of one data set."""
+"""The simulated world: every verb as a few calls of its workers over the rows of one data set."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from fedkin.aggregation import WeightedSum
 from fedkin.data.federated import FederatedData
 from fedkin.label_memory import LabelMemory
 from fedkin.measures.cosine import cosine
-from fedkin.models.model import Model
 from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Moving, Shift
-from fedkin.simulator.checks import check_detects, check_samples, check_scoring, check_work
-from fedkin.simulator.devices import devices as find_devices
-from fedkin.simulator.scoring import Scorer
-from fedkin.simulator.trainer import Trainer
+from fedkin.simulator.checks import check_detects, check_ids, check_scoring, check_work
+from fedkin.simulator.workers import AnyModel, check_samples, maker
 from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
 
-_PORTION = 256 * 2**20  # bytes of samples, and of updates, that one compiled call may hold
+_PORTION = 256 * 2**20  # bytes of samples, and of updates, that one call may hold
 
 
 class SimulatedWorld:
@@ -30,33 +27,36 @@ class SimulatedWorld:
 
     Args:
         data: who has what.
-        model: what is trained.
+        model: what is trained: a JAX ``Model``, or a ``TorchModel``, which is trained by PyTorch.
         work: the run's local work.
         population: who is there, and who fails.
         shift: how data move from round to round; None where they stay.
-        devices: XLA devices to use; None for all. Results do not depend on it.
-        clients_per_batch: clients trained side by side on one device; None for 1 on a CPU, 32 elsewhere.
+        devices: XLA devices to use; None for all. Results do not depend on it. PyTorch has no use for it.
+        clients_per_batch: clients trained side by side on one device; None for 1 on a CPU, 32 elsewhere. PyTorch trains
+            one after another.
+        ids: numbers by which streams know the clients, ascending; None for 0 .. N-1. A world of the clients 7 and 9
+            trains them with the random numbers that they have among all.
     """
 
     def __init__(
         self,
         data: FederatedData,
-        model: Model,
+        model: AnyModel,
         work: LocalWork | None = None,
         *,
         population: Population | None = None,
         shift: Shift | None = None,
         devices: int | None = None,
         clients_per_batch: int | None = None,
+        ids: Int[np.ndarray, "N"] | None = None,
     ) -> None:
         self.data, self.model, self.spec = data, model, check_samples(model, data)
         self.work = work or LocalWork()
         self.population = population or Population()
         self.ledger = Ledger()
         self.total_clients = data.clients
-        self._devices = find_devices(devices)
-        self._lanes = clients_per_batch or (1 if self._devices[0].platform == "cpu" else 32)
-        self._scorer, self._trainer = self._workers()
+        self._workers = maker(model, check_ids(ids, data.clients), devices, clients_per_batch)
+        self._scorer, self._trainer = self._workers(data)
         self._moving = None if shift is None else Moving(data, shift, self.clients)
         self._labels = LabelMemory(data.label_counts())
         self.truth = data.truth
@@ -70,10 +70,7 @@ class SimulatedWorld:
         data, self.moved = self._moving.at(stream)
         if data is not self.data:
             self.data, self.truth = data, data.truth
-            self._scorer, self._trainer = self._workers()
-
-    def _workers(self) -> tuple[Scorer, Trainer]:
-        return Scorer(self.data, self.model, self._devices), Trainer(self.data, self.model, self._devices, self._lanes)
+            self._scorer, self._trainer = self._workers(data)
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.model.initial(stream.words())

@@ -11,7 +11,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.randomness import Stream
 from fedkin.simulator import local_training
-from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
+from fedkin.simulator.batching import Batches, bucket, for_work, in_order
 from fedkin.simulator.devices import mesh_of, replicated, shares, split
 from fedkin.simulator.local_training import Recipe
 from fedkin.simulator.plan import Plan, plan, side_by_side
@@ -21,10 +21,10 @@ _WIDTH = 64  # samples at a time of a full gradient
 
 
 class Trainer:
-    """Trains the clients of one data set; ``lanes`` of them side by side on a device."""
+    """Trains the clients of one data set, which streams know by ``ids``; ``lanes`` of them side by side on a device."""
 
-    def __init__(self, data: FederatedData, model: Model, devices: list, lanes: int) -> None:
-        self._data, self._model, self._devices, self._lanes = data, model, devices, lanes
+    def __init__(self, data: FederatedData, model: Model, devices: list, lanes: int, ids: Int[np.ndarray, "N"]) -> None:
+        self._data, self._model, self._devices, self._lanes, self._ids = data, model, devices, lanes, ids
         self._largest = bucket(int(data.train.sizes.max()))
 
     def train(
@@ -111,13 +111,8 @@ class Trainer:
     def _batches(
         self, clients: Int[np.ndarray, "r"], work: LocalWork, amount: Int[np.ndarray, "r"], stream: Stream
     ) -> list[Batches]:
-        sizes, drawn = self._data.train.sizes, stream.child("batches")
-        cut = by_epochs if work.steps is None else by_steps
-        width = work.batch_size
-        if work.steps is None:  # "all at once" asks for no more room than the largest of all clients needs
-            width = min(width, self._largest)
-        pairs = zip(clients, amount, strict=True)
-        return [cut(int(sizes[c]), width, int(much), drawn.client(int(c))) for c, much in pairs]
+        sizes, pairs = self._data.train.sizes, zip(clients, amount, strict=True)
+        return [for_work(int(sizes[c]), work, int(much), int(self._ids[c]), stream, self._largest) for c, much in pairs]
 
     def _plan(
         self,
@@ -129,7 +124,7 @@ class Trainer:
     ) -> Plan:
         words = np.zeros((len(clients), 2), np.uint32)
         if stream is not None and self._model.random:
-            words = np.stack([stream.child("device").words(int(c)) for c in clients])
+            words = np.stack([stream.child("device").words(int(c)) for c in self._ids[clients]])
         return plan(self._data.x, self._data.y, self._data.train, clients, which, batches, words, positive)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,8 @@ from fedkin.experiment.advise.pilots import Plans, pilots
 from fedkin.experiment.config import Config
 from fedkin.experiment.options import Values
 from fedkin.experiment.side_by_side import plain_values, stage
-from fedkin.models import Model
+from fedkin.experiment.simulate import known
+from fedkin.simulator import AnyModel
 from fedkin.world import SGD, LocalWork
 
 ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
@@ -25,7 +28,7 @@ _IN_FILES = ("epochs", "batch_size", "lr", "optimizer", "momentum")
 
 def advise(
     data: FederatedData,
-    model: Model,
+    model: AnyModel | Callable[..., Any],
     local: LocalWork | None = None,
     *,
     seed: int = 0,
@@ -52,6 +55,7 @@ def advise(
     has test samples.
 
     Args:
+        model: what clients train, as in ``simulate``.
         local: what a client does with a model that it trains; 10 epochs of SGD where nothing is said.
         most: the largest number of clusters to ask for.
         private_labels: leave out what would need the clients' label counts.
@@ -64,6 +68,7 @@ def advise(
         DataError: too few clients with enough samples, or a single class.
         ModelError: a detector, or a model that does not fit the data.
     """
+    model = known(model)
     local, tell = local or SGD(epochs=10, lr=0.03), say or (lambda _: None)
     _check_local(local)
     trials = trials or Plans(seed=seed)

@@ -14,9 +14,8 @@ from fedkin.experiment.advise.kinds import dealt
 from fedkin.experiment.heterogeneity import heterogeneity
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 from fedkin.measures.label_divergence import label_divergence
-from fedkin.models import Model
 from fedkin.randomness import Stream
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulator import AnyModel, SimulatedWorld
 
 MODELS = 10  # random ones, for PNI
 _MOST = 200  # clients that are asked for a gradient: each has P numbers
@@ -24,7 +23,7 @@ Measures = dict[str, float]
 
 
 def differences(
-    data: FederatedData, model: Model, *, seed: int = 0, deals: int = 5, private_labels: bool = False
+    data: FederatedData, model: AnyModel, *, seed: int = 0, deals: int = 5, private_labels: bool = False
 ) -> pd.DataFrame:
     """One row a measure (its index): ``value``; mean, lowest and highest of several random deals (``dealt``, ``low``,
     ``high``), in which nobody differs but by chance; and ``times``, the value in units of their mean.
@@ -51,7 +50,7 @@ def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
     return {"value": value, "dealt": mean, "low": float(chance.min()), "high": float(chance.max()), "times": times}
 
 
-def _measured(data: FederatedData, model: Model, stream: Stream, private_labels: bool) -> Measures:
+def _measured(data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool) -> Measures:
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
         "PNI": lambda: heterogeneity(world, models=MODELS, seed=stream.seed).pni,

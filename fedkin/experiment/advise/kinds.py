@@ -26,11 +26,10 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering import how_many
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.errors import DataError, ModelError
-from fedkin.experiment.runner import whole_number
+from fedkin.experiment.plan import whole_number
 from fedkin.measures.cosine import cosine
-from fedkin.models import Model
 from fedkin.randomness import Stream
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulator import AnyModel, SimulatedWorld
 from fedkin.world import SGD, LocalWork, Trained
 
 LEAST_CLIENTS, LEAST_SAMPLES = 8, 8  # of a client's samples: a half of fewer than four says nothing
@@ -83,7 +82,7 @@ class Kinds:
 
 def how_many_kinds(
     data: FederatedData,
-    model: Model,
+    model: AnyModel,
     local: LocalWork | None = None,
     *,
     seed: int = 0,
@@ -129,7 +128,7 @@ def how_many_kinds(
     return _found(used[there], np.median(np.concatenate(shares), axis=0), chance, updates, looks.rng)
 
 
-def check(data: FederatedData, model: Model) -> None:
+def check(data: FederatedData, model: AnyModel) -> None:
     """Refuse what cannot be clustered by what its models learn."""
     if model.spec.detects:
         raise ModelError("advice needs a model with a score for every class, got a detector; take model.name=mclr")
@@ -171,7 +170,7 @@ class _Looks:
     """What clients learn from the halves of their data."""
 
     data: FederatedData
-    model: Model
+    model: AnyModel
     work: LocalWork
     stream: Stream
 

@@ -11,12 +11,12 @@ from jaxtyping import Float
 
 from fedkin.data.federated import FederatedData
 from fedkin.errors import DataError
+from fedkin.experiment.plan import whole_number
 from fedkin.experiment.results import Run
-from fedkin.experiment.runner import whole_number
 from fedkin.experiment.simulate import simulate
 from fedkin.experiment.statistics import LEAST_SEEDS, interval
 from fedkin.methods import IFCA, FedAvg, FlexCFL
-from fedkin.models import Model
+from fedkin.simulator import AnyModel
 from fedkin.world import LocalWork
 
 PLAIN = "fedavg"
@@ -43,7 +43,7 @@ class Plans:
 
 def pilots(
     data: FederatedData,
-    model: Model,
+    model: AnyModel,
     local: LocalWork,
     clusters: int,
     plans: Plans,

@@ -37,7 +37,7 @@ from fedkin.experiment.compare.axes import SECTIONS, Axis
 from fedkin.experiment.config import DEMO, Config, Positive, from_dict, named, override, read_toml
 from fedkin.experiment.figure import title
 from fedkin.experiment.options import Section, Values, checked
-from fedkin.experiment.runner import whole_number
+from fedkin.experiment.plan import whole_number
 
 SEEDS = 3  # where nothing is said: the least that can be tested
 MEASURES = {  # what methods are told apart by, and where a run's summary has it

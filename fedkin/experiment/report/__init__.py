@@ -20,7 +20,7 @@ from fedkin.experiment.storage import write_atomic
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
     from fedkin.experiment.compare.comparison import Comparison
-    from fedkin.models import Model
+    from fedkin.simulator import AnyModel
 
 FILE = "report.html"
 
@@ -31,7 +31,7 @@ def report(
     *,
     figures: str | Path | None = None,
     data: FederatedData | None = None,
-    model: Model | None = None,
+    model: AnyModel | None = None,
     portrait: bool = True,
 ) -> Path:
     """Write a report: one HTML file that opens anywhere and needs no network.

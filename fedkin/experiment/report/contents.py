@@ -21,7 +21,7 @@ from fedkin.experiment.report.ribbon import BANDS, OTHERS, Ribbon, migrations, r
 from fedkin.experiment.report.trees import Tree, dendrogram, split_tree, splits
 from fedkin.experiment.results import Run
 from fedkin.method import COLD
-from fedkin.models import Model
+from fedkin.simulator import AnyModel
 
 Json = dict[str, Any]
 _MOST_CLASSES, _MOST_ROWS = 100, 24  # of the picture of labels
@@ -30,7 +30,7 @@ PORTRAITS = 24  # at most, where settings do not ask for more: each has up to 20
 
 
 def contents(
-    subject: Subject, data: FederatedData | None = None, model: Model | None = None, portraits: bool = True
+    subject: Subject, data: FederatedData | None = None, model: AnyModel | None = None, portraits: bool = True
 ) -> Json:
     """A report's contents.
 
@@ -60,7 +60,7 @@ def contents(
 
 
 def _gallery(
-    subject: Subject, keys: Sequence[str], data: FederatedData | None, model: Model | None
+    subject: Subject, keys: Sequence[str], data: FederatedData | None, model: AnyModel | None
 ) -> tuple[dict[str, Portrait], list[str]]:
     """The portraits by their keys, one of every setting and PORTRAITS at most beyond that, and which there are not."""
     cells, notes, drawn = list(zip(subject.cells, keys, strict=True)), [], {}

@@ -28,9 +28,8 @@ from fedkin.experiment.results import Run
 from fedkin.experiment.storage import write_atomic
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
-from fedkin.models import Model
 from fedkin.randomness import Stream
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulator import AnyModel, SimulatedWorld
 from fedkin.world import BYTES_PER_NUMBER, LocalWork
 
 CLIENTS, FILE = 200, "portrait.npz"
@@ -53,7 +52,7 @@ class Portrait:
     remark: str = ""
 
 
-def portrait_of(run: Run, data: FederatedData | None = None, model: Model | None = None) -> Portrait:
+def portrait_of(run: Run, data: FederatedData | None = None, model: AnyModel | None = None) -> Portrait:
     """The portrait of a run's federation, from the run's folder if one was kept there; else made and kept.
 
     Args:
@@ -77,7 +76,7 @@ def portrait_of(run: Run, data: FederatedData | None = None, model: Model | None
     return made
 
 
-def alike(runs: Sequence[Run], data: FederatedData | None = None, model: Model | None = None) -> list[str]:
+def alike(runs: Sequence[Run], data: FederatedData | None = None, model: AnyModel | None = None) -> list[str]:
     """A word for each run, the same for those that one portrait serves: what their data were at the end is the same.
 
     Where data do not move that is the same from every seed; where they do, seed and round decide. ``data`` and
@@ -96,7 +95,7 @@ def _alike(run: Run, digests: tuple[str, str] | None) -> str:
     return hashlib.sha256(json.dumps([own, what], sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _made(run: Run, data: FederatedData | None, model: Model | None) -> Portrait:
+def _made(run: Run, data: FederatedData | None, model: AnyModel | None) -> Portrait:
     settings: dict[str, Any] = run.config
     work, shift, population = LocalWork(), None, None
     if data is None or model is None:
@@ -127,7 +126,7 @@ def _made(run: Run, data: FederatedData | None, model: Model | None) -> Portrait
     return dataclasses.replace(_drawn(data, model, work, run.config["run"]["seed"]), remark=remark)
 
 
-def _drawn(data: FederatedData, model: Model, work: LocalWork, seed: int) -> Portrait:
+def _drawn(data: FederatedData, model: AnyModel, work: LocalWork, seed: int) -> Portrait:
     """One local epoch of each, from one model."""
     world, stream = SimulatedWorld(data, model, work), Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
@@ -154,7 +153,7 @@ def _work(settings: dict[str, Any]) -> LocalWork:
     return LocalWork(**{name: value for name, value in settings.get("local", {}).items() if name in names})
 
 
-def _same(run: Run, data: FederatedData, model: Model) -> bool:
+def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
     """Whether data and model are the run's own, as far as that is known."""
     if not run.fingerprint:
         return True

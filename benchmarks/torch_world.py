@@ -1,0 +1,45 @@
+"""What a PyTorch model costs in fedkin's own PyTorch world, beside the same network in the compiled simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks import torch_loop
+from benchmarks.measure import EPOCHS, Times, federated, fedkin_round, take_turns
+from benchmarks.work import BATCH, LR, clients
+from fedkin.pytorch import torch_model
+from fedkin.randomness import Stream
+from fedkin.simulator import SimulatedWorld
+from fedkin.world import LocalWork
+
+NETWORKS = ("784-10", "784-128-10")
+
+
+def torch_world_round(name: str) -> Callable[[int], object]:
+    """A FedAvg round of 20 clients, each with one thread."""
+    data = federated(clients(20))
+    model = torch_model(lambda: torch_loop.network(name), name=name)
+    world = SimulatedWorld(data, model, LocalWork(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
+    start, everybody, zeros = world.initial(Stream(0))[None], np.arange(20), np.zeros(20, np.int64)
+    return lambda turn: world.train(start, everybody, zeros, reduce=True, stream=Stream(0, turn))
+
+
+def rounds(name: str, turns: int) -> Times:
+    """The two worlds in turn."""
+    engines = {"fedkin": fedkin_round(clients(20), name), "PyTorch world": torch_world_round(name)}
+    return take_turns(engines, turns)
+
+
+def everything(turns: int) -> dict[str, Times]:
+    """Both networks."""
+    return {f"torch world, {name}": rounds(name, min(turns, 7)) for name in NETWORKS}
+
+
+if __name__ == "__main__":
+    from benchmarks.report import torch_world_rows
+    from fedkin.models.model import prepare_jax
+
+    prepare_jax()
+    print("\n".join(torch_world_rows(everything(7))))

@@ -1,0 +1,98 @@
+"""ClientApps for those whose data come from a program: ``app = fk.torch_client(Net, loaders)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import ConfigError, DataError, MissingExtra
+from fedkin.experiment.deploy.nodes import of_data
+from fedkin.federation.node import Node
+from fedkin.federation.terms import Site
+
+if TYPE_CHECKING:
+    from flwr.clientapp import ClientApp
+
+    from fedkin.models.model import Model
+    from fedkin.pytorch.model import TorchModel
+
+Source = Any  # FederatedData, (train, test), or a function of the node's configuration that returns one of these
+
+
+def jax_client(model: Model | Callable[[FederatedData], Model], data: Source) -> ClientApp:
+    """A Flower client that trains a JAX model as the simulator does.
+
+    Args:
+        model: as for ``simulate``, or a function that makes it of the data, such as ``fk.models.mclr``.
+        data: FederatedData whose clients this node plays; or a function of the node's configuration (a dict) that
+            returns them. The configuration is what ``flower-supernode --node-config`` says: ``name`` (required, where
+            the data come from a program), ``folder`` for what the client keeps (``state``), and whatever you like.
+
+    Raises:
+        MissingExtra: Flower is not installed.
+    """
+
+    def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
+        own = _given(data, node)
+        if not isinstance(own, FederatedData):
+            raise DataError(f"a client's data must be FederatedData, got {type(own).__name__}")
+        return of_data(model(own) if callable(model) else model, own, site(node))
+
+    return _app(make)
+
+
+def torch_client(module: Any, loaders: Source, *, classes: int | None = None) -> ClientApp:
+    """A Flower client that trains a PyTorch module.
+
+    Args:
+        module: an ``nn.Module``, a function that makes one, or a ``TorchModel``.
+        loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or a function of the
+            node's configuration that returns one of these, as for ``jax_client``. A loader's data set is read anew in
+            every message; its order and its batches are not used, because all clients draw theirs from the run's seed.
+        classes: C; where nothing is said, the number of scores that the module gives.
+
+    Raises:
+        MissingExtra: Flower or PyTorch is not installed.
+    """
+    from fedkin.pytorch import torch_model
+
+    def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
+        who, own = site(node), _given(loaders, node)
+        if isinstance(own, FederatedData):
+            model = module if hasattr(module, "workers") else torch_model(module, own)
+            return of_data(model, own, who)
+        model = module if hasattr(module, "workers") else torch_model(module)
+        return of_data(model, _read(own, model, classes, who.name), who)
+
+    return _app(make)
+
+
+def site(node: dict[str, Any]) -> Site:
+    """Who a node is, by its configuration. Raises ConfigError where it has no name."""
+    if not isinstance(node.get("name"), str):
+        raise ConfigError("this node has no name: start it with --node-config 'name=\"berlin\"'")
+    return Site(node["name"], "", str(node.get("folder", "state")))
+
+
+def _given(data: Source, node: dict[str, Any]) -> Any:
+    return data(node) if callable(data) and not isinstance(data, FederatedData) else data
+
+
+def _read(pair: Any, model: TorchModel, classes: int | None, name: str) -> FederatedData:
+    from fedkin.pytorch.loaders import client_data
+
+    if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+        raise DataError(f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}")
+    data = client_data(*pair, classes or 2**31, name)
+    return data if classes else client_data(*pair, model.scores(data), name)
+
+
+def _app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
+    try:
+        from fedkin.federation.flower import client_app
+    except ImportError as error:
+        raise MissingExtra(
+            "a real federation needs Flower, which is not installed: pip install 'fedkin[flower]'"
+        ) from error
+    return client_app(make)

@@ -1,0 +1,98 @@
+"""What travels between a server and its nodes: a small header of plain values, and named arrays.
+
+Models and updates are sent as they are. Whole numbers about clients (ids, choices, counts) travel packed: differences
+of neighbours, compressed, so that a thousand consecutive ids take a few dozen bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedkin.errors import FedkinError
+
+_HEAD = 2  # whole numbers in front of the shape: whether they are truth values, how many axes there are
+_LARGEST = 2**28  # bytes that packed numbers may unfold to
+
+
+class Unfit(FedkinError):
+    """A parcel that is not used; the text says what was wrong with it."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A letter to a node, or its answer."""
+
+    header: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The header as it travels."""
+        return json.dumps(self.header, separators=(",", ":"), allow_nan=False)
+
+    def value(self, name: str, kind: type) -> Any:
+        """One entry of the header. Raises Unfit where it is missing, or of another type."""
+        found = self.header.get(name)
+        if type(found) is not kind:
+            raise Unfit(f"expected {name} ({kind.__name__}), got {str(found)[:60]!r}")
+        return found
+
+    def floats(self, name: str, *shape: int) -> np.ndarray:
+        """An array of floats of this shape. Raises Unfit for anything else."""
+        return self._array(name, "f", shape)
+
+    def integers(self, name: str, *shape: int) -> np.ndarray:
+        """An array of whole numbers of this shape. Raises Unfit for anything else."""
+        return self._array(name, "iu", shape).astype(np.int64)
+
+    def truths(self, name: str, *shape: int) -> np.ndarray:
+        """An array of truth values of this shape. Raises Unfit for anything else."""
+        return self._array(name, "b", shape)
+
+    def _array(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
+        found = self.arrays.get(name)
+        if found is None:
+            raise Unfit(f"expected {name} of shape {list(shape)}, got none")
+        if found.dtype.kind not in kinds or found.shape != shape:
+            raise Unfit(f"expected {name} of shape {list(shape)}, got {found.dtype} of shape {list(found.shape)}")
+        return found
+
+
+def header_of(text: str) -> dict[str, Any]:
+    """A header that came. Raises Unfit where it is none."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unfit("a header that is not JSON") from error
+    if not isinstance(header, dict):
+        raise Unfit("a header that is not an object")
+    return header
+
+
+def pack(numbers: np.ndarray) -> bytes:
+    """Whole numbers or truth values, compressed."""
+    flat = numbers.astype(np.int64).ravel()
+    steps = np.diff(flat, prepend=0).astype("<i8")
+    head = np.array([numbers.dtype.kind == "b", numbers.ndim, *numbers.shape], "<i8")
+    return zlib.compress(head.tobytes() + steps.view(np.uint8).reshape(-1, 8).T.tobytes(), 6)
+
+
+def unpack(data: bytes) -> np.ndarray:
+    """What ``pack`` made. Raises Unfit for anything else."""
+    try:
+        stream = zlib.decompressobj()
+        raw = stream.decompress(data, _LARGEST)
+        head = np.frombuffer(raw[: 8 * _HEAD], "<i8")
+        start = 8 * (_HEAD + int(head[1]))
+        shape = tuple(np.frombuffer(raw[8 * _HEAD : start], "<i8").tolist())
+        steps = np.frombuffer(raw[start:], np.uint8).reshape(8, -1).T.copy().view("<i8").ravel()
+        flat = np.cumsum(steps, dtype=np.int64).reshape(shape)
+    except (zlib.error, ValueError, IndexError) as error:
+        raise Unfit("packed numbers that cannot be read") from error
+    if stream.unconsumed_tail:
+        raise Unfit("packed numbers without end")
+    return flat.astype(bool) if head[0] else flat

@@ -1,0 +1,161 @@
+"""What came back from training, gathered from the nodes and looked over: wrong sizes, NaN and absurd updates are set
+aside and counted, whoever sent them."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import WeightedSum
+from fedkin.federation.parcel import Parcel, Unfit
+from fedkin.world import Scores, Trained
+
+_log = logging.getLogger("fedkin")
+_ENOUGH = 3  # updates whose median says what is usual
+
+
+class Sieve:
+    """Finds updates that are absurdly long: ``limit`` times the median of those that came with them, or, where fewer
+    than three came, of those before."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.usual = 0.0
+
+    def absurd(self, norms: Float[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        """Which of the updates with these norms are set aside."""
+        lengths = norms[norms > 0]
+        usual = float(np.median(lengths)) if len(lengths) >= _ENOUGH else self.usual
+        found = norms > self.limit * usual if usual else np.zeros(len(norms), bool)
+        if (kept := norms[~found & (norms > 0)]).size:
+            self.usual = float(np.median(kept))
+        return found
+
+
+class Harvest:
+    """One call of training, as it comes in from node after node."""
+
+    def __init__(
+        self,
+        parameters: int,
+        models: int,
+        which: Int[np.ndarray, "n"] | None,
+        samples: Int[np.ndarray, "n"],
+        reduce: bool,
+        gradient: bool,
+        part: slice | None,
+        sieve: Sieve,
+    ) -> None:
+        n = len(samples)
+        self._models, self._which, self._reduce, self._sieve = models, which, reduce, sieve
+        self._width = len(range(*(part or slice(parameters)).indices(parameters)))
+        self._update = np.zeros((0 if reduce else n, self._width), np.float32)
+        self._gradient = np.zeros((n, self._width), np.float32) if gradient else None
+        self._means: list[tuple[Int[np.ndarray, "r"], dict[str, np.ndarray]]] = []
+        self._tested = np.zeros(3)
+        self.examples, self.chosen = samples.copy(), np.zeros(n, np.int64) if which is None else which.copy()
+        self.loss, self.first_loss = np.zeros(n), np.zeros(n)
+        self.arrived, self.broken = np.zeros(n, bool), np.zeros(n, bool)
+
+    def sending(self, models: Float[np.ndarray, "K P"], rows: Int[np.ndarray, "r"]) -> dict[str, np.ndarray]:
+        """The models that some rows need, and which each trains; all of them where the clients choose."""
+        if self._which is None:
+            return {"models": models}
+        used, which = np.unique(self._which[rows], return_inverse=True)
+        return {"models": models[used], "which": which.ravel()}
+
+    def read(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> None:
+        """Take in what a node says of its rows. Raises Unfit, and counts them as broken, where it cannot be used."""
+        try:
+            self._read(rows, answer)
+        except Unfit:
+            self.broken[rows] = True
+            raise
+
+    def _read(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> None:
+        r = len(rows)
+        said, broken = answer.truths("arrived", r), answer.truths("broken", r)
+        if self._which is None:
+            chosen = answer.integers("chosen", r)
+            if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._models:
+                raise Unfit(f"it chose a model outside 0..{self._models - 1}")
+            self.chosen[rows] = chosen
+        fine = said & (self._read_means(rows, answer) if self._reduce else self._read_rows(rows, answer))
+        if "tested" in answer.arrays:
+            tested = answer.floats("tested", 3)
+            self._tested += np.where(np.isfinite(tested), tested, 0)
+        self.arrived[rows], self.broken[rows] = fine, broken | (said & ~fine)
+
+    def _read_rows(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> Bool[np.ndarray, "r"]:
+        """Single updates; which of them are finite."""
+        r = len(rows)
+        update = answer.floats("update", r, self._width).astype(np.float32, copy=False)
+        fine = np.all(np.isfinite(update), axis=1)
+        if self._gradient is not None:
+            slope = answer.floats("gradient", r, self._width).astype(np.float32, copy=False)
+            fine &= np.isfinite(slope).all(axis=1)
+            self._gradient[rows] = np.where(fine[:, None], slope, 0)
+        examples = answer.integers("examples", r)
+        if examples.size and examples.min() < 0:
+            raise Unfit("a negative number of examples")
+        for name in ("loss", "first_loss"):
+            values = answer.floats(name, r)
+            fine &= np.isfinite(values)
+            getattr(self, name)[rows] = np.where(fine, values, 0)
+        self.examples[rows] = examples
+        self._update[rows] = np.where(fine[:, None], update, 0)
+        return fine
+
+    def _read_means(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> Bool[np.ndarray, "r"]:
+        """Means by model, with the examples behind each; all of it or nothing."""
+        used = np.arange(self._models) if self._which is None else np.unique(self._which[rows])
+        kinds = answer.integers("kinds", len(answer.arrays.get("kinds", ())))
+        k = len(kinds)
+        if len(set(kinds.tolist())) != k or (k and not 0 <= kinds.min() <= kinds.max() < len(used)):
+            raise Unfit("means of models that were not sent")
+        update, weight = answer.floats("update", k, self._width), answer.floats("weight", k)
+        losses = {name: answer.floats(name, k) for name in ("loss", "first_loss")}
+        if not all(np.isfinite(values).all() for values in (update, weight, *losses.values())) or (weight < 0).any():
+            raise Unfit("means that are not finite")
+        self._means.append((rows, {"models": used[kinds], "update": update, "weight": weight, **losses}))
+        return np.ones(len(rows), bool)
+
+    def trained(self) -> Trained:
+        """All of it, without what is absurd."""
+        update, weight = self._summed() if self._reduce else (self._sifted(), None)
+        tested = None
+        if self._tested[1]:
+            correct, examples = (np.array([round(value)], np.int64) for value in self._tested[:2])
+            tested = Scores(correct, examples, self._tested[2:] / examples)
+        rows = (self.chosen, self.examples, self.loss, self.first_loss, self.arrived, self.broken)
+        return Trained(update, *rows, weight, self._gradient, tested)
+
+    def _sifted(self) -> Float[np.ndarray, "n p"]:
+        absurd = self._sieve.absurd(np.linalg.norm(self._update.astype(np.float64), axis=1))
+        self._set_aside(np.flatnonzero(absurd))
+        self._update[absurd] = 0
+        return self._update
+
+    def _summed(self) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
+        total = WeightedSum(self._models, self._width)
+        norms = [np.linalg.norm(means["update"].astype(np.float64), axis=1) for _, means in self._means]
+        absurd = self._sieve.absurd(np.concatenate([np.zeros(0), *norms]))
+        at = 0
+        for rows, means in self._means:
+            odd = absurd[at : at + len(means["models"])]
+            at += len(odd)
+            total.add(means["update"], np.where(odd, 0, means["weight"]), means["models"])
+            for model, loss, first in zip(means["models"], means["loss"], means["first_loss"], strict=True):
+                own = rows[self.chosen[rows] == model]
+                self.loss[own], self.first_loss[own] = loss, first
+            self._set_aside(rows[np.isin(self.chosen[rows], means["models"][odd])])
+        return total.mean()
+
+    def _set_aside(self, rows: Int[np.ndarray, "r"]) -> None:
+        rows = rows[self.arrived[rows]]
+        self.arrived[rows], self.broken[rows] = False, True
+        self.loss[rows] = self.first_loss[rows] = 0
+        if self._gradient is not None:
+            self._gradient[rows] = 0

@@ -1,0 +1,145 @@
+"""Who is who: nodes with stable names, the clients that each plays, and the ids that methods know those by.
+
+A node has a name, and holds one client or a fleet of them. Its clients get consecutive ids when it is first met, and
+keep them: a node that comes back, in whatever process and with whatever number the engine gives it, has its ids again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.errors import CheckpointError
+from fedkin.federation.exchange import Seat
+from fedkin.federation.parcel import Unfit
+from fedkin.federation.wire import is_name
+
+_log = logging.getLogger("fedkin")
+MEMORY = "roster"  # its name in a checkpoint
+
+
+@dataclass
+class Member:
+    """A node that was accepted: its first client's id, how many it has, and the key that it is registered under."""
+
+    name: str
+    first: int
+    count: int
+    key: str = ""
+
+    @property
+    def ids(self) -> Int[np.ndarray, "c"]:
+        return np.arange(self.first, self.first + self.count)
+
+    def names(self) -> list[str]:
+        """Of its clients: its own, with their numbers where it has several."""
+        return [self.name] if self.count == 1 else [f"{self.name}/{i}" for i in range(self.count)]
+
+
+class Roster:
+    """The members of a federation of at most ``capacity`` clients, and where they are now."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.members: dict[str, Member] = {}
+        self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as it said last
+        self.refused: dict[int, str] = {}  # nodes that may not take part, and why
+        self._at: dict[str, int] = {}  # node number of each member that was met in this process
+
+    def __len__(self) -> int:
+        """Clients that have an id."""
+        return sum(member.count for member in self.members.values())
+
+    def unknown(self, seats: Iterable[Seat]) -> list[Seat]:
+        """Nodes that have not introduced themselves to this process."""
+        known = {*self._at.values(), *self.refused}
+        return [seat for seat in seats if seat.node not in known]
+
+    def accept(self, seat: Seat, name: str, samples: Int[np.ndarray, "c"]) -> Member:
+        """Take a node in under its name; one that was here before gets its ids back.
+
+        Raises Unfit, with the reason, for one that cannot be taken.
+        """
+        if not is_name(name):
+            raise Unfit(f"{name[:64]!r} cannot be a name")
+        if seat.name and seat.name != name:
+            raise Unfit(f"it is registered as {seat.name!r} and calls itself {name!r}; both must be the same")
+        member = self.members.get(name)
+        if member is None:
+            member = self._enter(name, len(samples), seat.key)
+        elif seat.key != member.key:
+            raise Unfit(f"the name {name!r} belongs to a node with another key")
+        elif len(samples) != member.count:
+            raise Unfit(f"it had {member.count} clients and now has {len(samples)}; give it another name")
+        before = self._at.get(name)
+        if before is not None and before != seat.node:  # the newest is believed: who is not registered has no key
+            self.refused[before] = f"another node came with its name, {name!r}"
+        self.samples[member.ids] = samples
+        self._at[name] = seat.node
+        return member
+
+    def refuse(self, seat: Seat, name: str, reason: str) -> None:
+        """Remember, and say, that a node may not take part."""
+        self.refused[seat.node] = reason
+        _log.warning("client %r (node %d) is refused: %s", name[:64] or seat.name, seat.node, reason)
+
+    def there(self, seats: Iterable[Seat]) -> Int[np.ndarray, "c"]:
+        """Ids of the clients whose nodes are online, ascending."""
+        online = {seat.node for seat in seats}
+        ids = [member.ids for name, member in self.members.items() if self._at.get(name) in online]
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
+
+    def deal(self, clients: Int[np.ndarray, "n"]) -> list[tuple[int, Member, Int[np.ndarray, "r"]]]:
+        """Which rows of a call go to which node: (node, member, rows). Clients that were not met yet are nobody's."""
+        dealt = []
+        for name, member in self.members.items():
+            rows = np.flatnonzero((clients >= member.first) & (clients < member.first + member.count))
+            if len(rows) and name in self._at:
+                dealt.append((self._at[name], member, rows))
+        return dealt
+
+    def names(self) -> list[str]:
+        """A name for each client that has an id, in the order of ids."""
+        ordered = sorted(self.members.values(), key=lambda member: member.first)
+        return [name for member in ordered for name in member.names()]
+
+    def memory(self) -> dict[str, np.ndarray]:
+        """All of it that outlives a process."""
+        entries = [asdict(member) for member in self.members.values()]
+        return {MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(), "samples": self.samples.copy()}
+
+    def recall(self, memory: dict[str, np.ndarray]) -> None:
+        """Go on from ``memory()``, beside those that have come since; who is where must be found out anew.
+
+        Raises CheckpointError where it is the memory of another federation.
+        """
+        kept = {entry["name"]: Member(**entry) for entry in json.loads(memory[MEMORY].tobytes())}
+        merged = kept | self.members
+        taken = [number for member in merged.values() for number in member.ids]
+        if any(merged[name] != member for name, member in kept.items()) or len(set(taken)) < len(taken):
+            raise CheckpointError("the run was made with other clients, or with the same in another order")
+        self.members = merged
+        self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
+
+    def _enter(self, name: str, count: int, key: str) -> Member:
+        first = len(self)
+        if first + count > self.capacity:
+            raise Unfit(
+                f"there is no room for {count} more clients: {first} of {self.capacity} ids are taken "
+                "(federation.capacity)"
+            )
+        if key and any(member.key == key for member in self.members.values()):
+            raise Unfit(f"its key belongs to another member, and it calls itself {name!r}")
+        self.members[name] = Member(name, first, count, key)
+        return self.members[name]
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sorts ``site-9`` before ``site-10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

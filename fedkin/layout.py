@@ -1,0 +1,42 @@
+"""Where the layers of a model lie in its flat vector, whatever library the model is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from fedkin.errors import ModelError
+from fedkin.world import ModelSpec
+
+
+def laid_out(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
+    """Arrays of these shapes end to end, in this order, each in row-major order.
+
+    The head is the last two of them, where they look like a kernel [out, in] (or [in, out]) and its bias [out].
+    """
+    slices, start = {}, 0
+    for name, shape in shapes.items():
+        slices[name] = slice(start, start + prod(shape))
+        start += prod(shape)
+    forms, last = list(shapes.values()), list(slices.values())[-2:]
+    has_head = len(forms) > 1 and len(forms[-1]) == 1 and len(forms[-2]) == 2 and forms[-1][0] in forms[-2]
+    head, bias = (slice(last[0].start, last[1].stop), last[1]) if has_head else (None, None)
+    return ModelSpec(start, slices, head, bias, detects)
+
+
+def fitted(spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]) -> ModelSpec:
+    """What is known of model ``name`` once it gave one sample of ``data`` scores of this shape: without its last layer
+    where the last bias is not that of the scores (arrays come in the order of their declaration).
+
+    Raises:
+        ModelError: another shape than [1 C], or [1 1] of a detector.
+    """
+    expected = (1, 1 if spec.detects else classes)
+    if scores != expected:
+        raise ModelError(
+            f"model {name!r} returns scores of shape {scores} for one sample of {data}, expected {expected}"
+        )
+    bias = spec.head_bias
+    fits = bias is not None and bias.stop - bias.start == expected[1]
+    return spec if fits else replace(spec, head=None, head_bias=None)

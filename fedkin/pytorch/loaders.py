@@ -1,0 +1,54 @@
+"""A client's own data out of PyTorch's data sets and loaders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.errors import DataError
+
+
+def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> FederatedData:
+    """The data of one client.
+
+    Args:
+        train, test: map-style data sets of pairs (x, y), or loaders of them, whose data set is read: x a tensor or an
+            array of one shape for all, y a whole number. Batches and their order are the federation's, not a loader's.
+        classes: C, those that this client has no sample of included.
+
+    Raises:
+        DataError: not such a data set, samples of different shapes, no training sample.
+    """
+    parts = [_read(part, f"{name}: {what}") for part, what in ((train, "train"), (test, "test"))]
+    (x, y), (more_x, more_y) = parts
+    if len(more_y) and more_x.shape[1:] != x.shape[1:]:
+        raise DataError(f"{name}: samples of shape {x.shape[1:]} to train and of shape {more_x.shape[1:]} to test")
+    rows = np.split(np.arange(len(y) + len(more_y)), [len(y)])
+    xs = np.concatenate([x, more_x]) if len(more_y) else x
+    return FederatedData(name, xs, np.concatenate([y, more_y]), classes, *(Ragged.of([own]) for own in rows))
+
+
+def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
+    """All samples and labels."""
+    data = getattr(source, "dataset", source)  # of a loader
+    tensors = getattr(data, "tensors", None)
+    if isinstance(tensors, tuple) and len(tensors) == 2:
+        return _numbers(tensors[0].numpy()), tensors[1].numpy().astype(np.int64)
+    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+        raise DataError(f"{place}: expected a data set with a length, whose samples have numbers, or a loader of one")
+    try:
+        pairs = [data[i] for i in range(len(data))]
+        x = np.stack([np.asarray(torch.as_tensor(x)) for x, _ in pairs]) if pairs else np.zeros((0, 1), np.float32)
+        y = np.array([int(y) for _, y in pairs], np.int64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"{place}: expected pairs (x, y), x of one shape and y a whole number: {reason}") from error
+    return _numbers(x), y
+
+
+def _numbers(x: np.ndarray) -> np.ndarray:
+    """As federated data have them: float32, or whole numbers."""
+    return x.astype(np.float32) if x.dtype.kind == "f" else x.astype(np.int64)

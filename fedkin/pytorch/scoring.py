@@ -1,0 +1,99 @@
+"""Scoring by PyTorch, in inference mode: every client's samples by themselves, so that a client's score does not depend
+on who else is scored."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int
+from torch.nn.functional import cross_entropy
+
+from fedkin.data.federated import FederatedData
+from fedkin.measures.calibration import BINS, histogram
+from fedkin.pytorch.model import TorchModel, tensor_of
+
+_WIDTH = 256  # samples at a time
+
+
+class Scorer:
+    """Scores models on the clients of one data set."""
+
+    def __init__(self, data: FederatedData, model: TorchModel) -> None:
+        self._data, self._model = data, model
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Mean training losses."""
+        nobody, out = np.zeros(len(clients), np.int64), np.zeros((len(clients), len(models)))
+        for k in range(len(models)):
+            _, loss, sizes = self.score(models[k : k + 1], clients, nobody, "train")
+            out[:, k] = loss / np.maximum(sizes, 1)
+        return out
+
+    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Root mean square error of the predicted class numbers, on each client's training samples."""
+        out = np.zeros((len(clients), len(models)))
+        for k in range(len(models)):
+            found = self._scores(models, clients, np.full(len(clients), k), "train")
+            for row, (scores, y) in enumerate(zip(found, self._labels(clients, "train"), strict=True)):
+                out[row, k] = np.sqrt(np.mean((scores.argmax(axis=1) - y.astype(np.float64)) ** 2))
+        return out
+
+    def histograms(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n"],
+        positive: Int[np.ndarray, "n"],
+        split: str,
+    ) -> Int[np.ndarray, "n 2 bins"]:
+        """How each row's detector scores the samples of its class, and the others."""
+        counts = np.zeros((len(clients), 2, BINS), np.int64)
+        found = zip(self._scores(models, clients, which, split), self._labels(clients, split), positive, strict=True)
+        for row, (scores, y, own) in enumerate(found):
+            known = np.where(np.isnan(scores[:, 0]), -np.inf, scores[:, 0])  # a broken detector finds nothing
+            counts[row] = histogram(known, y == own)
+        return counts
+
+    def score(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        which: Int[np.ndarray, "n ..."],
+        split: str,
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
+        """Correct predictions, summed loss and number of samples of each row."""
+        find = self._together if self._model.spec.detects else self._scores
+        correct, loss = np.zeros((2, len(clients)))
+        found = zip(find(models, clients, which, split), self._labels(clients, split), strict=True)
+        for row, (scores, y) in enumerate(found):
+            correct[row] = (scores.argmax(axis=1) == y).sum()
+            each = cross_entropy(torch.from_numpy(scores), tensor_of(y), reduction="none")
+            loss[row] = each.double().sum().item()
+        return correct, loss, self._data.part(split).sizes[clients].astype(np.int64)
+
+    def _scores(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str
+    ) -> list[Float32[np.ndarray, "s _"]]:
+        """What each row's model makes of its client's samples; a row without a model (-1) scores lowest."""
+        owned = self._data.part(split)
+        width = 1 if self._model.spec.detects else self._data.classes
+        found = [np.full((len(owned[int(c)]), width), -np.inf, np.float32) for c in clients]
+        with self._model.at_work(), torch.inference_mode():
+            for k in np.unique(which[which >= 0]):
+                network = self._model.network(models[k]).eval()
+                for row in np.flatnonzero(which == k):
+                    x = tensor_of(self._data.x[owned[int(clients[row])]])
+                    for begin, some in enumerate(x.split(_WIDTH) if len(x) else ()):
+                        found[row][begin * _WIDTH :][: len(some)] = network(some).numpy()
+        return found
+
+    def _together(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n C"], split: str
+    ) -> list[Float32[np.ndarray, "s C"]]:
+        """Scores of the detectors of every class; a class without one (-1) scores lowest."""
+        columns = [self._scores(models, clients, column, split) for column in which.T]
+        return [np.concatenate(row, axis=1) for row in zip(*columns, strict=True)]
+
+    def _labels(self, clients: Int[np.ndarray, "n"], split: str) -> list[Int[np.ndarray, "s"]]:
+        owned = self._data.part(split)
+        return [self._data.y[owned[int(c)]] for c in clients]

@@ -1,0 +1,120 @@
+"""Where a PyTorch model comes from: a module, a function that makes one, or the name of such a function."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fedkin.errors import ConfigError, MissingExtra, ModelError
+
+if TYPE_CHECKING:
+    from fedkin.pytorch.model import TorchModel
+
+
+def torch_model(
+    source: Callable[..., Any], data: Any = None, *, name: str = "torch", detects: bool = False, threads: int = 1
+) -> TorchModel:
+    """Make a model of a PyTorch module, or of a function that makes one.
+
+    It is called on a batch, [B ...] as the samples lie in the data (float32; integers as int64), and returns scores
+    [B C]. Its flat vector holds the floating-point entries of ``state_dict()`` in their order, as float32: parameters,
+    trained or frozen, and running statistics, which are averaged with them; counters are not. The last layer is to be
+    declared last: some methods look at it.
+
+    Args:
+        source: an ``nn.Module``, from whose weights every run starts (it is copied, and stays as it is); or a function
+            without arguments, or with the data as its only one, that returns a module, for weights drawn from the
+            run's seed. The module is the same in every call but for its weights.
+        data: what such a function gets, anything with ``name``, ``x`` [M ...] and ``classes``.
+        detects: the model is a detector, which tells one class from all others: one score per sample, [B 1], positive
+            where it sees its class. ATHENA-FL trains those.
+        threads: cores for one client. One is the fastest for small networks; the last bits depend on it.
+
+    Raises:
+        MissingExtra: PyTorch is not installed.
+        ModelError: none of these forms, or a module without floating-point parameters to train.
+    """
+    _require_torch()
+    from torch import nn
+
+    from fedkin.pytorch.model import of_module
+
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ModelError(f"model {name!r}: threads must be an integer of at least 1, got {threads!r}")
+    if isinstance(source, nn.Module):
+        return of_module(lambda: source, True, name, detects, threads)
+    if not callable(source):
+        raise ModelError(f"a PyTorch model is an nn.Module or a function that makes one, got {type(source).__name__}")
+    return of_module(_factory(source, data, name), False, name, detects, threads)
+
+
+def configured(data: Any, torch: str, detects: bool = False, threads: int = 1) -> Any:
+    """The model of a configuration: ``torch = "package.module:factory"``, looked for in the current folder too."""
+    return torch_model(_imported(torch), data, detects=detects, threads=threads)
+
+
+def adopted(model: Any) -> Any:
+    """A bare ``nn.Module`` as a model; anything else as it is."""
+    torch = sys.modules.get("torch")  # where nobody imported it, there is no module either
+    return torch_model(model) if torch is not None and isinstance(model, torch.nn.Module) else model
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(
+            "PyTorch models need PyTorch, which is not installed: pip install 'fedkin[torch]'"
+        ) from error
+
+
+def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], Any]:
+    """``source`` as a function without arguments."""
+    try:
+        parameters = inspect.signature(source).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return source
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if not needed:
+        return source
+    if len(needed) > 1 or needed[0].kind not in named:
+        wanted = ", ".join(p.name for p in needed)
+        raise ModelError(
+            f"model {name!r}: its function takes nothing, or the data as its only argument, got ({wanted})"
+        )
+    if data is None:
+        raise ModelError(
+            f"model {name!r}: its function takes the data ({needed[0].name}); give them as the second argument"
+        )
+    return functools.partial(source, data)
+
+
+def _imported(place: str) -> Callable[..., Any]:
+    """What ``package.module:name`` stands for, as ``python -m`` would find it from the current folder."""
+    module, _, attribute = place.partition(":")
+    if not (module and attribute) or module.startswith("."):
+        raise ConfigError(f"torch: expected package.module:factory, got {place!r}")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    importlib.invalidate_caches()  # the file may be newer than this process
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = f"there is no module {error.name!r} in {os.getcwd()} or where Python looks (PYTHONPATH)"
+        raise ConfigError(f"torch = {place!r}: {missing}") from error
+    except Exception as error:  # whatever the user's own file raises
+        raise ConfigError(f"torch = {place!r}: importing it failed: {type(error).__name__}: {error}") from error
+    factory = functools.reduce(lambda holder, part: getattr(holder, part, None), attribute.split("."), found)
+    if factory is None:
+        raise ConfigError(f"torch = {place!r}: module {module!r} has no {attribute!r}")
+    if not callable(factory):
+        raise ConfigError(
+            f"torch = {place!r}: expected a module or a function that makes one, got {type(factory).__name__}"
+        )
+    return factory

@@ -1,0 +1,177 @@
+"""Local training and gradients by PyTorch: the batches, the steps and the results of the compiled simulator's trainer.
+
+Clients train one after another, each row in a fresh copy of the module with random numbers of its own, so that nothing
+depends on who else is in the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import ModelError
+from fedkin.pytorch.model import TorchModel, flat_of, reason_of, seed, tensor_of, trainable
+from fedkin.randomness import Stream
+from fedkin.simulator.batching import for_work
+from fedkin.world import LocalWork
+
+_WIDTH = 64  # samples at a time of a full gradient
+_B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
+
+
+class Trainer:
+    """Trains the clients of one data set, which streams know by ``ids``."""
+
+    def __init__(self, data: FederatedData, model: TorchModel, ids: Int[np.ndarray, "N"]) -> None:
+        self._data, self._model, self._ids = data, model, ids
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        which: Int[np.ndarray, "r"],
+        work: LocalWork,
+        amount: Int[np.ndarray, "r"],
+        stream: Stream,
+        gradient: bool = False,
+    ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
+        """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
+        asks); ``amount`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors.
+
+        Raises:
+            ModelError: the module does not take a batch, such as one sample for batch normalisation.
+        """
+        update = np.empty((len(clients), models.shape[1]), np.float32)
+        last, first = np.empty((2, len(clients)))
+        positive = [None] * len(clients) if work.positive is None else work.positive.tolist()
+        with self._model.at_work():
+            for row, client in enumerate(clients.tolist()):
+                start = models[which[row]]
+                found = self._row(start, client, work, int(amount[row]), stream, positive[row])
+                update[row], last[row], first[row] = found
+        slope = self.gradients(models, clients, which) if gradient else update[:0]
+        return update, last, first, slope
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r P"]:
+        """Gradient of each client's full training loss at its model, in inference mode; zero where nothing is trained:
+        running statistics, frozen parameters."""
+        out = np.zeros((len(clients), models.shape[1]), np.float32)
+        with self._model.at_work():
+            for row, client in enumerate(clients.tolist()):
+                network = self._model.network(models[which[row]]).eval()
+                for name, slope in self._full_gradient(network, client).items():
+                    out[row, self._model.spec.slices[name]] = slope.reshape(-1).numpy()
+        return out
+
+    def _row(
+        self,
+        start: Float[np.ndarray, "P"],
+        client: int,
+        work: LocalWork,
+        amount: int,
+        stream: Stream,
+        positive: int | None,
+    ) -> tuple[Float[np.ndarray, "P"], float, float]:
+        """Update, last and first loss of one client."""
+        x, y = self._samples(client)
+        y = y if positive is None else (y == positive).float()
+        own = int(self._ids[client])
+        batches = for_work(len(y), work, amount, own, stream, len(y))
+        seed(stream.child("device").words(own))
+        network = self._model.network(start).train()
+        stepping = Stepping(list(trainable(network).values()), work)
+        losses = np.empty(len(batches.valid))
+        for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
+            taken = torch.from_numpy(rows[:count])
+            loss = mean_loss(self._scores(network, x[taken], client), y[taken])
+            stepping.step(loss)
+            losses[step] = loss.item()
+        per_epoch = batches.per_epoch
+        last, first = (
+            np.average(losses[s], weights=batches.valid[s]) for s in (slice(-per_epoch, None), slice(per_epoch))
+        )
+        return flat_of(network) - start, float(last), float(first)
+
+    def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
+        """Gradient of the mean loss over all samples of a client, by entry."""
+        x, y = self._samples(client)
+        entries = trainable(network)
+        total = [torch.zeros_like(entry) for entry in entries.values()]
+        for some, labels in zip(x.split(_WIDTH), y.split(_WIDTH), strict=True):
+            loss = cross_entropy(self._scores(network, some, client), labels, reduction="sum")
+            for whole, part in zip(total, slopes(loss, list(entries.values())), strict=True):
+                whole += part
+        return {name: whole / len(y) for name, whole in zip(entries, total, strict=True)}
+
+    def _samples(self, client: int) -> tuple[Tensor, Tensor]:
+        rows = self._data.train[client]
+        return tensor_of(self._data.x[rows]), tensor_of(self._data.y[rows])
+
+    def _scores(self, network: nn.Module, x: Tensor, client: int) -> Tensor:
+        """What the module makes of a batch. What it says of one that it does not take is said with its place."""
+        try:
+            return network(x)
+        except Exception as error:  # whatever the user's own code raises
+            advice = "; choose a batch_size that leaves no single sample over" if len(x) == 1 else ""
+            raise ModelError(
+                f"model {self._model.name!r} failed on a batch of {len(x)} samples of client {self._ids[client]}: "
+                f"{reason_of(error)}{advice}"
+            ) from error
+
+
+class Stepping:
+    """The optimiser of one client: SGD with momentum, or Adam, and the pull of FedProx towards the start.
+
+    PyTorch's own are left aside: making the first one imports its compiler, which takes seconds.
+    """
+
+    def __init__(self, entries: Sequence[Tensor], work: LocalWork) -> None:
+        self._entries, self._work = entries, work
+        self._start = [entry.detach().clone() for entry in entries] if work.mu else []
+        self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or work.optimizer == "adam" else []
+        self._square = [torch.zeros_like(entry) for entry in entries] if work.optimizer == "adam" else []
+        self._time = 0
+
+    def step(self, loss: Tensor) -> None:
+        """Move every entry against the slope of a batch's loss."""
+        gradients = slopes(loss, self._entries)
+        with torch.no_grad():
+            if self._start:
+                away = zip(gradients, self._entries, self._start, strict=True)
+                gradients = [slope.add(entry - start, alpha=self._work.mu) for slope, entry, start in away]
+            self._time += 1
+            for entry, move in zip(self._entries, self._direction(gradients), strict=True):
+                entry.sub_(move, alpha=self._work.lr)
+
+    def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
+        if self._square:
+            return [self._adam(*three) for three in zip(self._mean, self._square, gradients, strict=True)]
+        for mean, gradient in zip(self._mean, gradients, strict=False):
+            mean.mul_(self._work.momentum).add_(gradient)
+        return self._mean or gradients
+
+    def _adam(self, mean: Tensor, square: Tensor, gradient: Tensor) -> Tensor:
+        mean.mul_(_B1).add_(gradient, alpha=1 - _B1)
+        square.mul_(_B2).addcmul_(gradient, gradient, value=1 - _B2)
+        spread = (square / (1 - _B2**self._time)).sqrt_().add_(_EPSILON)
+        return mean / (1 - _B1**self._time) / spread
+
+
+def slopes(loss: Tensor, entries: Sequence[Tensor]) -> list[Tensor]:
+    """Gradient by entry; zero for one that the loss does not depend on."""
+    return list(torch.autograd.grad(loss, entries, materialize_grads=True))
+
+
+def mean_loss(scores: Tensor, y: Tensor) -> Tensor:
+    """Mean cross entropy of class numbers; or, where ``y`` is 0.0 or 1.0, of a detector's scores [B 1]."""
+    if y.is_floating_point():
+        return binary_cross_entropy_with_logits(scores[:, 0], y)
+    return cross_entropy(scores, y)

@@ -1,0 +1,42 @@
+"""The compiled workers of a JAX model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.data.federated import FederatedData
+from fedkin.errors import ModelError
+from fedkin.layout import fitted
+from fedkin.models.model import Model
+from fedkin.simulator.devices import devices as find_devices
+from fedkin.simulator.scoring import Scorer
+from fedkin.simulator.trainer import Trainer
+from fedkin.world import ModelSpec
+
+
+def maker(
+    model: Model, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
+) -> Callable[[FederatedData], tuple[Scorer, Trainer]]:
+    """What makes the workers for data, on so many devices (None: all)."""
+    found = find_devices(devices)
+    lanes = clients_per_batch or (1 if found[0].platform == "cpu" else 32)
+    return lambda data: (Scorer(data, model, found), Trainer(data, model, found, lanes, ids))
+
+
+def check_samples(model: Model, data: FederatedData) -> ModelSpec:
+    """Try the model on the shape of one sample, without computing anything. Raises ModelError where it does not fit."""
+    parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
+    sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), data.x.dtype)
+    try:
+        scores = jax.eval_shape(lambda p, x: model.apply(model.unflatten(p), x, None), parameters, sample)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"model {model.name!r} does not take {data.name}'s samples of shape {data.x.shape[1:]}: {reason}"
+        ) from error
+    return fitted(model.spec, model.name, data.name, data.classes, scores.shape)
