@@ -367,4 +367,16 @@ def test_a_machine_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(check_network, "_asked", unknown)
-    crossed(check_network.reach(Address("nowhere.example.org"), tmp_path), "there is no machine nowhere.example.org")
+    found = check_network.reach(Address("nowhere.example.org", secure=False), tmp_path)
+    crossed(found, "there is no machine nowhere.example.org")
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage"])
+def test_a_server_that_cannot_be_told_from_another(fed: Path, damage: str) -> None:
+    path = fed / "site-0/ca.pem"
+    path.unlink()
+    if damage == "garbage":
+        path.write_text("nothing")
+    found = site(fed)
+    crossed(found["authority"], str(path))
+    crossed(found[f"server {project.connection(fed / project.FLOWER)}"], "cannot be asked without the authority")

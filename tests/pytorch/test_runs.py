@@ -126,7 +126,7 @@ def test_seeds_shifts_and_scenarios() -> None:
 
 def test_advice_report_and_index_of_a_module(tmp_path: Path) -> None:
     model = fk.torch_model(lambda: nn.Linear(2, 2))
-    trials = Plans(rounds=1, cohort=6, seeds=2)
+    trials = Plans(rounds=1, cohort=6, seeds=3)
     advice = fk.advise(DATA, model, fk.SGD(epochs=2, lr=0.5), most=3, trials=trials)
     assert advice.model == "torch" and advice.kinds.clusters == 2
     run = go(model, out=tmp_path / "run")

@@ -182,7 +182,7 @@ def _so_far(config: ServerConfig) -> str:
         Folder.reopen(place, described)
         known_by = fingerprint(described, layout)
         found = checkpoint.load(place / CHECKPOINTS, known_by, config.terms.capacity, spec.parameters)
-        told.append(f"{entry['name']} goes on after round {found.round}" if found else f"{entry['name']} has no round yet")
+        told.append(f"{entry['name']} {f'goes on after round {found.round}' if found else 'has no round yet'}")
     return ", ".join(told) or "none: it begins anew"
 
 

@@ -23,7 +23,7 @@ def port(address: Address, ca: Path) -> Finding:
             return Finding(what, "free")
         except OSError as error:
             reason = error.strerror
-    answered = reach(Address("localhost", address.port, address.secure), ca)
+    answered = reach(address, ca)
     if answered.mark == "✓":
         return Finding(what, "a SuperLink runs there")
     return wrong(what, f"cannot be had ({reason}), and no SuperLink of this federation has it; another needs --port")
@@ -33,7 +33,11 @@ def reach(address: Address, ca: Path) -> Finding:
     """Whether a SuperLink answers, with a certificate of our authority if it has one."""
     what = f"server {address}"
     try:
-        status = _asked(address, ca)
+        trusted = ssl.create_default_context(cafile=str(ca)) if address.secure else None
+    except OSError:
+        return wrong(what, f"cannot be asked without the authority, {ca}")
+    try:
+        status = _asked(address, trusted)
     except ssl.SSLCertVerificationError as error:
         return wrong(what, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}")
     except (ssl.SSLError, http.client.HTTPException, ConnectionResetError) as error:
@@ -49,15 +53,11 @@ def reach(address: Address, ca: Path) -> Finding:
     return Finding(what, "a SuperLink answers" + (", with the right certificate" if address.secure else ""))
 
 
-def _asked(address: Address, ca: Path) -> int:
+def _asked(address: Address, trusted: ssl.SSLContext | None) -> int:
     """The status with which it says how it is."""
-    if address.secure:
-        context = ssl.create_default_context(cafile=str(ca))
-        line: http.client.HTTPConnection = http.client.HTTPSConnection(
-            address.host, address.port, timeout=_PATIENCE, context=context
-        )
-    else:
-        line = http.client.HTTPConnection(address.host, address.port, timeout=_PATIENCE)
+    line = http.client.HTTPConnection(address.host, address.port, timeout=_PATIENCE)
+    if trusted is not None:
+        line = http.client.HTTPSConnection(address.host, address.port, timeout=_PATIENCE, context=trusted)
     try:
         line.request("GET", "/health")
         return line.getresponse().status

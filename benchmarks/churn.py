@@ -1,0 +1,149 @@
+"""A federation that is disturbed: what a killed node, a late one and a killed server do to the rounds.
+
+    python -m benchmarks.churn [--deadline 40] [--rounds 14]
+
+Four nodes with certificates and registered keys run FlexCFL with two clusters. In the middle of a round one is killed;
+it is started again (Flower lets it in a minute later), and a fifth comes. Then the SuperLink and the server's process
+are killed, and started again. A node whose key nobody registered, and one that speaks without encryption, are refused.
+Ends with status 1 if a round took longer than its deadline and five seconds, a cluster was lost, the newcomer was not
+placed, or the server began anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from fedkin.experiment import checkpoint
+from tests.e2e import flower_project as project
+from tests.e2e.flower_lab import SUPERLINK, Ended, Lab
+
+CAPACITY, PATIENCE, SPARE = 8, 900.0, 5.0
+DATA = {**project.DATA, "clients": CAPACITY}
+
+
+class Churn:
+    """One federation, and what is seen of it."""
+
+    def __init__(self, folder: Path, deadline: float, rounds: int) -> None:
+        self.folder, self.deadline = folder, deadline
+        federation = {"capacity": CAPACITY, "wait_for": 4, "deadline": deadline}
+        self.sections: dict[str, dict[str, Any]] = {
+            "federation": federation,
+            "method": {"name": "flexcfl", "clusters": 2},
+            "local": {"epochs": 2, "batch_size": 10, "lr": 0.1},
+            "run": {"rounds": rounds, "cohort": CAPACITY, "checkpoint_every": 1},
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """Of the rounds that are done."""
+        path = self.folder / "run" / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def after(self, rounds: int) -> None:
+        """Wait until so many more rounds are done."""
+        wanted, ends = len(self.records()) + rounds, time.monotonic() + PATIENCE
+        while len(self.records()) < wanted:
+            if time.monotonic() > ends:
+                sys.exit(f"no round was done in {PATIENCE:.0f} s")
+            time.sleep(0.2)
+
+    def node(self, lab: Lab, k: int) -> None:
+        """Node k, which has the data set's client k."""
+        lab.node(f"site-{k}", project.client(self.folder, f"site-{k}", [k], DATA))
+
+
+def refused(lab: Lab, name: str, secure: list[str] | None) -> str:
+    """What a node that may not come in is told."""
+    try:
+        lab.node(name, {}, secure)
+    except Ended as error:
+        return next((line for line in error.log.splitlines() if "Failed" in line or "refused" in line), "not let in")
+    sys.exit(f"{name} was let in")
+
+
+def again(lab: Lab, name: str) -> float:
+    """Start a node that was killed until it is let in; seconds that took."""
+    began = time.monotonic()
+    while True:
+        try:
+            lab.restart(name)
+            return time.monotonic() - began
+        except Ended:
+            time.sleep(1)
+
+
+def disturb(churn: Churn, lab: Lab) -> None:
+    """All of it, one after another; says what happens."""
+    lab.superlink()
+    for k in range(5):
+        lab.register(f"site-{k}")
+    for k in range(4):
+        churn.node(lab, k)
+    settings = {"config": project.server(churn.folder, churn.sections)}
+    app = project.app(churn.folder)
+    run = lab.run(app, settings)
+    print(f"unregistered key: {refused(lab, 'stranger', None)}", flush=True)
+    churn.after(2)
+    time.sleep(3)  # letters are out
+    lab.kill("site-1")
+    print(f"site-1 killed in round {len(churn.records())}", flush=True)
+    churn.node(lab, 4)
+    print(
+        f"site-1 was let in again after {again(lab, 'site-1'):.0f} s, before round {len(churn.records())}", flush=True
+    )
+    churn.after(3)
+    lab.kill(SUPERLINK)
+    before = len(churn.records())
+    print(f"the server was killed in round {before}", flush=True)
+    lab.restart(SUPERLINK)
+    run = lab.run(app, settings)
+    status = lab.wait(run, PATIENCE)
+    if status != "finished:completed":
+        sys.exit(f"{status}:\n{lab.said(run)}")
+    print(f"plain connection: {refused_plain(lab)}", flush=True)
+
+
+def refused_plain(lab: Lab) -> str:
+    """An unencrypted node asks in vain, and goes on asking: it is never activated."""
+    try:
+        lab.node("plain", {}, ["--insecure"])
+    except Ended as error:  # not ready within the lab's patience
+        return "not let in" if error.code is None else f"not let in, ended with {error.code}"
+    sys.exit("a plain connection was let in")
+
+
+def verdict(churn: Churn) -> list[str]:
+    """What is wrong; prints what was measured."""
+    lines = (churn.folder / "run" / "timings.jsonl").read_text().splitlines()
+    seconds = [line["train"] + line["score"] for line in map(json.loads, lines)]
+    longest = max(seconds[1:])
+    records, (found, _) = churn.records(), checkpoint.newest(churn.folder / "run" / "checkpoints")
+    assignment = found.state.assignment.tolist()
+    print(f"rounds {len(records) - 1}, longest {longest:.1f} s of {churn.deadline:.0f}, clusters {assignment}")
+    print("missing by round:", [record["missing"] for record in records])
+    wrong = [] if longest <= churn.deadline + SPARE else [f"a round took {longest:.1f} s"]
+    wrong += [] if all(len(r["cluster_sizes"] or []) == 2 for r in records) else ["a cluster was lost"]
+    wrong += [] if assignment[4] >= 0 else ["the newcomer has no cluster"]
+    return wrong + ([] if [r["round"] for r in records] == list(range(len(records))) else ["rounds are missing"])
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--deadline", type=float, default=40.0)
+    arguments.add_argument("--rounds", type=int, default=14)
+    told = arguments.parse_args()
+    churn = Churn(Path(tempfile.mkdtemp(prefix="fedkin-churn-")), told.deadline, told.rounds)
+    with Lab(churn.folder / "lab", tls=True) as lab:
+        disturb(churn, lab)
+    wrong = verdict(churn)
+    sys.exit("; ".join(wrong) or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Many clients on few machines: fleets of clients behind two real nodes, FlexCFL, a 784-128-10 model.
+
+    python -m benchmarks.fleet [--clients 10000] [--cohort 1000] [--rounds 4]
+    python -m benchmarks.fleet --traffic
+
+The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a file of its own, and
+tells what the server needs: the most memory that its processes had, and bytes by round. The second needs no processes:
+it counts the bytes of a round, with everybody in the cohort, for fleets of 10, 100 and 1,000 clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.work import clients
+from tests.e2e import flower_project as project
+from tests.e2e.flower_lab import SUPERLINK, Lab
+
+NODES, SAMPLES, PATIENCE = 2, 12, 3600.0
+SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"name": "mlp", "hidden": 128}}
+METHODS = {"fedavg": {"name": "fedavg"}, "flexcfl": {"name": "flexcfl", "clusters": 3}}
+
+
+def shard(folder: Path, name: str, count: int, seed: int) -> dict[str, str]:
+    """A fleet's file, and the configuration of its node."""
+    data = clients(count, SAMPLES, seed)
+    path = folder / f"{name}.npz"
+    np.savez(path, x=data.x, y=data.y, client_id=np.repeat(np.arange(count), data.sizes))
+    return project.client(folder, name, f"0:{count}", {"name": "file", "path": str(path)}, SHARED)
+
+
+def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> dict[str, dict]:
+    """server.toml without what both files say."""
+    return {
+        "federation": {"capacity": total, "wait_for": total, "deadline": 1800.0},
+        "method": METHODS[method],
+        "local": {"epochs": 1, "batch_size": 10, "lr": 0.03},
+        "run": {"rounds": rounds, "cohort": cohort, "evaluate_every": scored},
+    }
+
+
+def memory(lab: Lab) -> dict[str, float]:
+    """The most that each of the server's processes has had, in megabytes."""
+    most: dict[str, float] = {}
+    for process, line in lab.processes(SUPERLINK).items():
+        kind = re.search(r"flower-superlink|flwr-serverapp|flower-superexec", line)
+        try:
+            text = Path(f"/proc/{process}/status").read_text()
+        except OSError:
+            continue
+        if kind and (peak := re.search(r"VmHWM:\s+(\d+)", text)):
+            most[kind[0]] = max(most.get(kind[0], 0.0), int(peak[1]) / 1024)
+    return most
+
+
+def real(total: int, cohort: int, rounds: int) -> None:
+    """A run of FlexCFL on two nodes."""
+    folder, most = Path(tempfile.mkdtemp(prefix="fedkin-fleet-")), {}
+    with Lab(folder / "lab") as lab:
+        lab.superlink()
+        lab.nodes({f"fleet-{k}": shard(folder, f"fleet-{k}", total // NODES, k) for k in range(NODES)})
+        config = project.server(folder, sections("flexcfl", total, cohort, rounds, rounds), SHARED)
+        began = time.monotonic()
+        run = lab.run(project.app(folder), {"config": config})
+        while lab.status(run) in ("pending", "starting", "running"):
+            most |= {kind: max(value, most.get(kind, 0.0)) for kind, value in memory(lab).items()}
+            time.sleep(2)
+            if time.monotonic() - began > PATIENCE:
+                sys.exit("it takes too long")
+        status = lab.wait(run, 60)
+        if status != "finished:completed":
+            sys.exit(f"{status}:\n{lab.said(run)}")
+    for name in ("metrics", "timings"):
+        for line in (folder / "run" / f"{name}.jsonl").read_text().splitlines():
+            told = json.loads(line)
+            keys = ("round", "accuracy", "cluster_sizes", "missing", "bytes_by_verb", "train", "score")
+            print({key: told[key] for key in keys if key in told})
+    print({kind: f"{value:.0f} MB" for kind, value in most.items()}, f"{sum(most.values()):.0f} MB in all")
+
+
+def traffic() -> None:
+    """Bytes of a round for one node, by the size of its fleet."""
+    from fedkin.experiment.deploy.config import load_client, load_server
+    from fedkin.experiment.deploy.nodes import of_config
+    from fedkin.experiment.deploy.serve import serve
+    from tests.federation.memory_post import MemoryPost
+
+    print("method   clients a node   bytes down   bytes up, of a round and a node")
+    for method in METHODS:
+        for count in (10, 100, 1000):
+            folder = Path(tempfile.mkdtemp(prefix="fedkin-traffic-"))
+            made = [shard(folder, f"fleet-{k}", count, k) for k in range(NODES)]
+            nodes = {k: of_config(load_client(Path(one["config"]))) for k, one in enumerate(made)}
+            total = NODES * count
+            config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
+            records = serve(load_server(Path(config)), MemoryPost(nodes)).records
+            sides = [records[3]["bytes_by_verb"]["train"][i] - records[2]["bytes_by_verb"]["train"][i] for i in (0, 1)]
+            print(f"{method:8} {count:14,} {sides[0] // NODES:12,} {sides[1] // NODES:10,}", flush=True)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--clients", type=int, default=10_000)
+    arguments.add_argument("--cohort", type=int, default=1_000)
+    arguments.add_argument("--rounds", type=int, default=4)
+    arguments.add_argument("--traffic", action="store_true")
+    told = arguments.parse_args()
+    traffic() if told.traffic else real(told.clients, told.cohort, told.rounds)
+
+
+if __name__ == "__main__":
+    main()
