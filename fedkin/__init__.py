@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from fedkin.experiment.advise import advise as advise
     from fedkin.experiment.compare.comparison import Comparison as Comparison
     from fedkin.experiment.compare.running import compare as compare
+    from fedkin.experiment.deploy.hooks import jax_client as jax_client
+    from fedkin.experiment.deploy.hooks import torch_client as torch_client
     from fedkin.experiment.eps_study import EpsStudy as EpsStudy
     from fedkin.experiment.eps_study import study_eps as study_eps
     from fedkin.experiment.heterogeneity import non_iid_index as non_iid_index
@@ -134,12 +136,14 @@ _HOME = {
     "advise": "fedkin.experiment.advise",
     "as_model": "fedkin.models",
     "compare": "fedkin.experiment.compare.running",
+    "jax_client": "fedkin.experiment.deploy.hooks",
     "non_iid_index": "fedkin.experiment.heterogeneity",
     "planted": "fedkin.scenarios.plant",
     "repeat": "fedkin.experiment.repeat",
     "report": "fedkin.experiment.report",
     "simulate": "fedkin.experiment.simulate",
     "study_eps": "fedkin.experiment.eps_study",
+    "torch_client": "fedkin.experiment.deploy.hooks",
     "torch_model": "fedkin.pytorch",
 }
 _MODULES = ("data", "models")
@@ -203,6 +207,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "as_model",
     "compare",
     "data",
+    "jax_client",
     "models",
     "non_iid_index",
     "planted",
@@ -210,6 +215,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "report",
     "simulate",
     "study_eps",
+    "torch_client",
     "torch_model",
 ]
 

@@ -47,8 +47,9 @@ class LabelMemory:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that is remembered and could not be counted again."""
-        return {"noted_labels": self._noted.copy()}
+        return {"noted_labels": self._noted.copy(), "samples_at_first": self._size.copy()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Remember what ``arrays`` gave."""
         self._noted = arrays["noted_labels"].copy()
+        self._size = arrays.get("samples_at_first", self._size).copy()

@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
+from typing import Protocol, runtime_checkable
+
+import numpy as np
 
 from fedkin.errors import ModelError
 from fedkin.world import ModelSpec
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """What a model needs to know of its data; of federated data, or of data that are elsewhere."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def x(self) -> np.ndarray: ...  # [M ...]
+    @property
+    def classes(self) -> int: ...
 
 
 def laid_out(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:

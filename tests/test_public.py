@@ -24,6 +24,7 @@ models torch_model non_iid_index planted repeat Repeated simulate EpsStudy Hiera
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise
 Comparison compare report
+jax_client torch_client
 """
 
 

@@ -9,13 +9,14 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fedkin.federation.parcel import Parcel
 from fedkin.federation.terms import Terms
 
 _log = logging.getLogger("fedkin")
 _POLL = 0.1  # seconds between looks into the letter box
+_FAIR = 0.1  # of a round's time: who had less to answer in is no suspect
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,13 @@ class Answer:
     error: str = ""
     lost: bool = False
 
+    @property
+    def useful(self) -> bool:
+        """Whether its node has done what it was asked."""
+        return self.parcel is not None and "failed" not in self.parcel.header
 
+
+@runtime_checkable
 class Post(Protocol):
     """An engine that carries letters."""
 
@@ -82,14 +89,18 @@ class Exchange:
         self.clock, self.sleep = clock, sleep
         self.suspects: dict[int, float] = {}
         self.sent = self.received = 0  # bytes of the last exchange
+        self.late = 0  # bytes of answers that came when nobody waited for them any more
         self._ends = clock() + terms.deadline
         self._late: set[str] = set()  # letters whose answers are no longer waited for
 
     def begin(self) -> list[Seat]:
         """A round begins: who is there, without those that are only believed to be."""
         self._ends = self.clock() + self.terms.deadline
+        self.late = 0
         if self._late:  # an answer that is never fetched stays with the engine
-            self._late -= {answer.letter for answer in self.post.pull(self._late)}
+            came = self.post.pull(self._late)
+            self._late -= {answer.letter for answer in came}
+            self.late = sum(answer.size for answer in came)
         return self.there()
 
     def there(self) -> list[Seat]:
@@ -104,7 +115,10 @@ class Exchange:
         self.sent = self.received = 0
         seen = {seat.node: seat.alive_until for seat in self.post.nodes()}
         began = self.clock()
-        ends = began + max(0.0, self._ends - began) * 2 / 3
+        ends = began + (self._ends - began) * 2 / 3
+        if ends <= began:
+            _log.warning("round %d: its time is up before %d nodes could be asked", round, len(letters))
+            return {}
         tries, answers = dict.fromkeys(letters, 0), {}
         waiting = self._push(letters, list(letters), round)
         while waiting and self.clock() < ends:
@@ -115,12 +129,13 @@ class Exchange:
                     waiting |= self._push(letters, [node], round)
                     continue
                 answers[node] = answer
-                if len(answers) >= self.terms.quorum * len(letters):
+                if sum(one.useful for one in answers.values()) >= self.terms.quorum * len(letters):
                     ends = min(ends, began + 2 * (self.clock() - began))
             if waiting:
                 self.sleep(_POLL)
         self._late |= set(waiting)
-        self.suspects |= {node: seen.get(node, 0.0) for node in waiting.values()}
+        if ends - began >= _FAIR * self.terms.deadline:  # else nobody could have answered
+            self.suspects |= {node: seen.get(node, 0.0) for node in waiting.values()}
         return answers
 
     def _push(self, letters: Mapping[int, Parcel], nodes: list[int], round: int) -> dict[str, int]:

@@ -7,7 +7,9 @@ the ConfigRecord too. Answers are known by the letter they answer, never by who 
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -46,11 +48,24 @@ def from_record(record: RecordDict) -> tuple[Parcel, int]:
         packed = {name[7:]: data for name, data in rest.items() if name != _HEADER and isinstance(data, bytes)}
         if not isinstance(text, str):
             raise Unfit("a message of another form")
-        floats = {str(name): array.numpy() for name, array in arrays.items()}
+        floats = {str(name): _floats(array.data) for name, array in arrays.items()}
         size = len(text) + sum(len(array.data) for array in arrays.values()) + sum(map(len, packed.values()))
-    except (KeyError, ValueError, TypeError, AttributeError, EOFError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, EOFError, OverflowError) as error:
         raise Unfit(f"a message that cannot be read ({type(error).__name__})") from error
     return Parcel(header_of(text), floats | {name: unpack(data) for name, data in packed.items()}), size
+
+
+def _floats(data: bytes) -> np.ndarray:
+    """An array in NumPy's own format, believed no further than its bytes reach. Raises ValueError for anything else."""
+    file = io.BytesIO(data)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("another version of the format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    count = math.prod(shape)
+    if dtype.kind != "f" or fortran or count * dtype.itemsize != len(data) - file.tell():
+        raise ValueError("no plain floats, or more or fewer than announced")
+    flat = np.frombuffer(data, dtype, count, file.tell()) if count else np.zeros(0, dtype)
+    return flat.reshape(shape).copy()  # whoever trains wants to write
 
 
 class FlowerPost:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.federation.exchange import Answer, Exchange, Seat
+from fedkin.federation.exchange import Exchange, Seat
 from fedkin.federation.introduction import Introduction, check
 from fedkin.federation.parcel import Parcel, Unfit
-from fedkin.federation.roster import Roster, natural
+from fedkin.federation.roster import Memory, Roster, natural
 
 _log = logging.getLogger("fedkin")
 _WAIT = 0.5  # seconds between looks for nodes, while there are too few of them
@@ -21,18 +22,25 @@ class Hall:
     """The nodes of one server process.
 
     A node that appears is sent the server's introduction, and nobody waits for its answer: from the round after the one
-    in which that came, its clients are there.
+    in which that came, its clients are there. ``keep`` is given the roster whenever somebody new is in it.
     """
 
-    def __init__(self, mail: Exchange, own: Introduction, classes: int) -> None:
-        self.mail, self.own, self.classes = mail, own, classes
+    def __init__(
+        self, mail: Exchange, own: Introduction, classes: int, keep: Callable[[Memory], None] = lambda memory: None
+    ) -> None:
+        self.mail, self.own, self.classes, self._keep = mail, own, classes, keep
         self.roster = Roster(mail.terms.capacity)
         self.same_start = True  # every node makes the same initial model from the same randomness as we do
-        self.bytes = (0, 0)  # of introductions, down and up
+        self._bytes = [0, 0]  # of introductions, down and up
         self._seats: list[Seat] = []
         self._opened = False
         self._greeted: dict[str, Seat] = {}
-        self._waiting: list[tuple[Seat, Parcel]] = []  # have introduced themselves, and are not taken in yet
+        self._waiting: dict[str, tuple[Seat, Int[np.ndarray, "c"]]] = {}  # have said who they are, and are not taken in
+
+    def spent(self) -> tuple[int, int]:
+        """Bytes of introductions, down and up, since this was last asked."""
+        spent, self._bytes = self._bytes, [0, 0]
+        return spent[0], spent[1]
 
     def there(self) -> Int[np.ndarray, "c"]:
         """Ids of the clients that can be asked, ascending."""
@@ -65,20 +73,23 @@ class Hall:
         self._seats = self.mail.begin()  # the round's time begins now
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Greet strangers, and take in those that answered if there are then so many clients; whether there are."""
+        """Greet strangers, and take in those that may take part if there are then so many clients; whether there are.
+
+        At the start all are taken in together, so that ids follow their names.
+        """
         self._greet(round)
-        came = [(seat, parcel) for seat, parcel in self._came() if parcel is not None]
-        self._waiting += came
-        coming = sum(len(parcel.arrays.get("samples", ())) for _, parcel in self._waiting)
+        for seat, parcel in self._came():
+            self._hear(seat, parcel)
+        coming = sum(len(samples) for _, samples in self._waiting.values())
         if len(self.there()) + coming < at_least:
             return False
-        for seat, parcel in sorted(self._waiting, key=lambda pair: natural(str(pair[1].header.get("name")))):
-            self._take_in(seat, parcel)
-        self._waiting = []
+        for name in sorted(self._waiting, key=natural):
+            self._take_in(name, *self._waiting[name])
+        self._waiting = {}
         return len(self.there()) >= at_least
 
     def _greet(self, round: int) -> None:
-        known = {seat.node for seat in (*self._greeted.values(), *(seat for seat, _ in self._waiting))}
+        known = {seat.node for seat in (*self._greeted.values(), *(seat for seat, _ in self._waiting.values()))}
         strangers = [seat for seat in self.roster.unknown(self._seats) if seat.node not in known]
         if not strangers:
             return
@@ -87,33 +98,47 @@ class Hall:
         for one, seat in zip(sent, strangers, strict=True):
             if one.letter is not None:
                 self._greeted[one.letter] = seat
-        self.bytes = (self.bytes[0] + sum(one.size for one in sent), self.bytes[1])
+        self._bytes[0] += sum(one.size for one in sent if one.letter is not None)
 
-    def _came(self) -> list[tuple[Seat, Parcel | None]]:
+    def _came(self) -> list[tuple[Seat, Parcel]]:
         """Answers to greetings. A node whose answer was lost is a stranger again."""
-        answers: list[Answer] = list(self.mail.post.pull(self._greeted)) if self._greeted else []
-        self.bytes = (self.bytes[0], self.bytes[1] + sum(answer.size for answer in answers))
+        answers = list(self.mail.post.pull(self._greeted)) if self._greeted else []
+        self._bytes[1] += sum(answer.size for answer in answers)
         pairs = []
         for answer in answers:
             seat = self._greeted.pop(answer.letter)
-            if answer.parcel is None and not answer.lost:
+            if answer.parcel is not None:
+                pairs.append((seat, answer.parcel))
+            elif not answer.lost:
                 self.roster.refuse(seat, "", answer.error)
-            pairs.append((seat, answer.parcel))
         return pairs
 
-    def _take_in(self, seat: Seat, parcel: Parcel) -> None:
+    def _hear(self, seat: Seat, parcel: Parcel) -> None:
+        """What a node says of itself: it waits to be taken in, or it may not take part."""
         name = str(parcel.header.get("name", ""))
         try:
-            if "refused" in parcel.header or "failed" in parcel.header:
-                raise Unfit(str(parcel.header.get("refused") or parcel.header["failed"]))
+            for reason in ("refused", "failed"):
+                if reason in parcel.header:
+                    raise Unfit(str(parcel.header[reason]))
             other = Introduction.of(parcel)
             check(self.own, other)
-            samples = parcel.arrays.get("samples")
-            if samples is None or samples.ndim != 1 or samples.dtype.kind != "i" or not len(samples):
-                raise Unfit("it does not say how many samples its clients have")
+            samples = parcel.integers("samples", np.size(parcel.arrays.get("samples", ())))
+            if not len(samples) or samples.min() < 1:
+                raise Unfit("each of its clients must have training samples, and it says of some that they have none")
+            self.roster.check(seat, name, len(samples))
+        except Unfit as error:
+            self.roster.refuse(seat, name, str(error))
+            return
+        if name in self._waiting and self._waiting[name][0].node != seat.node:
+            self.roster.refuse(self._waiting[name][0], name, "another node came with its name")
+        self.same_start &= other.start == self.own.start
+        self._waiting[name] = (seat, samples)
+
+    def _take_in(self, name: str, seat: Seat, samples: Int[np.ndarray, "c"]) -> None:
+        try:
             member = self.roster.accept(seat, name, samples)
         except Unfit as error:
             self.roster.refuse(seat, name, str(error))
             return
-        self.same_start &= other.start == self.own.start
         _log.info("%s is here: clients %d to %d", name, member.first, member.first + member.count - 1)
+        self._keep(self.roster.memory())

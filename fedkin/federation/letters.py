@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.federation.exchange import Answer
 from fedkin.federation.hall import Hall
 from fedkin.federation.parcel import Parcel, Unfit
 from fedkin.federation.roster import Member
@@ -50,7 +51,8 @@ class Letters:
     def placed(self, clients: Int[np.ndarray, "n"]) -> None:
         """These note what their data are when they get their next letter."""
         self.pending[clients] = True
-        self.reports.round[clients] = NEVER
+        self.reports.round[clients] = self.round  # what they have now is what they note
+        self.reports.shifted[clients] = False
 
     def shifted(self, clients: Int[np.ndarray, "n"], test: Shift) -> np.ndarray:
         """What they say of a shift, in this round or in the last; only who has said nothing then is asked."""
@@ -67,29 +69,26 @@ class Letters:
         clients: Int[np.ndarray, "n"],
         write: Callable[[Int[np.ndarray, "r"]], Letter],
         read: Callable[[Int[np.ndarray, "r"], Parcel], None],
+        spoil: Callable[[Int[np.ndarray, "r"]], None] = lambda rows: None,
     ) -> None:
         """One exchange about some clients: ``write`` a letter about the rows of each node, and ``read`` what it says
-        of them."""
+        of them; ``spoil`` the rows of one whose answer turns out to be of no use."""
         there = self.hall.there()
         dealt = [(node, m, rows) for node, m, rows in self.hall.roster.deal(clients) if m.first in there]
         letters = {node: self._letter(verb, member, clients[rows], write(rows)) for node, member, rows in dealt}
         answers = self.hall.mail.ask(letters, self.round)
         self.ledger.add(verb, self.hall.mail.sent, self.hall.mail.received)
         for node, member, rows in dealt:
-            answer = answers.get(node)
-            if answer is None:
-                _log.warning("round %d: no answer from %s in time (%s)", self.round, member.name, verb)
-            elif answer.parcel is None:
-                _log.warning("round %d: no answer from %s (%s): %s", self.round, member.name, verb, answer.error)
-            else:
-                try:
-                    if "failed" in answer.parcel.header:
-                        raise Unfit(f"it says: {answer.parcel.header['failed']}")
-                    self.pending[member.ids] = False
-                    self.reports.take(clients[rows], answer.parcel, self.round)
-                    read(rows, answer.parcel)
-                except Unfit as error:
-                    _log.warning("round %d: %s of %s is set aside: %s", self.round, verb, member.name, error)
+            try:
+                parcel = _useful(answers.get(node))
+                self.pending[member.ids] = False
+                self.reports.take(clients[rows], parcel, self.round)
+                read(rows, parcel)
+            except Missing as error:
+                _log.warning("round %d: no answer from %s (%s): %s", self.round, member.name, verb, error)
+            except Unfit as error:
+                spoil(rows)
+                _log.warning("round %d: %s of %s is set aside: %s", self.round, verb, member.name, error)
 
     def _letter(self, verb: str, member: Member, clients: Int[np.ndarray, "r"], letter: Letter) -> Parcel:
         header, arrays = letter
@@ -116,3 +115,18 @@ class Letters:
 
         self.ask(verb, clients, lambda rows: (options or {}, (arrays or {}) | own(rows)), read)
         return out
+
+
+class Missing(Exception):
+    """A node has not done what it was asked, and why."""
+
+
+def _useful(answer: Answer | None) -> Parcel:
+    """What a node says that has done what it was asked. Raises Missing."""
+    if answer is None:
+        raise Missing("its time is up")
+    if answer.parcel is None:
+        raise Missing(answer.error)
+    if "failed" in answer.parcel.header:
+        raise Missing(f"it says: {str(answer.parcel.header['failed'])[:500]}")
+    return answer.parcel

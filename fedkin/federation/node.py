@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,6 +23,7 @@ _log = logging.getLogger("fedkin")
 CLUSTER, PERSONAL = "cluster", "personal"  # models on a client's own disk: its cluster's, and its own solution
 
 
+@runtime_checkable
 class Disk(Protocol):
     """Where a node keeps what is its own, by run."""
 
@@ -58,13 +59,19 @@ class Node:
             return self._hello(letter)
         if verb not in _VERBS:
             raise Unfit(f"the verb {verb[:40]!r} is not known here; is this the server's version of fedkin?")
+        try:
+            return self._answer(verb, letter)
+        except KeyError as error:
+            raise Unfit(f"a letter to {verb} without {error}") from error
+
+    def _answer(self, verb: str, letter: Parcel) -> Parcel:
         run, first = letter.value("run", str), letter.value("first", int)
         world = self.world(first + np.arange(len(self.samples)))
         memory = self.disk.memory(run)
         if memory:
             world.recall(memory)
         self._note(world, letter, run)
-        clients = letter.arrays["clients"]
+        clients = letter.integers("clients", np.size(letter.arrays["clients"]))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
             raise Unfit(f"a letter about clients that {self.name} does not have")
         reply = _VERBS[verb](world, letter, clients)
@@ -138,6 +145,7 @@ def _train(world: World, letter: Parcel, clients: Int[np.ndarray, "r"]) -> Parce
     mass = np.where(got.arrived, got.examples, 0)
     loss, first = (_means(values, mass, got.chosen, kinds) for values in (got.loss, got.first_loss))
     reduced = {"update": got.update[kinds], "weight": got.weight[kinds], "kinds": kinds}
+    reduced |= {} if got.gradient is None else {"gradient": got.gradient}
     return Parcel({}, arrays | reduced | {"loss": loss, "first_loss": first})
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from fedkin.errors import FedkinError
 
 _HEAD = 2  # whole numbers in front of the shape: whether they are truth values, how many axes there are
-_LARGEST = 2**28  # bytes that packed numbers may unfold to
+_LARGEST = 2**26  # bytes that packed numbers may unfold to
 
 
 class Unfit(FedkinError):
@@ -44,6 +44,13 @@ class Parcel:
     def floats(self, name: str, *shape: int) -> np.ndarray:
         """An array of floats of this shape. Raises Unfit for anything else."""
         return self._array(name, "f", shape)
+
+    def singles(self, name: str, *shape: int) -> np.ndarray:
+        """An array of float32 of this shape, as models and updates travel. Raises Unfit for anything else."""
+        found = self.floats(name, *shape)
+        if found.dtype != np.float32:
+            raise Unfit(f"expected {name} in float32, got {found.dtype}")
+        return found
 
     def integers(self, name: str, *shape: int) -> np.ndarray:
         """An array of whole numbers of this shape. Raises Unfit for anything else."""

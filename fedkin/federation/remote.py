@@ -76,6 +76,9 @@ class RemoteWorld:
     def begin(self, stream: Stream) -> None:
         self._letters.round = stream.round
         self.hall.begin(stream.round)
+        self.ledger.add("hello", *self.hall.spent())
+        if self.hall.mail.late:
+            self.ledger.add("late", 0, self.hall.mail.late)
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return self.hall.there()
@@ -110,7 +113,7 @@ class RemoteWorld:
             own = {name: values[rows] for name, values in own.items()}
             return {**header, "work": plain}, own | harvest.sending(models, rows)
 
-        self._letters.ask("train", clients, write, harvest.read)
+        self._letters.ask("train", clients, write, harvest.read, harvest.spoil)
         return harvest.trained()
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
@@ -143,8 +146,7 @@ class RemoteWorld:
             counts = [answer.integers(name, len(rows)) for name in ("correct", "examples")]
             if (counts[0] < 0).any() or (counts[0] > counts[1]).any():
                 raise Unfit("scores that count more correct answers than samples")
-            lost = answer.floats("loss", len(rows))
-            correct[rows], examples[rows], loss[rows] = *counts, np.where(np.isfinite(lost), lost, 0)
+            correct[rows], examples[rows], loss[rows] = *counts, answer.floats("loss", len(rows))
 
         which = np.asarray(which, np.int64)
         self._letters.ask("evaluate", clients, lambda rows: ({"split": split}, _needed(models, which[rows])), read)

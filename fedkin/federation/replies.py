@@ -14,13 +14,14 @@ from fedkin.world import Scores, Trained
 
 _log = logging.getLogger("fedkin")
 _ENOUGH = 3  # updates whose median says what is usual
+_MOST, _HUGE = 2**40, 1e30  # examples, and losses, beyond which nothing is believed
 
 
 class Sieve:
     """Finds updates that are absurdly long: ``limit`` times the median of those that came with them, or, where fewer
     than three came, of those before."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float | int) -> None:
         self.limit = limit
         self.usual = 0.0
 
@@ -67,14 +68,7 @@ class Harvest:
         return {"models": models[used], "which": which.ravel()}
 
     def read(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> None:
-        """Take in what a node says of its rows. Raises Unfit, and counts them as broken, where it cannot be used."""
-        try:
-            self._read(rows, answer)
-        except Unfit:
-            self.broken[rows] = True
-            raise
-
-    def _read(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> None:
+        """Take in what a node says of its rows. Raises Unfit where it cannot be used; then ``spoil`` them."""
         r = len(rows)
         said, broken = answer.truths("arrived", r), answer.truths("broken", r)
         if self._which is None:
@@ -82,43 +76,64 @@ class Harvest:
             if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._models:
                 raise Unfit(f"it chose a model outside 0..{self._models - 1}")
             self.chosen[rows] = chosen
-        fine = said & (self._read_means(rows, answer) if self._reduce else self._read_rows(rows, answer))
-        if "tested" in answer.arrays:
-            tested = answer.floats("tested", 3)
-            self._tested += np.where(np.isfinite(tested), tested, 0)
+        tested = _tested(answer) if "tested" in answer.arrays else np.zeros(3)
+        fine = said & self._read_gradient(rows, answer)
+        fine &= self._read_means(rows, answer, said) if self._reduce else self._read_rows(rows, answer)
+        self._tested += tested
         self.arrived[rows], self.broken[rows] = fine, broken | (said & ~fine)
+        self._blank(rows[~fine])
+
+    def spoil(self, rows: Int[np.ndarray, "r"]) -> None:
+        """These rows came, and nothing in them can be used."""
+        self.arrived[rows], self.broken[rows] = False, True
+        self._blank(rows)
+
+    def _blank(self, rows: Int[np.ndarray, "r"]) -> None:
+        """Rows that do not count hold zeros."""
+        self.loss[rows] = self.first_loss[rows] = 0
+        for array in (self._gradient, None if self._reduce else self._update):
+            if array is not None:
+                array[rows] = 0
+
+    def _read_gradient(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> Bool[np.ndarray, "r"]:
+        """Gradients at the start, where they were asked for; which of them are finite."""
+        if self._gradient is None:
+            return np.ones(len(rows), bool)
+        self._gradient[rows] = answer.singles("gradient", len(rows), self._width)
+        return np.all(np.isfinite(self._gradient[rows]), axis=1)
 
     def _read_rows(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> Bool[np.ndarray, "r"]:
         """Single updates; which of them are finite."""
         r = len(rows)
-        update = answer.floats("update", r, self._width).astype(np.float32, copy=False)
-        fine = np.all(np.isfinite(update), axis=1)
-        if self._gradient is not None:
-            slope = answer.floats("gradient", r, self._width).astype(np.float32, copy=False)
-            fine &= np.isfinite(slope).all(axis=1)
-            self._gradient[rows] = np.where(fine[:, None], slope, 0)
+        self._update[rows] = answer.singles("update", r, self._width)
+        fine = np.all(np.isfinite(self._update[rows]), axis=1)
         examples = answer.integers("examples", r)
-        if examples.size and examples.min() < 0:
-            raise Unfit("a negative number of examples")
+        if examples.size and not 0 <= examples.min() <= examples.max() <= _MOST:
+            raise Unfit("an impossible number of examples")
+        self.examples[rows] = examples
         for name in ("loss", "first_loss"):
             values = answer.floats(name, r)
-            fine &= np.isfinite(values)
-            getattr(self, name)[rows] = np.where(fine, values, 0)
-        self.examples[rows] = examples
-        self._update[rows] = np.where(fine[:, None], update, 0)
+            fine &= _sound(values)
+            getattr(self, name)[rows] = np.where(_sound(values), values, 0)
         return fine
 
-    def _read_means(self, rows: Int[np.ndarray, "r"], answer: Parcel) -> Bool[np.ndarray, "r"]:
+    def _read_means(
+        self, rows: Int[np.ndarray, "r"], answer: Parcel, said: Bool[np.ndarray, "r"]
+    ) -> Bool[np.ndarray, "r"]:
         """Means by model, with the examples behind each; all of it or nothing."""
         used = np.arange(self._models) if self._which is None else np.unique(self._which[rows])
-        kinds = answer.integers("kinds", len(answer.arrays.get("kinds", ())))
-        k = len(kinds)
+        k = np.size(answer.arrays.get("kinds", ()))
+        kinds = answer.integers("kinds", k)
         if len(set(kinds.tolist())) != k or (k and not 0 <= kinds.min() <= kinds.max() < len(used)):
             raise Unfit("means of models that were not sent")
-        update, weight = answer.floats("update", k, self._width), answer.floats("weight", k)
+        if not np.isin(self.chosen[rows][said], used[kinds]).all():
+            raise Unfit("no mean of a model that it says to have trained")
+        update, weight = answer.singles("update", k, self._width), answer.floats("weight", k)
         losses = {name: answer.floats(name, k) for name in ("loss", "first_loss")}
-        if not all(np.isfinite(values).all() for values in (update, weight, *losses.values())) or (weight < 0).any():
+        if not (np.isfinite(update).all() and all(_sound(values).all() for values in (weight, *losses.values()))):
             raise Unfit("means that are not finite")
+        if (weight <= 0).any() or (weight > _MOST).any():
+            raise Unfit("means of an impossible number of examples")
         self._means.append((rows, {"models": used[kinds], "update": update, "weight": weight, **losses}))
         return np.ones(len(rows), bool)
 
@@ -134,8 +149,7 @@ class Harvest:
 
     def _sifted(self) -> Float[np.ndarray, "n p"]:
         absurd = self._sieve.absurd(np.linalg.norm(self._update.astype(np.float64), axis=1))
-        self._set_aside(np.flatnonzero(absurd))
-        self._update[absurd] = 0
+        self.spoil(np.flatnonzero(absurd))
         return self._update
 
     def _summed(self) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
@@ -148,14 +162,20 @@ class Harvest:
             at += len(odd)
             total.add(means["update"], np.where(odd, 0, means["weight"]), means["models"])
             for model, loss, first in zip(means["models"], means["loss"], means["first_loss"], strict=True):
-                own = rows[self.chosen[rows] == model]
+                own = rows[(self.chosen[rows] == model) & self.arrived[rows]]
                 self.loss[own], self.first_loss[own] = loss, first
-            self._set_aside(rows[np.isin(self.chosen[rows], means["models"][odd])])
+            absurd_rows = rows[np.isin(self.chosen[rows], means["models"][odd])]
+            self.spoil(absurd_rows[self.arrived[absurd_rows]])
         return total.mean()
 
-    def _set_aside(self, rows: Int[np.ndarray, "r"]) -> None:
-        rows = rows[self.arrived[rows]]
-        self.arrived[rows], self.broken[rows] = False, True
-        self.loss[rows] = self.first_loss[rows] = 0
-        if self._gradient is not None:
-            self._gradient[rows] = 0
+
+def _sound(values: Float[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+    """Finite, and so small that sums of them are finite too."""
+    return np.isfinite(values) & (np.abs(np.nan_to_num(values)) < _HUGE)
+
+
+def _tested(answer: Parcel) -> Float[np.ndarray, "3"]:
+    """Test results of the models as they were sent: correct, samples, summed loss; nothing of what cannot be."""
+    tested = answer.floats("tested", 3).astype(np.float64)
+    possible = _sound(tested).all() and 0 <= tested[0] <= tested[1] <= _MOST
+    return tested if possible else np.zeros(3)

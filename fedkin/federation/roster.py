@@ -22,6 +22,7 @@ from fedkin.federation.wire import is_name
 
 _log = logging.getLogger("fedkin")
 MEMORY = "roster"  # its name in a checkpoint
+Memory = dict[str, np.ndarray]
 
 
 @dataclass
@@ -61,22 +62,24 @@ class Roster:
         known = {*self._at.values(), *self.refused}
         return [seat for seat in seats if seat.node not in known]
 
-    def accept(self, seat: Seat, name: str, samples: Int[np.ndarray, "c"]) -> Member:
-        """Take a node in under its name; one that was here before gets its ids back.
-
-        Raises Unfit, with the reason, for one that cannot be taken.
-        """
+    def check(self, seat: Seat, name: str, clients: int) -> None:
+        """Whether a node can be taken in under a name. Raises Unfit, with the reason, where it cannot."""
+        member = self.members.get(name)
         if not is_name(name):
             raise Unfit(f"{name[:64]!r} cannot be a name")
         if seat.name and seat.name != name:
             raise Unfit(f"it is registered as {seat.name!r} and calls itself {name!r}; both must be the same")
-        member = self.members.get(name)
         if member is None:
-            member = self._enter(name, len(samples), seat.key)
+            self._check_room(name, clients, seat.key)
         elif seat.key != member.key:
             raise Unfit(f"the name {name!r} belongs to a node with another key")
-        elif len(samples) != member.count:
-            raise Unfit(f"it had {member.count} clients and now has {len(samples)}; give it another name")
+        elif clients != member.count:
+            raise Unfit(f"it had {member.count} clients and now has {clients}; give it another name")
+
+    def accept(self, seat: Seat, name: str, samples: Int[np.ndarray, "c"]) -> Member:
+        """Take a node in under its name; one that was here before gets its ids back. Raises Unfit as ``check``."""
+        self.check(seat, name, len(samples))
+        member = self.members.setdefault(name, Member(name, len(self), len(samples), seat.key))
         before = self._at.get(name)
         if before is not None and before != seat.node:  # the newest is believed: who is not registered has no key
             self.refused[before] = f"another node came with its name, {name!r}"
@@ -109,17 +112,21 @@ class Roster:
         ordered = sorted(self.members.values(), key=lambda member: member.first)
         return [name for member in ordered for name in member.names()]
 
-    def memory(self) -> dict[str, np.ndarray]:
+    def memory(self) -> Memory:
         """All of it that outlives a process."""
         entries = [asdict(member) for member in self.members.values()]
         return {MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(), "samples": self.samples.copy()}
 
-    def recall(self, memory: dict[str, np.ndarray]) -> None:
+    def recall(self, memory: Memory) -> None:
         """Go on from ``memory()``, beside those that have come since; who is where must be found out anew.
 
         Raises CheckpointError where it is the memory of another federation.
         """
         kept = {entry["name"]: Member(**entry) for entry in json.loads(memory[MEMORY].tobytes())}
+        if len(memory["samples"]) != self.capacity:
+            raise CheckpointError(
+                f"federation.capacity was {len(memory['samples'])} when the run began, and is {self.capacity} now"
+            )
         merged = kept | self.members
         taken = [number for member in merged.values() for number in member.ids]
         if any(merged[name] != member for name, member in kept.items()) or len(set(taken)) < len(taken):
@@ -127,7 +134,7 @@ class Roster:
         self.members = merged
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
 
-    def _enter(self, name: str, count: int, key: str) -> Member:
+    def _check_room(self, name: str, count: int, key: str) -> None:
         first = len(self)
         if first + count > self.capacity:
             raise Unfit(
@@ -136,10 +143,9 @@ class Roster:
             )
         if key and any(member.key == key for member in self.members.values()):
             raise Unfit(f"its key belongs to another member, and it calls itself {name!r}")
-        self.members[name] = Member(name, first, count, key)
-        return self.members[name]
 
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Sorts ``site-9`` before ``site-10``."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+    parts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    return [(len(part) if i % 2 else -1, part) for i, part in enumerate(parts)]

@@ -43,13 +43,14 @@ class Site:
     """[client] of a node: who it is, which clients of its data it plays, and where it keeps what is its own."""
 
     name: str
-    federation: str = "trial"
+    federation: str = "trial"  # empty: whichever it is that asks
     folder: str = "state"
     clients: tuple[int, ...] | str | None = None  # of [data]: numbers, or "first:end"; None: all of them
 
     def __post_init__(self) -> None:
         _named("client.name", self.name)
-        _named("client.federation", self.federation)
+        if self.federation:
+            _named("client.federation", self.federation)
 
     def chosen(self, there: int) -> np.ndarray:
         """The clients that this node plays, out of as many as the data have.

@@ -20,22 +20,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from fedkin.errors import ModelError
+from fedkin.layout import Samples as Samples
 from fedkin.layout import laid_out
 from fedkin.world import ModelSpec
 
 Tree = Any  # a pytree of float32 arrays
-
-
-@runtime_checkable
-class Samples(Protocol):
-    """What a model needs to know of its data."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def x(self) -> np.ndarray: ...  # [M ...]
-    @property
-    def classes(self) -> int: ...
 
 
 @runtime_checkable

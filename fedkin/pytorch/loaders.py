@@ -26,9 +26,10 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
     (x, y), (more_x, more_y) = parts
     if len(more_y) and more_x.shape[1:] != x.shape[1:]:
         raise DataError(f"{name}: samples of shape {x.shape[1:]} to train and of shape {more_x.shape[1:]} to test")
-    rows = np.split(np.arange(len(y) + len(more_y)), [len(y)])
+    own, tested = np.split(np.arange(len(y) + len(more_y)), [len(y)])
     xs = np.concatenate([x, more_x]) if len(more_y) else x
-    return FederatedData(name, xs, np.concatenate([y, more_y]), classes, *(Ragged.of([own]) for own in rows))
+    ys = np.concatenate([y, more_y])
+    return FederatedData(name, xs, ys, classes, Ragged.of([own]), Ragged.of([tested]))
 
 
 def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:

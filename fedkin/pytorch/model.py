@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fedkin.data.federated import FederatedData
 from fedkin.errors import ModelError
-from fedkin.layout import fitted, laid_out
+from fedkin.layout import Samples, fitted, laid_out
 from fedkin.world import ModelSpec
 
 
@@ -55,12 +55,20 @@ class TorchModel:
                 entry.copy_(torch.tensor(flat[self.spec.slices[name]]).reshape(entry.shape))
         return network
 
-    def check(self, data: FederatedData) -> ModelSpec:
+    def check(self, data: Samples) -> ModelSpec:
         """Try the module on one sample: what is known of it then.
 
         Raises:
             ModelError: it does not take the samples, its scores are of another shape, or no parameter moves them.
         """
+        scores = self.scores(data)
+        known = fitted(self.spec, self.name, data.name, int(data.classes), tuple(scores.shape))
+        if not (scores.requires_grad and scores.is_floating_point()):
+            raise ModelError(f"model {self.name!r}: its scores do not depend on any parameter that can be trained")
+        return known
+
+    def scores(self, data: Samples) -> Tensor:
+        """What the module gives the first sample, [1 C]. Raises ModelError where it gives no scores."""
         place = f"{data.name}'s samples of shape {data.x.shape[1:]}"
         with self.at_work():
             try:
@@ -71,10 +79,7 @@ class TorchModel:
             raise ModelError(
                 f"model {self.name!r} returns a {type(scores).__name__}, expected scores in a tensor [B C]"
             )
-        known = fitted(self.spec, self.name, data.name, int(data.classes), tuple(scores.shape))
-        if not (scores.requires_grad and scores.is_floating_point()):
-            raise ModelError(f"model {self.name!r}: its scores do not depend on any parameter that can be trained")
-        return known
+        return scores
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> tuple[Any, Any]:
         """What scores and what trains on these data; streams know the clients by ``ids``."""

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from fedkin.data.federated import FederatedData
 from fedkin.errors import ModelError
-from fedkin.layout import fitted
+from fedkin.layout import Samples, fitted
 from fedkin.models.model import Model
 from fedkin.simulator.devices import devices as find_devices
 from fedkin.simulator.scoring import Scorer
@@ -28,7 +28,7 @@ def maker(
     return lambda data: (Scorer(data, model, found), Trainer(data, model, found, lanes, ids))
 
 
-def check_samples(model: Model, data: FederatedData) -> ModelSpec:
+def check_samples(model: Model, data: Samples) -> ModelSpec:
     """Try the model on the shape of one sample, without computing anything. Raises ModelError where it does not fit."""
     parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
     sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), data.x.dtype)

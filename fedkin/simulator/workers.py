@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.data.federated import FederatedData
+from fedkin.layout import Samples
 from fedkin.randomness import Stream
 from fedkin.world import LocalWork, ModelSpec
 
@@ -95,7 +96,7 @@ Workers = tuple[Scorer, Trainer]
 class BringsWorkers(AnyModel, Protocol):
     """A model that is not of JAX, and brings along whatever computes with it."""
 
-    def check(self, data: FederatedData) -> ModelSpec:
+    def check(self, data: Samples) -> ModelSpec:
         """Try the model on one sample: what is known of it then. Raises ModelError where it does not fit."""
         ...
 
@@ -108,7 +109,7 @@ class BringsWorkers(AnyModel, Protocol):
         ...
 
 
-def check_samples(model: AnyModel, data: FederatedData) -> ModelSpec:
+def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
     """Try the model on one sample. What is known of it, without its last layer where the last bias is not that of the
     scores. Raises ModelError where it does not fit the data."""
     if isinstance(model, BringsWorkers):

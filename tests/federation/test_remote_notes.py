@@ -78,6 +78,7 @@ def test_a_shift_is_told_against_what_was_noted_and_forgotten_when_noted_anew() 
     sites = Sites()
     sites.world.note(EVERYONE)
     assert sites.shifted() == []
+    sites.train()  # they are told to note, and do
     sites.move(1, 1)
     sites.next()
     sites.train()
@@ -106,6 +107,7 @@ def test_who_was_not_heard_of_for_two_rounds_is_asked() -> None:
     sites = Sites()
     sites.world.note(EVERYONE)
     sites.shifted()
+    sites.train()
     for _ in range(3):
         sites.next()
         sites.train(np.array([0, 1, 2]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedkin.data.federated import FederatedData
 from fedkin.errors import ConfigError, DataError, MissingExtra
@@ -11,16 +12,12 @@ from fedkin.experiment.deploy.nodes import of_data
 from fedkin.federation.node import Node
 from fedkin.federation.terms import Site
 
-if TYPE_CHECKING:
-    from flwr.clientapp import ClientApp
-
-    from fedkin.models.model import Model
-    from fedkin.pytorch.model import TorchModel
-
+ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
+AnyModel = Any  # a Model, a TorchModel, or a function that makes one
 Source = Any  # FederatedData, (train, test), or a function of the node's configuration that returns one of these
 
 
-def jax_client(model: Model | Callable[[FederatedData], Model], data: Source) -> ClientApp:
+def jax_client(model: AnyModel, data: Source) -> ClientApp:
     """A Flower client that trains a JAX model as the simulator does.
 
     Args:
@@ -79,13 +76,14 @@ def _given(data: Source, node: dict[str, Any]) -> Any:
     return data(node) if callable(data) and not isinstance(data, FederatedData) else data
 
 
-def _read(pair: Any, model: TorchModel, classes: int | None, name: str) -> FederatedData:
+def _read(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
     from fedkin.pytorch.loaders import client_data
 
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise DataError(f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}")
-    data = client_data(*pair, classes or 2**31, name)
-    return data if classes else client_data(*pair, model.scores(data), name)
+    train, test = pair
+    data = client_data(train, test, classes or 2**31, name)
+    return data if classes else dataclasses.replace(data, classes=max(2, int(model.scores(data).shape[-1])))
 
 
 def _app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:

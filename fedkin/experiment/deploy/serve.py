@@ -13,6 +13,7 @@ from fedkin.experiment import choices
 from fedkin.experiment.deploy.alone import alone
 from fedkin.experiment.deploy.config import ServerConfig, methods
 from fedkin.experiment.deploy.nodes import FIXED
+from fedkin.experiment.deploy.roster_file import RosterFile
 from fedkin.experiment.folder import AGAINST, Folder, holds_run
 from fedkin.experiment.identity import fingerprint
 from fedkin.experiment.metrics import Record
@@ -66,7 +67,10 @@ class _Server:
         start, shape = self.model.initial(FIXED), self._described.x.shape[1:]
         classes = self._described.classes
         own = introduce(config.terms.name, __version__, self.spec, shape, classes, start, config.agreed)
-        self.hall = Hall(Exchange(post, config.terms), own, classes)
+        roster = RosterFile(Path(config.terms.folder))
+        self.hall = Hall(Exchange(post, config.terms), own, classes, roster.keep)
+        if (known := roster.read()) is not None:
+            self.hall.roster.recall(known)
 
     def run(self, entry: Values, method: Method, out: Path, beside: list[Values]) -> Run:
         """One method, from the beginning or from its checkpoint."""
