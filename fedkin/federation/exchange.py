@@ -15,7 +15,7 @@ from fedkin.federation.parcel import Parcel
 from fedkin.federation.terms import Terms
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.1  # seconds between looks into the letter box
+_POLL = 0.25  # seconds between looks into the letter box
 _FAIR = 0.1  # of a round's time: who had less to answer in is no suspect
 
 

@@ -54,10 +54,14 @@ class Letters:
         self.reports.round[clients] = self.round  # what they have now is what they note
         self.reports.shifted[clients] = False
 
-    def shifted(self, clients: Int[np.ndarray, "n"], test: Shift) -> np.ndarray:
-        """What they say of a shift, in this round or in the last; only who has said nothing then is asked."""
+    def expect(self, test: Shift) -> None:
+        """From now on every answer says whether its clients find their data shifted."""
         if test != self._test:
             self._test, self.reports = test, Reports(len(self.pending))
+
+    def shifted(self, clients: Int[np.ndarray, "n"], test: Shift) -> np.ndarray:
+        """What they say of a shift, in this round or in the last; only who has said nothing then is asked."""
+        self.expect(test)
         silent = clients[self.reports.round[clients] < self.round - 1]
         if len(silent):
             self.ask("shifted", silent, lambda rows: ({}, {}), lambda rows, answer: None)

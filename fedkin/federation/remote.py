@@ -204,6 +204,10 @@ class RemoteWorld:
         or in the last are not asked again."""
         return self._letters.shifted(clients, {"test": test, "threshold": float(threshold)})
 
+    def expect_shifts(self, test: str, threshold: float | int) -> None:
+        """Let clients say of a shift from the first letter on, for a method that will ask."""
+        self._letters.expect({"test": test, "threshold": float(threshold)})
+
     def memory(self) -> dict[str, np.ndarray]:
         """Who is who, and what could not be told to clients yet."""
         start = self._start and [*_plain(self._start.stream), self._start.digest]

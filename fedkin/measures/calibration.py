@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
-from scipy.special import expit
 
 from fedkin.errors import MethodError, ModelError
 
@@ -96,6 +95,8 @@ def _newton(
     samples: Float64[np.ndarray, "D 64"], hits: Float64[np.ndarray, "D 64"], scale: Float64[np.ndarray, "D 2"]
 ) -> Float64[np.ndarray, "D 2"]:
     """The least cross entropy of ``samples`` in each bin, of which ``hits`` count as positive; convex in (a, b)."""
+    from scipy.special import expit  # slow to import, and no client needs it
+
     features = np.stack([CENTRES, np.ones(BINS)])
     total = samples.sum(axis=1)
     ridge = _RIDGE * total[:, None, None] * np.eye(2)

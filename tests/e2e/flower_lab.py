@@ -41,7 +41,7 @@ READY = {  # what a program says when it is ready, and the number by which it is
     "flwr": r"Successfully started run (\d+)",
 }
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"}
-HURRY = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}  # the only interval that Flower lets one choose
+HURRY = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # the only interval that Flower lets one choose
 SLOW = "PYTHONDONTWRITEBYTECODE"  # where it is set, every process may compile all its modules again: 3 seconds each
 
 OTHERS = re.compile("^FLWR_|_proxy$", re.IGNORECASE)  # what would take Flower elsewhere

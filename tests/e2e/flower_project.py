@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
+
+from fedkin.data import FederatedData
 
 DATA = {"name": "planted", "base": "digits", "kind": "label_permutation", "clusters": 2, "samples": 60}
 SHARED: dict[str, Any] = {"samples": {"shape": [64], "classes": 10}, "model": {"name": "mclr"}}
@@ -50,3 +53,12 @@ def client(
     described = {"client": {"name": name, "clients": clients}, "data": dict(data), **shared}
     (own / "client.toml").write_text(tomli_w.dumps(described))
     return {"config": str(own / "client.toml")}
+
+
+def own_file(folder: Path, data: FederatedData, client: int) -> dict[str, Any]:
+    """The samples of one client in a file of its own, and the [data] section that reads it."""
+    rows = [data.train[client], data.test[client]]
+    split = np.repeat(["train", "test"], [len(own) for own in rows])
+    path, both = folder / f"client-{client}.npz", np.concatenate(rows)
+    np.savez(path, x=data.x[both], y=data.y[both], client_id=np.zeros(len(both), np.int64), split=split)
+    return {"name": "file", "path": str(path), "classes": data.classes}

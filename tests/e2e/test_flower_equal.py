@@ -21,11 +21,16 @@ METHODS: dict[str, fk.Method] = {
 }
 
 
+def planted() -> fk.data.FederatedData:
+    """Four clients of two kinds."""
+    return fk.planted(**{key: value for key, value in project.DATA.items() if key != "name"}, clients=4)
+
+
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of all four methods, one after another on the same nodes."""
     folder = tmp_path_factory.mktemp("equal")
-    data = {**project.DATA, "clients": 4}
+    data = planted()
     others = [{"name": name, "clusters": 2} for name in METHODS if name != "fedavg"]
     run = {"rounds": ROUNDS, "cohort": 4, "evaluate_every": ROUNDS, "against": others}
     sections = {
@@ -36,7 +41,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     with Lab(folder / "lab") as lab:
         lab.superlink()
-        lab.nodes({f"site-{k}": project.client(folder, f"site-{k}", [k], data) for k in range(4)})
+        files = {f"site-{k}": project.own_file(folder, data, k) for k in range(4)}
+        lab.nodes({name: project.client(folder, name, [0], file) for name, file in files.items()})
         started = lab.run(project.app(folder), {"config": project.server(folder, sections)})
         status = lab.wait(started, PATIENCE)
         assert status == "finished:completed", lab.said(started)
@@ -45,9 +51,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> None:
-    options = {key: value for key, value in project.DATA.items() if key != "name"}
-    data = fk.planted(**options, clients=4)
-    local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
+    data, local = planted(), fk.SGD(epochs=2, batch_size=10, lr=0.1)
     simulated = fk.simulate(METHODS[name], data, fk.models.mclr(data), rounds=ROUNDS, cohort=4, local=local)
     folder = deployed if name == "fedavg" else deployed / "against" / name
     found, _ = checkpoint.newest(folder / "checkpoints")

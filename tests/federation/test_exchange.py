@@ -13,7 +13,7 @@ from fedkin.federation.parcel import Parcel
 from tests.federation.memory_post import MemoryPost, exchange
 
 LETTER = Parcel({"verb": "train"}, {"models": np.zeros((1, 100), np.float32)})
-POLL = 0.1 + 1e-9  # seconds between looks into the box
+POLL = 0.25 + 1e-9  # seconds between looks into the box
 
 
 def echo(node: int) -> Any:

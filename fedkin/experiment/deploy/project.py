@@ -34,7 +34,7 @@ FIRST_PORT = 9094  # of the first SuperNode of a machine, as Flower has it
 VARIABLES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
     "PYTHONDONTWRITEBYTECODE": "",
 }
 

@@ -81,6 +81,8 @@ class _Server:
         folder = kind(out, described, known_by)
         name = f"{self.config.terms.name}-{entry['name']}-{known_by[:8]}"
         world = RemoteWorld(self.hall, self.spec, self.model.initial, self.config.work, name)
+        if (migration := getattr(method, "migration", "none")) != "none":
+            world.expect_shifts(migration, getattr(method, "threshold", 0.2))
         track = run(world, method, self.config.plan, name=entry["name"], folder=folder, on_round=tell)
         names = [*self.hall.roster.names()]
         names += [""] * (self.config.terms.capacity - len(names))
