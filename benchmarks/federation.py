@@ -113,7 +113,7 @@ def ours(lab: Lab, folder: Path, app: Path, method: str, rounds: int, turn: int)
     own = folder / f"{method}-{turn}"
     own.mkdir()
     federation = {"capacity": NODES, "wait_for": NODES, "deadline": 300.0}
-    run = {"rounds": rounds, "cohort": NODES, "evaluate_every": rounds + 1, "checkpoint_every": rounds + 1}
+    run = {"rounds": rounds, "cohort": NODES, "evaluate_every": 0, "checkpoint_every": rounds + 1}
     local = {"epochs": 1, "batch_size": 10, "lr": 0.03}
     sections = {"federation": federation, "method": METHODS[method], "local": local, "run": run}
     _done(lab, lab.run(app, {"config": project.server(own, sections, SHARED)}))

@@ -47,7 +47,7 @@ class Rounds(Section):
     seeds: Positive | None = None  # repeat with so many seeds, from ``seed`` on, and compare statistically
     against: list[str | Values] = Field(default_factory=list)
     target: Annotated[float, Field(gt=0, le=1)] | None = None  # accuracy, for rounds to target
-    evaluate_every: Positive = 1
+    evaluate_every: Annotated[int, Field(ge=0)] = 1  # 0: only after the last round
     checkpoint_every: Positive = 10
     selection: Literal["uniform", "round_robin"] = "uniform"
     devices: Positive | None = None

@@ -29,14 +29,13 @@ class Plan:
     selection: str = "uniform"
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "cohort", "evaluate_every", "checkpoint_every"):
-            whole_number(f"run.{name}", getattr(self, name), 1)
-        whole_number("run.seed", self.seed, 0)
+        for name, least in (("rounds", 1), ("cohort", 1), ("evaluate_every", 0), ("checkpoint_every", 1), ("seed", 0)):
+            whole_number(f"run.{name}", getattr(self, name), least)
         if self.selection not in SELECTIONS:
             raise ConfigError(f"run.selection must be one of {', '.join(SELECTIONS)}, got {self.selection!r}")
 
     def scores(self, round: int) -> bool:
-        return round % self.evaluate_every == 0 or round == self.rounds
+        return round == self.rounds or (self.evaluate_every > 0 and round % self.evaluate_every == 0)
 
     def keeps(self, round: int) -> bool:
         return round % self.checkpoint_every == 0 or round == self.rounds

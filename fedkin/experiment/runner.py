@@ -87,7 +87,7 @@ def run(
         lens.seen = None  # what finds the clusters is not a round's training
         for remark in getattr(method, "remarks", lambda _: ())(track.state):
             _log.warning("%s: %s", name, remark)
-        observer.look(track, scoring=True, keeping=True)
+        observer.look(track, plan.scores(0), keeping=True)
     while track.round < plan.rounds:
         track.round += 1
         lens.begin(_scenario(plan, track.round))
