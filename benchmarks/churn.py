@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fedkin.methods  # noqa: F401 (a checkpoint holds a state that it must know)
 from fedkin.experiment import checkpoint
 from tests.e2e import flower_project as project
 from tests.e2e.flower_lab import SUPERLINK, Ended, Lab
@@ -31,10 +32,10 @@ class Churn:
     """One federation, and what is seen of it."""
 
     def __init__(self, folder: Path, deadline: float, rounds: int) -> None:
-        self.folder, self.deadline = folder, deadline
+        self.folder, self.deadline, self.resumed = folder, deadline, 0  # the round that was under way at the kill
         federation = {"capacity": CAPACITY, "wait_for": 4, "deadline": deadline}
         self.sections: dict[str, dict[str, Any]] = {
-            "federation": federation,
+            "federation": federation | {"registered": True},
             "method": {"name": "flexcfl", "clusters": 2},
             "local": {"epochs": 2, "batch_size": 10, "lr": 0.1},
             "run": {"rounds": rounds, "cohort": CAPACITY, "checkpoint_every": 1, "evaluate_every": 0},
@@ -99,8 +100,8 @@ def disturb(churn: Churn, lab: Lab) -> None:
     )
     churn.after(3)
     lab.kill(SUPERLINK)
-    before = len(churn.records())
-    print(f"the server was killed in round {before}", flush=True)
+    churn.resumed = len(churn.records())
+    print(f"the server was killed in round {churn.resumed}", flush=True)
     lab.restart(SUPERLINK)
     run = lab.run(app, settings)
     status = lab.wait(run, PATIENCE)
@@ -122,7 +123,8 @@ def verdict(churn: Churn) -> list[str]:
     """What is wrong; prints what was measured."""
     lines = (churn.folder / "run" / "timings.jsonl").read_text().splitlines()
     seconds = [line["train"] + line["score"] for line in map(json.loads, lines)]
-    longest = max(seconds[1:])
+    print(f"round {churn.resumed}, which began anew and waited for the nodes: {seconds[churn.resumed]:.1f} s")
+    longest = max(own for round, own in enumerate(seconds) if round not in (0, churn.resumed))
     records, (found, _) = churn.records(), checkpoint.newest(churn.folder / "run" / "checkpoints")
     assignment = found.state.assignment.tolist()
     print(f"rounds {len(records) - 1}, longest {longest:.1f} s of {churn.deadline:.0f}, clusters {assignment}")

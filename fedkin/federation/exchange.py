@@ -62,8 +62,8 @@ class Post(Protocol):
         """Who is online."""
         ...
 
-    def push(self, letters: Sequence[tuple[int, Parcel]], round: int) -> Sequence[Sent]:
-        """Send to each of these nodes."""
+    def push(self, letters: Sequence[tuple[int, Parcel]], round: int, lifetime: float) -> Sequence[Sent]:
+        """Send to each of these nodes; after so many seconds nobody wants an answer any more."""
         ...
 
     def pull(self, letters: Iterable[str]) -> Sequence[Answer]:
@@ -91,16 +91,15 @@ class Exchange:
         self.sent = self.received = 0  # bytes of the last exchange
         self.late = 0  # bytes of answers that came when nobody waited for them any more
         self._ends = clock() + terms.deadline
-        self._late: set[str] = set()  # letters whose answers are no longer waited for
+        self._given_up: set[str] = set()  # letters whose answers are no longer waited for
 
     def begin(self) -> list[Seat]:
         """A round begins: who is there, without those that are only believed to be."""
         self._ends = self.clock() + self.terms.deadline
-        self.late = 0
-        if self._late:  # an answer that is never fetched stays with the engine
-            came = self.post.pull(self._late)
-            self._late -= {answer.letter for answer in came}
-            self.late = sum(answer.size for answer in came)
+        if self._given_up:  # an answer that is never fetched stays with the engine
+            came = self.post.pull(self._given_up)
+            self._given_up -= {answer.letter for answer in came}
+            self.late += sum(answer.size for answer in came)
         return self.there()
 
     def there(self) -> list[Seat]:
@@ -113,33 +112,33 @@ class Exchange:
     def ask(self, letters: Mapping[int, Parcel], round: int) -> dict[int, Answer]:
         """Answers by node; one that gave none in time is left out, and is a suspect from now on."""
         self.sent = self.received = 0
-        seen = {seat.node: seat.alive_until for seat in self.post.nodes()}
         began = self.clock()
         ends = began + (self._ends - began) * 2 / 3
         if ends <= began:
             _log.warning("round %d: its time is up before %d nodes could be asked", round, len(letters))
             return {}
         tries, answers = dict.fromkeys(letters, 0), {}
-        waiting = self._push(letters, list(letters), round)
+        waiting = self._push(letters, list(letters), round, ends - began)
         while waiting and self.clock() < ends:
             for answer in self._pull(waiting):
                 node = waiting.pop(answer.letter)
                 if answer.lost and tries[node] < self.terms.retries and self._online(node):
                     tries[node] += 1
-                    waiting |= self._push(letters, [node], round)
+                    waiting |= self._push(letters, [node], round, max(1.0, ends - self.clock()))
                     continue
                 answers[node] = answer
                 if sum(one.useful for one in answers.values()) >= self.terms.quorum * len(letters):
                     ends = min(ends, began + 2 * (self.clock() - began))
             if waiting:
                 self.sleep(_POLL)
-        self._late |= set(waiting)
-        if ends - began >= _FAIR * self.terms.deadline:  # else nobody could have answered
+        self._given_up |= set(waiting)
+        if waiting and ends - began >= _FAIR * self.terms.deadline:  # else nobody could have answered
+            seen = {seat.node: seat.alive_until for seat in self.post.nodes()}
             self.suspects |= {node: seen.get(node, 0.0) for node in waiting.values()}
         return answers
 
-    def _push(self, letters: Mapping[int, Parcel], nodes: list[int], round: int) -> dict[str, int]:
-        sent = self.post.push([(node, letters[node]) for node in nodes], round)
+    def _push(self, letters: Mapping[int, Parcel], nodes: list[int], round: int, lifetime: float) -> dict[str, int]:
+        sent = self.post.push([(node, letters[node]) for node in nodes], round, lifetime)
         taken = [(one, node) for one, node in zip(sent, nodes, strict=True) if one.letter is not None]
         for node in set(nodes) - {node for _, node in taken}:
             _log.warning("round %d: the engine did not take a letter for node %d", round, node)

@@ -26,6 +26,7 @@ from fedkin.federation.parcel import Parcel, Unfit, header_of, pack, unpack
 _log = logging.getLogger("fedkin")
 _ARRAYS, _REST, _HEADER = "arrays", "rest", "header"
 _KINDS = {"train": "train", "evaluate": "evaluate"}  # Flower's kinds of messages; every other verb is a query
+_MOST_ARRAYS = 24  # in a message; ours have up to a dozen
 _LOST = {3, 4, 5, 8}  # error codes: message unavailable, reply expired, node unavailable, client process crashed
 _WORDS = {3: "the message was lost", 4: "the reply came too late", 5: "the node is gone", 8: "its process crashed"}
 
@@ -48,11 +49,20 @@ def from_record(record: RecordDict) -> tuple[Parcel, int]:
         packed = {name[7:]: data for name, data in rest.items() if name != _HEADER and isinstance(data, bytes)}
         if not isinstance(text, str):
             raise Unfit("a message of another form")
+        if len(packed) + len(arrays) > _MOST_ARRAYS:
+            raise Unfit(f"{len(packed) + len(arrays)} arrays in a message")
         floats = {str(name): _floats(array.data) for name, array in arrays.items()}
         size = len(text) + sum(len(array.data) for array in arrays.values()) + sum(map(len, packed.values()))
     except (KeyError, ValueError, TypeError, AttributeError, EOFError, OverflowError) as error:
         raise Unfit(f"a message that cannot be read ({type(error).__name__})") from error
     return Parcel(header_of(text), floats | {name: unpack(data) for name, data in packed.items()}), size
+
+
+def _size(record: RecordDict) -> int:
+    """Bytes of a message that cannot be read."""
+    packed = [value for rest in record.config_records.values() for value in rest.values()]
+    arrays = [array.data for part in record.array_records.values() for array in part.values()]
+    return sum(len(value) for value in (*packed, *arrays) if isinstance(value, (str, bytes)))
 
 
 def _floats(data: bytes) -> np.ndarray:
@@ -69,21 +79,20 @@ def _floats(data: bytes) -> np.ndarray:
 
 
 class FlowerPost:
-    """A grid of Flower as a ``Post``. Letters that nobody has answered after ``lifetime`` seconds are thrown away, so
-    that those to the dead do not pile up."""
+    """A grid of Flower as a ``Post``."""
 
-    def __init__(self, grid: Grid, lifetime: float) -> None:
-        self._grid, self._lifetime = grid, lifetime
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
 
     def nodes(self) -> Sequence[Seat]:
         return [Seat(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()]
 
-    def push(self, letters: Sequence[tuple[int, Parcel]], round: int) -> Sequence[Sent]:
+    def push(self, letters: Sequence[tuple[int, Parcel]], round: int, lifetime: float) -> Sequence[Sent]:
         messages, sizes = [], []
         for node, parcel in letters:
             record, size = to_record(parcel)
             kind = _KINDS.get(str(parcel.header["verb"]), "query")
-            messages.append(Message(record, node, kind, ttl=self._lifetime, group_id=str(round)))
+            messages.append(Message(record, node, kind, ttl=lifetime, group_id=str(round)))
             sizes.append(size)
         numbers = list(self._grid.push_messages(messages)) or [None] * len(messages)
         return [Sent(number or None, size) for number, size in zip(numbers, sizes, strict=True)]
@@ -106,7 +115,7 @@ def _answer(message: Message) -> Answer:
     try:
         parcel, size = from_record(message.content)
     except Unfit as error:
-        return Answer(letter, Parcel({"failed": str(error)}))
+        return Answer(letter, Parcel({"failed": str(error)}), _size(message.content))
     return Answer(letter, parcel, size)
 
 

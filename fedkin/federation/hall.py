@@ -11,11 +11,14 @@ from jaxtyping import Int
 from fedkin.federation.exchange import Exchange, Seat
 from fedkin.federation.introduction import Introduction, check
 from fedkin.federation.parcel import Parcel, Unfit
+from fedkin.federation.replies import MOST
 from fedkin.federation.roster import Memory, Roster, natural
 
 _log = logging.getLogger("fedkin")
 _WAIT = 0.5  # seconds between looks for nodes, while there are too few of them
 _REMIND = 60.0  # seconds after which it is said again that they are waited for
+_AGAIN = 120.0  # seconds after which who was refused may try again; at once, if it was away meanwhile
+_TRIES = 3  # greetings whose answer is lost, until a node counts as refused
 
 
 class Hall:
@@ -29,12 +32,14 @@ class Hall:
         self, mail: Exchange, own: Introduction, classes: int, keep: Callable[[Memory], None] = lambda memory: None
     ) -> None:
         self.mail, self.own, self.classes, self._keep = mail, own, classes, keep
-        self.roster = Roster(mail.terms.capacity)
+        self.roster = Roster(mail.terms.capacity, mail.terms.registered)
         self.same_start = True  # every node makes the same initial model from the same randomness as we do
         self._bytes = [0, 0]  # of introductions, down and up
         self._seats: list[Seat] = []
         self._opened = False
         self._greeted: dict[str, Seat] = {}
+        self._since: dict[int, float] = {}  # when refused nodes were first seen to be
+        self._lost: dict[int, int] = {}  # greetings to nodes whose answers were lost
         self._waiting: dict[str, tuple[Seat, Int[np.ndarray, "c"]]] = {}  # have said who they are, and are not taken in
 
     def spent(self) -> tuple[int, int]:
@@ -77,6 +82,7 @@ class Hall:
 
         At the start all are taken in together, so that ids follow their names.
         """
+        self._forgive()
         self._greet(round)
         for seat, parcel in self._came():
             self._hear(seat, parcel)
@@ -88,20 +94,28 @@ class Hall:
         self._waiting = {}
         return len(self.there()) >= at_least
 
+    def _forgive(self) -> None:
+        """Who was refused, and has been away since, or has waited long enough, may introduce itself again."""
+        now, there = self.mail.clock(), {seat.node for seat in self._seats}
+        refused = self.roster.refused.keys()
+        self._since = {node: self._since.get(node, now) for node in refused}
+        self.roster.forgive([node for node in refused if node not in there or now - self._since[node] >= _AGAIN])
+
     def _greet(self, round: int) -> None:
         known = {seat.node for seat in (*self._greeted.values(), *(seat for seat, _ in self._waiting.values()))}
         strangers = [seat for seat in self.roster.unknown(self._seats) if seat.node not in known]
         if not strangers:
             return
         letter = Parcel({"verb": "hello", **self.own.header()})
-        sent = self.mail.post.push([(seat.node, letter) for seat in strangers], round)
+        lifetime = float(self.mail.terms.deadline)
+        sent = self.mail.post.push([(seat.node, letter) for seat in strangers], round, lifetime)
         for one, seat in zip(sent, strangers, strict=True):
             if one.letter is not None:
                 self._greeted[one.letter] = seat
         self._bytes[0] += sum(one.size for one in sent if one.letter is not None)
 
     def _came(self) -> list[tuple[Seat, Parcel]]:
-        """Answers to greetings. A node whose answer was lost is a stranger again."""
+        """Answers to greetings. A node whose answer was lost is a stranger again, a few times."""
         answers = list(self.mail.post.pull(self._greeted)) if self._greeted else []
         self._bytes[1] += sum(answer.size for answer in answers)
         pairs = []
@@ -109,8 +123,11 @@ class Hall:
             seat = self._greeted.pop(answer.letter)
             if answer.parcel is not None:
                 pairs.append((seat, answer.parcel))
-            elif not answer.lost:
-                self.roster.refuse(seat, "", answer.error)
+            else:
+                self._lost[seat.node] = self._lost.get(seat.node, 0) + 1
+                if not answer.lost or self._lost[seat.node] >= _TRIES:
+                    self._lost.pop(seat.node)
+                    self.roster.refuse(seat, "", answer.error)
         return pairs
 
     def _hear(self, seat: Seat, parcel: Parcel) -> None:
@@ -123,7 +140,7 @@ class Hall:
             other = Introduction.of(parcel)
             check(self.own, other)
             samples = parcel.integers("samples", np.size(parcel.arrays.get("samples", ())))
-            if not len(samples) or samples.min() < 1:
+            if not len(samples) or not 1 <= samples.min() <= samples.max() <= MOST:
                 raise Unfit("each of its clients must have training samples, and it says of some that they have none")
             self.roster.check(seat, name, len(samples))
         except Unfit as error:

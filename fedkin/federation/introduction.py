@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from fedkin.federation.parcel import Parcel, Unfit
+from fedkin.federation.parcel import Parcel, Unfit, plain
 from fedkin.world import ModelSpec
 
 # What must be equal, in the order in which it is compared, and what it is called.
@@ -59,19 +60,13 @@ def check(own: Introduction, other: Introduction) -> None:
     for name, words in _EQUAL.items():
         here, there = getattr(own, name), getattr(other, name)
         if here != there and not (name in _OPTIONAL and not (here and there)):
-            raise Unfit(f"{words} {here!r} here and {there!r} there")
+            raise Unfit(f"{words} {plain(repr(here))} here and {plain(repr(there))} there")
 
 
 def introduce(
-    federation: str,
-    version: str,
-    spec: ModelSpec,
-    shape: tuple[int, ...],
-    classes: int,
-    start: np.ndarray,
-    config: str = "",
+    federation: str, version: str, spec: ModelSpec, shape: tuple[int, ...], classes: int, config: str = ""
 ) -> Introduction:
-    """What a side has to say, from what it has."""
+    """What a side has to say, from what it has; but for the start."""
     layout = [(name, part.start, part.stop) for name, part in spec.slices.items()]
     return Introduction(
         federation,
@@ -80,8 +75,12 @@ def introduce(
         digest([layout, spec.detects]),
         f"{list(shape)} -> {classes}",
         config,
-        hashlib.sha256(np.ascontiguousarray(start, "<f4").tobytes()).hexdigest()[:16],
     )
+
+
+def digest_of(model: Float[np.ndarray, "P"]) -> str:
+    """A short digest of a model."""
+    return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:16]
 
 
 def digest(value: Mapping[str, Any] | list[Any]) -> str:

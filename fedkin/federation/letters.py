@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from fedkin.federation.exchange import Answer
 from fedkin.federation.hall import Hall
-from fedkin.federation.parcel import Parcel, Unfit
+from fedkin.federation.parcel import Parcel, Unfit, plain
 from fedkin.federation.roster import Member
 from fedkin.world import Ledger
 
@@ -98,7 +98,8 @@ class Letters:
         header, arrays = letter
         noted = np.flatnonzero(self.pending[member.ids])
         arrays = {"clients": clients - member.first, **({"noted": noted} if len(noted) else {}), **arrays}
-        known = {"verb": verb, "run": self.run, "first": member.first, "shift": self._test}
+        known = {"verb": verb, "run": self.run, "first": member.first, "count": member.count, "shift": self._test}
+        known["about"] = self.hall.own.header()  # a site may have changed since it was met
         return Parcel({**known, **header}, arrays)
 
     def rows(
@@ -132,5 +133,5 @@ def _useful(answer: Answer | None) -> Parcel:
     if answer.parcel is None:
         raise Missing(answer.error)
     if "failed" in answer.parcel.header:
-        raise Missing(f"it says: {str(answer.parcel.header['failed'])[:500]}")
+        raise Missing(f"it says: {plain(answer.parcel.header['failed'])}")
     return answer.parcel

@@ -14,10 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.errors import StorageError
 from fedkin.federation.introduction import Introduction, check
 from fedkin.federation.parcel import Parcel, Unfit
 from fedkin.randomness import Stream
-from fedkin.world import LocalWork, World
+from fedkin.world import LocalWork, ModelSpec, World
 
 _log = logging.getLogger("fedkin")
 CLUSTER, PERSONAL = "cluster", "personal"  # models on a client's own disk: its cluster's, and its own solution
@@ -42,12 +43,14 @@ class Disk(Protocol):
 class Node:
     """A node and all that it answers with.
 
-    ``world`` makes its world for the ids that its clients have with the server, ``introduction`` what it says of
-    itself when it is greeted; ``samples`` are the training samples of each client.
+    ``world`` makes its world for the ids that its clients have with the server; ``introduction`` is what it says of
+    itself, given what it knows of its model, and ``start`` a digest of the initial model from fixed randomness;
+    ``samples`` are the training samples of each client.
     """
 
     name: str
-    introduction: Callable[[], Introduction]
+    introduction: Callable[[ModelSpec], Introduction]
+    start: Callable[[], str]
     samples: Int[np.ndarray, "c"]
     world: Callable[[Int[np.ndarray, "c"]], World]
     disk: Disk
@@ -59,19 +62,16 @@ class Node:
             return self._hello(letter)
         if verb not in _VERBS:
             raise Unfit(f"the verb {verb[:40]!r} is not known here; is this the server's version of fedkin?")
-        try:
-            return self._answer(verb, letter)
-        except KeyError as error:
-            raise Unfit(f"a letter to {verb} without {error}") from error
-
-    def _answer(self, verb: str, letter: Parcel) -> Parcel:
-        run, first = letter.value("run", str), letter.value("first", int)
-        world = self.world(first + np.arange(len(self.samples)))
+        run, first, count = letter.value("run", str), letter.value("first", int), letter.value("count", int)
+        if count != len(self.samples):
+            raise Unfit(f"{self.name} had {count} clients when it was met, and has {len(self.samples)} now")
+        world = self.world(first + np.arange(count))
+        check(self.introduction(world.spec), Introduction.of(Parcel(letter.value("about", dict))))
         memory = self.disk.memory(run)
         if memory:
             world.recall(memory)
         self._note(world, letter, run)
-        clients = letter.integers("clients", np.size(letter.arrays["clients"]))
+        clients = letter.integers("clients", np.size(letter.array("clients")))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
             raise Unfit(f"a letter about clients that {self.name} does not have")
         reply = _VERBS[verb](world, letter, clients)
@@ -82,12 +82,12 @@ class Node:
 
     def _hello(self, letter: Parcel) -> Parcel:
         try:
-            own = self.introduction()
+            own = self.introduction(self.world(np.arange(len(self.samples))).spec)
             check(own, Introduction.of(letter))
         except Unfit as error:
             _log.error("%s cannot take part: %s", self.name, error)
             return Parcel({"refused": str(error), "name": self.name})
-        return Parcel({**own.header(), "name": self.name}, {"samples": self.samples})
+        return Parcel({**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples})
 
     def _note(self, world: World, letter: Parcel, run: str) -> None:
         """Clients that were placed since the last letter note what their data are."""
@@ -98,14 +98,16 @@ class Node:
 
     def _keep(self, verb: str, letter: Parcel, reply: Parcel, run: str) -> None:
         """A lone client keeps the model of its cluster, and what it made of it."""
-        models = letter.arrays.get("models")
-        if models is None:
-            return
-        if verb == "evaluate" and letter.arrays["which"].ndim == 1:
-            self.disk.keep_models(run, {CLUSTER: models[letter.arrays["which"][0]]})
-        if verb == "train" and letter.header["keep"] and reply.arrays["arrived"].all():
-            start = models[reply.arrays["kinds" if "kinds" in reply.arrays else "chosen"][0]]
-            self.disk.keep_models(run, {CLUSTER: start, PERSONAL: start + reply.arrays["update"][0]})
+        kept: dict[str, np.ndarray] = {}
+        if verb == "evaluate" and letter.array("which").ndim == 1:
+            kept = {CLUSTER: letter.array("models")[letter.array("which")[0]]}
+        if verb == "train" and letter.value("keep", bool) and reply.arrays["arrived"].all():
+            start = letter.array("models")[reply.arrays["kinds" if "kinds" in reply.arrays else "chosen"][0]]
+            kept = {CLUSTER: start, PERSONAL: start + reply.arrays["update"][0]}
+        try:
+            self.disk.keep_models(run, kept)
+        except StorageError as error:  # a keepsake: what was computed is sent all the same
+            _log.error("%s", error)
 
 
 def work_to(work: LocalWork) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -127,7 +129,7 @@ def _stream(letter: Parcel) -> Stream:
 
 
 def _train(world: World, letter: Parcel, clients: Int[np.ndarray, "r"]) -> Parcel:
-    models, which = letter.arrays["models"], letter.arrays.get("which")
+    models, which = letter.array("models"), letter.arrays.get("which")
     reduce, gradient = letter.value("reduce", bool), letter.value("gradient", bool)
     part = letter.header.get("part")
     options = {"work": work_from(letter), "gradient": gradient, "part": None if part is None else slice(*part)}
@@ -170,7 +172,7 @@ def _tested(
 
 def _evaluate(world: World, letter: Parcel, clients: Int[np.ndarray, "r"]) -> Parcel:
     split = letter.value("split", str)
-    scores = world.evaluate(letter.arrays["models"], clients, letter.arrays["which"], split=split)
+    scores = world.evaluate(letter.array("models"), clients, letter.array("which"), split=split)
     return Parcel({}, {"correct": scores.correct, "examples": scores.examples, "loss": scores.loss})
 
 
@@ -178,7 +180,7 @@ def _similarities(world: World, letter: Parcel, clients: Int[np.ndarray, "r"]) -
     start = letter.arrays.get("start")
     if start is None:  # the run's initial model, which a client makes from the seed
         start = world.initial(Stream(*letter.value("start", list)))
-    directions, options = letter.arrays["directions"], {"work": work_from(letter), "stream": _stream(letter)}
+    directions, options = letter.array("directions"), {"work": work_from(letter), "stream": _stream(letter)}
     return _found(world.similarities(start, directions, clients, **options))
 
 
@@ -191,13 +193,13 @@ _VERBS: dict[str, Callable[[World, Parcel, np.ndarray], Parcel]] = {
     "evaluate": _evaluate,
     "similarities": _similarities,
     "shifted": lambda world, a, clients: Parcel(),  # every answer says it
-    "losses": lambda world, a, clients: _found(world.losses(a.arrays["models"], clients)),
-    "label_errors": lambda world, a, clients: _found(world.label_errors(a.arrays["models"], clients)),
-    "gradients": lambda world, a, clients: _found(world.gradients(a.arrays["models"], clients, a.arrays["which"])),
+    "losses": lambda world, a, clients: _found(world.losses(a.array("models"), clients)),
+    "label_errors": lambda world, a, clients: _found(world.label_errors(a.array("models"), clients)),
+    "gradients": lambda world, a, clients: _found(world.gradients(a.array("models"), clients, a.array("which"))),
     "classes": lambda world, a, clients: _found(world.classes(clients)),
     "detections": lambda world, a, clients: _found(
         world.detections(
-            *(a.arrays["models"], clients, a.arrays["which"], a.arrays["positive"]), split=a.value("split", str)
+            *(a.array("models"), clients, a.array("which"), a.array("positive")), split=a.value("split", str)
         )
     ),
 }

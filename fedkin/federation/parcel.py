@@ -16,7 +16,7 @@ import numpy as np
 from fedkin.errors import FedkinError
 
 _HEAD = 2  # whole numbers in front of the shape: whether they are truth values, how many axes there are
-_LARGEST = 2**26  # bytes that packed numbers may unfold to
+_LARGEST = 2**25  # bytes that the packed numbers of one array may unfold to
 
 
 class Unfit(FedkinError):
@@ -40,6 +40,12 @@ class Parcel:
         if type(found) is not kind:
             raise Unfit(f"expected {name} ({kind.__name__}), got {str(found)[:60]!r}")
         return found
+
+    def array(self, name: str) -> np.ndarray:
+        """Any array. Raises Unfit where it is missing."""
+        if name not in self.arrays:
+            raise Unfit(f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}")
+        return self.arrays[name]
 
     def floats(self, name: str, *shape: int) -> np.ndarray:
         """An array of floats of this shape. Raises Unfit for anything else."""
@@ -67,6 +73,13 @@ class Parcel:
         if found.dtype.kind not in kinds or found.shape != shape:
             raise Unfit(f"expected {name} of shape {list(shape)}, got {found.dtype} of shape {list(found.shape)}")
         return found
+
+
+def plain(text: object, most: int = 300) -> str:
+    """What somebody else says, as one line for a log: nothing that a terminal would obey, and an end."""
+    line = " ".join(str(text).split())
+    line = "".join(sign if sign.isprintable() else "?" for sign in line)
+    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def header_of(text: str) -> dict[str, Any]:

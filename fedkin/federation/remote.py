@@ -7,7 +7,6 @@ not answer in time, or answers with what cannot be used, has given no answer, as
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable
@@ -19,15 +18,17 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.errors import MethodError
 from fedkin.federation.hall import Hall
+from fedkin.federation.introduction import digest_of
 from fedkin.federation.letters import Letter, Letters
 from fedkin.federation.node import work_to
 from fedkin.federation.parcel import Parcel, Unfit
-from fedkin.federation.replies import Harvest, Sieve
+from fedkin.federation.replies import MOST, Harvest, Sieve
 from fedkin.measures.calibration import BINS
 from fedkin.randomness import Stream
 from fedkin.world import ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained
 
 _log = logging.getLogger("fedkin")
+_RUN, _USUAL = "run", "usual_lengths"
 _PENDING, _START = "to_note", "start"  # names in a checkpoint
 
 
@@ -47,7 +48,7 @@ class RemoteWorld:
         spec: of the model that everybody trains.
         initial: two words of randomness -> a flat model.
         work: the run's local work.
-        run: what nodes know this method's run by, on their own disks.
+        run: what nodes know this method's run by, on their own disks; a checkpoint remembers it.
     """
 
     truth = None
@@ -79,13 +80,14 @@ class RemoteWorld:
         self.ledger.add("hello", *self.hall.spent())
         if self.hall.mail.late:
             self.ledger.add("late", 0, self.hall.mail.late)
+            self.hall.mail.late = 0
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return self.hall.there()
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         model = self._initial(stream.words())
-        self._start = Start(stream, _digest(model))
+        self._start = Start(stream, digest_of(model))
         return model
 
     def train(
@@ -106,7 +108,8 @@ class RemoteWorld:
         header["part"] = None if part is None else [part.start, part.stop]
         chosen = None if which is None else np.asarray(which, np.int64)
         samples = self.hall.roster.samples[clients]
-        harvest = Harvest(self.spec.parameters, len(models), chosen, samples, reduce, gradient, part, self._sieve)
+        sieve = self._sieve.of(f"{header['part']} {work.steps} {np.max(work.epochs)}")
+        harvest = Harvest(self.spec.parameters, len(models), chosen, samples, reduce, gradient, part, sieve)
 
         def write(rows: Int[np.ndarray, "r"]) -> Letter:
             plain, own = work_to(work)
@@ -127,9 +130,9 @@ class RemoteWorld:
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
-        out = np.zeros((len(clients), models.shape[1]), np.float32)
-        found = self._letters.rows("gradients", out, clients, {}, lambda rows: _needed(models, which[rows]))
-        return np.where(np.all(np.isfinite(found), axis=1, keepdims=True), found, 0)
+        """NaN from a client that gave no answer."""
+        out = np.full((len(clients), models.shape[1]), np.nan, np.float32)
+        return self._letters.rows("gradients", out, clients, {}, lambda rows: _needed(models, which[rows]))
 
     def evaluate(
         self,
@@ -144,8 +147,8 @@ class RemoteWorld:
 
         def read(rows: Int[np.ndarray, "r"], answer: Parcel) -> None:
             counts = [answer.integers(name, len(rows)) for name in ("correct", "examples")]
-            if (counts[0] < 0).any() or (counts[0] > counts[1]).any():
-                raise Unfit("scores that count more correct answers than samples")
+            if (counts[0] < 0).any() or (counts[0] > counts[1]).any() or (counts[1] > MOST).any():
+                raise Unfit("scores that cannot be")
             correct[rows], examples[rows], loss[rows] = *counts, answer.floats("loss", len(rows))
 
         which = np.asarray(which, np.int64)
@@ -184,11 +187,12 @@ class RemoteWorld:
         stream: Stream,
     ) -> Float[np.ndarray, "n K"]:
         plain, arrays = work_to(work or self.work)
-        known = self._start if self.hall.same_start and self._start and self._start.digest == _digest(start) else None
+        known = self._start if self.hall.same_start and self._start and self._start.digest == digest_of(start) else None
         header = {"work": plain, "stream": _plain(stream), "start": known and _plain(known.stream)}
         arrays |= {"directions": directions} | ({} if known else {"start": start})
         out = np.full((len(clients), len(directions)), np.nan, np.float32)
-        return self._letters.rows("similarities", out, clients, arrays, options=header)
+        found = self._letters.rows("similarities", out, clients, arrays, options=header)
+        return np.where(np.abs(found) <= 1 + 1e-3, found, np.float32(np.nan))  # cosines, or no answer
 
     def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
         raise MethodError("peers ask each other, without a server: start each of them with fedkin peer")
@@ -211,12 +215,15 @@ class RemoteWorld:
     def memory(self) -> dict[str, np.ndarray]:
         """Who is who, and what could not be told to clients yet."""
         start = self._start and [*_plain(self._start.stream), self._start.digest]
-        text = np.frombuffer(json.dumps(start).encode(), np.uint8).copy()
-        return self.hall.roster.memory() | {_PENDING: self._letters.pending.copy(), _START: text}
+        text = _bytes(json.dumps(start))
+        own = {_PENDING: self._letters.pending.copy(), _START: text, _RUN: _bytes(self._letters.run)}
+        return self.hall.roster.memory() | own | {_USUAL: _bytes(json.dumps(self._sieve.usual))}
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.hall.roster.recall(memory)
         self._letters.pending = memory[_PENDING].copy()
+        self._letters.run = memory[_RUN].tobytes().decode()
+        self._sieve.usual = json.loads(memory[_USUAL].tobytes())
         start = json.loads(memory[_START].tobytes())
         self._start = start and Start(Stream(*start[:3]), start[3])
 
@@ -231,5 +238,6 @@ def _plain(stream: Stream) -> list[Any]:
     return [stream.seed, stream.round, stream.purpose]
 
 
-def _digest(model: Float[np.ndarray, "P"]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:16]
+def _bytes(text: str) -> np.ndarray:
+    """Text as a checkpoint takes it."""
+    return np.frombuffer(text.encode(), np.uint8).copy()

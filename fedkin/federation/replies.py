@@ -14,24 +14,35 @@ from fedkin.world import Scores, Trained
 
 _log = logging.getLogger("fedkin")
 _ENOUGH = 3  # updates whose median says what is usual
-_MOST, _HUGE = 2**40, 1e30  # examples, and losses, beyond which nothing is believed
+MOST, _HUGE = 2**40, 1e30  # examples, and losses, beyond which nothing is believed
 
 
 class Sieve:
     """Finds updates that are absurdly long: ``limit`` times the median of those that came with them, or, where fewer
-    than three came, of those before."""
+    than three came, of those before; of two at the beginning, ``limit`` times the other.
 
-    def __init__(self, limit: float | int) -> None:
-        self.limit = limit
-        self.usual = 0.0
+    What is ``usual`` is known by kind of training: fifty batches go another way than five epochs.
+    """
+
+    def __init__(self, limit: float | int, usual: dict[str, float] | None = None, kind: str = "") -> None:
+        self.limit, self.kind = limit, kind
+        self.usual: dict[str, float] = {} if usual is None else usual
+
+    def of(self, kind: str) -> Sieve:
+        """The same for one kind of training."""
+        return Sieve(self.limit, self.usual, kind)
 
     def absurd(self, norms: Float[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
         """Which of the updates with these norms are set aside."""
         lengths = norms[norms > 0]
-        usual = float(np.median(lengths)) if len(lengths) >= _ENOUGH else self.usual
-        found = norms > self.limit * usual if usual else np.zeros(len(norms), bool)
-        if (kept := norms[~found & (norms > 0)]).size:
-            self.usual = float(np.median(kept))
+        few = self.usual.get(self.kind, float(lengths.min(initial=np.inf)))
+        usual = float(np.median(lengths)) if len(lengths) >= _ENOUGH else few
+        found = norms > self.limit * usual
+        kept = norms[~found & (norms > 0)]
+        if len(kept):
+            self.usual[self.kind] = float(np.median(kept))
+        elif len(lengths):  # all at once: if the next are as long, that is how long they are now
+            self.usual[self.kind] = float(np.median(lengths))
         return found
 
 
@@ -108,7 +119,7 @@ class Harvest:
         self._update[rows] = answer.singles("update", r, self._width)
         fine = np.all(np.isfinite(self._update[rows]), axis=1)
         examples = answer.integers("examples", r)
-        if examples.size and not 0 <= examples.min() <= examples.max() <= _MOST:
+        if examples.size and not 0 <= examples.min() <= examples.max() <= MOST:
             raise Unfit("an impossible number of examples")
         self.examples[rows] = examples
         for name in ("loss", "first_loss"):
@@ -132,7 +143,7 @@ class Harvest:
         losses = {name: answer.floats(name, k) for name in ("loss", "first_loss")}
         if not (np.isfinite(update).all() and all(_sound(values).all() for values in (weight, *losses.values()))):
             raise Unfit("means that are not finite")
-        if (weight <= 0).any() or (weight > _MOST).any():
+        if (weight <= 0).any() or (weight > MOST).any():
             raise Unfit("means of an impossible number of examples")
         self._means.append((rows, {"models": used[kinds], "update": update, "weight": weight, **losses}))
         return np.ones(len(rows), bool)
@@ -177,5 +188,5 @@ def _sound(values: Float[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
 def _tested(answer: Parcel) -> Float[np.ndarray, "3"]:
     """Test results of the models as they were sent: correct, samples, summed loss; nothing of what cannot be."""
     tested = answer.floats("tested", 3).astype(np.float64)
-    possible = _sound(tested).all() and 0 <= tested[0] <= tested[1] <= _MOST
+    possible = _sound(tested).all() and 0 <= tested[0] <= tested[1] <= MOST
     return tested if possible else np.zeros(3)

@@ -17,7 +17,7 @@ from jaxtyping import Int
 
 from fedkin.errors import CheckpointError
 from fedkin.federation.exchange import Seat
-from fedkin.federation.parcel import Unfit
+from fedkin.federation.parcel import Unfit, plain
 from fedkin.federation.wire import is_name
 
 _log = logging.getLogger("fedkin")
@@ -44,13 +44,15 @@ class Member:
 
 
 class Roster:
-    """The members of a federation of at most ``capacity`` clients, and where they are now."""
+    """The members of a federation of at most ``capacity`` clients, and where they are now. If they must all be
+    ``registered`` with the engine, it vouches for their names."""
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
+    def __init__(self, capacity: int, registered: bool = False) -> None:
+        self.capacity, self.registered = capacity, registered
         self.members: dict[str, Member] = {}
         self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as it said last
         self.refused: dict[int, str] = {}  # nodes that may not take part, and why
+        self._said: dict[int, str] = {}  # why nodes were refused last, which is not said twice
         self._at: dict[str, int] = {}  # node number of each member that was met in this process
 
     def __len__(self) -> int:
@@ -66,13 +68,15 @@ class Roster:
         """Whether a node can be taken in under a name. Raises Unfit, with the reason, where it cannot."""
         member = self.members.get(name)
         if not is_name(name):
-            raise Unfit(f"{name[:64]!r} cannot be a name")
+            raise Unfit(f"{plain(name, 64)!r} cannot be a name")
         if seat.name and seat.name != name:
-            raise Unfit(f"it is registered as {seat.name!r} and calls itself {name!r}; both must be the same")
+            raise Unfit(f"it is registered as {plain(seat.name)!r} and calls itself {name!r}; both must be the same")
+        if self.registered and not seat.name:
+            raise Unfit("it is not registered under a name (flwr supernode register ... --name), and all must be")
         if member is None:
-            self._check_room(name, clients, seat.key)
-        elif seat.key != member.key:
-            raise Unfit(f"the name {name!r} belongs to a node with another key")
+            self._check_room(clients)
+        elif member.key and not seat.key:
+            raise Unfit(f"the name {name!r} belongs to a node that is registered, with another key")
         elif clients != member.count:
             raise Unfit(f"it had {member.count} clients and now has {clients}; give it another name")
 
@@ -80,6 +84,9 @@ class Roster:
         """Take a node in under its name; one that was here before gets its ids back. Raises Unfit as ``check``."""
         self.check(seat, name, len(samples))
         member = self.members.setdefault(name, Member(name, len(self), len(samples), seat.key))
+        if member.key != seat.key:  # the engine vouches for the name, whatever the key
+            _log.warning("%s came with another key than before, which is registered under its name", name)
+            member.key = seat.key
         before = self._at.get(name)
         if before is not None and before != seat.node:  # the newest is believed: who is not registered has no key
             self.refused[before] = f"another node came with its name, {name!r}"
@@ -88,9 +95,16 @@ class Roster:
         return member
 
     def refuse(self, seat: Seat, name: str, reason: str) -> None:
-        """Remember, and say, that a node may not take part."""
-        self.refused[seat.node] = reason
-        _log.warning("client %r (node %d) is refused: %s", name[:64] or seat.name, seat.node, reason)
+        """Remember, and say once, that a node may not take part."""
+        reason, before = plain(reason), self._said.get(seat.node)
+        self.refused[seat.node] = self._said[seat.node] = reason
+        if reason != before:
+            _log.warning("client %r (node %d) is refused: %s", plain(name or seat.name, 64), seat.node, reason)
+
+    def forgive(self, nodes: Iterable[int]) -> None:
+        """These may introduce themselves again: what was wrong may have been put right."""
+        for node in nodes:
+            self.refused.pop(node, None)
 
     def there(self, seats: Iterable[Seat]) -> Int[np.ndarray, "c"]:
         """Ids of the clients whose nodes are online, ascending."""
@@ -134,15 +148,13 @@ class Roster:
         self.members = merged
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
 
-    def _check_room(self, name: str, count: int, key: str) -> None:
+    def _check_room(self, count: int) -> None:
         first = len(self)
         if first + count > self.capacity:
             raise Unfit(
                 f"there is no room for {count} more clients: {first} of {self.capacity} ids are taken "
                 "(federation.capacity)"
             )
-        if key and any(member.key == key for member in self.members.values()):
-            raise Unfit(f"its key belongs to another member, and it calls itself {name!r}")
 
 
 def natural(name: str) -> list[tuple[int, str]]:

@@ -21,6 +21,7 @@ class Terms:
     quorum: float | int = 1.0  # of the nodes asked: once they have answered, the others get as long again
     retries: int = 1  # letters that the engine lost are sent again so often
     norm_limit: float | int = 100.0  # an update so many times longer than usual is set aside
+    registered: bool = False  # only nodes that are registered under their name may take part
     folder: str = "run"
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.errors import DataError
@@ -34,20 +35,43 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
 
 def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
     """All samples and labels."""
-    data = getattr(source, "dataset", source)  # of a loader
-    tensors = getattr(data, "tensors", None)
-    if isinstance(tensors, tuple) and len(tensors) == 2:
-        return _numbers(tensors[0].numpy()), tensors[1].numpy().astype(np.int64)
+    data = _of_loader(source, place) if isinstance(source, DataLoader) else source
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        x, y = (tensor.detach().cpu().numpy() for tensor in data.tensors)
+        if y.ndim != 1 or y.dtype.kind not in "iu":
+            raise DataError(f"{place}: expected labels in a tensor [n] of whole numbers, got {y.dtype} {list(y.shape)}")
+        return _numbers(x), y.astype(np.int64)
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise DataError(f"{place}: expected a data set with a length, whose samples have numbers, or a loader of one")
     try:
         pairs = [data[i] for i in range(len(data))]
-        x = np.stack([np.asarray(torch.as_tensor(x)) for x, _ in pairs]) if pairs else np.zeros((0, 1), np.float32)
-        y = np.array([int(y) for _, y in pairs], np.int64)
+        x = (
+            np.stack([torch.as_tensor(x).detach().cpu().numpy() for x, _ in pairs])
+            if pairs
+            else np.zeros((0, 1), np.float32)
+        )
+        y = np.array([_label(y) for _, y in pairs], np.int64)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"{place}: expected pairs (x, y), x of one shape and y a whole number: {reason}") from error
     return _numbers(x), y
+
+
+def _label(y: Any) -> int:
+    """A whole number. Raises ValueError for any other."""
+    if float(y) != int(y):
+        raise ValueError(f"label {y}")
+    return int(y)
+
+
+def _of_loader(loader: DataLoader[Any], place: str) -> Any:
+    """The data set of a loader that takes all of it."""
+    if not isinstance(loader.sampler, (SequentialSampler, RandomSampler)):
+        raise DataError(
+            f"{place}: a loader's {type(loader.sampler).__name__} is not used, so its data set would be taken whole; "
+            "give a data set of the samples that are meant (torch.utils.data.Subset)"
+        )
+    return loader.dataset
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:

@@ -108,16 +108,18 @@ def test_a_client_knows_in_its_next_process_what_it_noted_in_this(tmp_path: Path
     assert world.shifted(np.array([0])).tolist() == [True]
 
 
-def test_a_disk_that_takes_nothing_is_told_to_the_server_in_words(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_takes_no_keepsakes_costs_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "state").write_text("in the way")
     world = remote(site(tmp_path / "state"), kinds(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
     model = world.initial(Stream(0, 0, "init"))
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = world.train(model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
-    assert not got.arrived.any() and "site-0" in caplog.text and "state" in caplog.text
+    assert got.arrived.all() and "cannot write" in caplog.text and "state" in caplog.text
+    world.note(np.array([0]))  # what must be remembered is another matter
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        got = world.train(model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
+    assert not got.arrived.any() and "no answer from site-0" in caplog.text
 
 
 def test_letters_that_no_server_writes_are_refused_in_words(tmp_path: Path) -> None:

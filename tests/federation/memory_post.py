@@ -125,7 +125,7 @@ class MemoryPost:
         seats = [Seat(node, s.name, s.key, s.alive_until(now)) for node, s in self.stations.items()]
         return [seat for seat in seats if seat.alive_until > now]
 
-    def push(self, letters: Sequence[tuple[int, Parcel]], round: int) -> Sequence[Sent]:
+    def push(self, letters: Sequence[tuple[int, Parcel]], round: int, lifetime: float) -> Sequence[Sent]:
         if letters:
             self.exchanges.append((round, str(letters[0][1].header["verb"])))
         return [self._push(node, letter, round) for node, letter in letters]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.experiment.deploy.nodes import FIXED, shard
 from fedkin.fake_world import FakeWorld
 from fedkin.federation.hall import Hall
-from fedkin.federation.introduction import Introduction, introduce
+from fedkin.federation.introduction import Introduction, digest_of, introduce
 from fedkin.federation.node import Node
 from fedkin.federation.remote import RemoteWorld
 from fedkin.models import mclr
@@ -25,7 +25,7 @@ from tests.federation.memory_post import MemoryPost, exchange
 
 P, C = 4, 3
 WORK = LocalWork(epochs=2, batch_size=5, lr=0.1)
-ABOUT = introduce("trial", __version__, ModelSpec(P), (P,), C, np.zeros(P))
+ABOUT = replace(introduce("trial", __version__, ModelSpec(P), (P,), C), start=digest_of(np.zeros(P, np.float32)))
 
 
 @dataclass
@@ -58,7 +58,7 @@ def fake_node(name: str, clients: Sequence[int] = (0,), about: Introduction = AB
     def world(own: np.ndarray) -> FakeWorld:
         return FakeWorld(target, 10 + ids, LocalWork(lr=0.5), counts=counts, **options)
 
-    return Node(name, lambda: about, 10 + ids, world, Shelf())
+    return Node(name, lambda spec: about, lambda: about.start, 10 + ids, world, Shelf())
 
 
 # --- clients of the simulator
@@ -99,8 +99,9 @@ def simulated(data: FederatedData, model: Model, clients: Sequence[int], ids: np
 def node_of(name: str, clients: Sequence[int], data: FederatedData, model: Model) -> Node:
     """A node that plays some clients of a federated data set, on a disk in memory."""
     own = shard(data, np.array(clients))
-    about = introduce("trial", __version__, model.spec, own.x.shape[1:], own.classes, model.initial(FIXED))
-    return Node(name, lambda: about, own.train.sizes, lambda ids: simulated(data, model, clients, ids), Shelf())
+    about = introduce("trial", __version__, model.spec, own.x.shape[1:], own.classes)
+    world = partial(simulated, data, model, clients)
+    return Node(name, lambda spec: about, lambda: digest_of(model.initial(FIXED)), own.train.sizes, world, Shelf())
 
 
 # --- the server's side
@@ -120,7 +121,8 @@ def fake_remote(post: MemoryPost, hall: Hall | None = None, run: str = "trial-ru
 def remote(
     post: MemoryPost, data: FederatedData, model: Model, work: LocalWork = WORK, run: str = "trial-run", **terms: Any
 ) -> RemoteWorld:
-    about = introduce("trial", __version__, model.spec, data.x.shape[1:], data.classes, model.initial(FIXED))
+    about = introduce("trial", __version__, model.spec, data.x.shape[1:], data.classes)
+    about = replace(about, start=digest_of(model.initial(FIXED)))
     hall = hall_of(post, about, data.classes, **{"capacity": data.clients, "wait_for": data.clients, **terms})
     return RemoteWorld(hall, simulated(data, model, range(data.clients)).spec, model.initial, work, run)
 

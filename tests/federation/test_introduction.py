@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedkin import __version__
-from fedkin.federation.introduction import Introduction, check, introduce
+from fedkin.federation.introduction import Introduction, check, digest_of, introduce
 from fedkin.federation.parcel import Parcel, Unfit
 from fedkin.world import ModelSpec
 from tests.federation.sites import ABOUT, fake_node
@@ -61,7 +61,7 @@ def spec(**slices: slice) -> ModelSpec:
 
 
 def made(model: ModelSpec, shape: tuple[int, ...] = (2,), start: Any = 0.0) -> Introduction:
-    return introduce("trial", __version__, model, shape, 2, np.full(6, start, np.float32))
+    return replace(introduce("trial", __version__, model, shape, 2), start=digest_of(np.full(6, start, np.float32)))
 
 
 def test_layers_of_other_names_sizes_or_order_are_another_model() -> None:

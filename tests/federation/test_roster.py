@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -98,21 +99,41 @@ def test_a_registered_node_calls_itself_what_it_is_registered_as() -> None:
         Roster(4).accept(Seat(1, "berlin", "k1"), "paris", samples())
 
 
-def test_a_name_belongs_to_a_key() -> None:
+def test_a_name_that_is_registered_belongs_to_who_is() -> None:
     known = Roster(4)
     known.accept(Seat(1, "berlin", "k1"), "berlin", samples())
-    for seat in (Seat(2, "berlin", "k2"), Seat(3)):
-        with pytest.raises(Unfit, match="'berlin' belongs to a node with another key"):
-            known.accept(seat, "berlin", samples())
-    np.testing.assert_array_equal(known.there([Seat(1), Seat(2), Seat(3)]), [0])  # it was not put out
-    assert known.accept(Seat(4, "berlin", "k1"), "berlin", samples()).ids.tolist() == [0]
+    with pytest.raises(Unfit, match="'berlin' belongs to a node that is registered, with another key"):
+        known.accept(Seat(3), "berlin", samples())
+    np.testing.assert_array_equal(known.there([Seat(1), Seat(3)]), [0])  # it was not put out
 
 
-def test_a_key_belongs_to_a_name() -> None:
+def test_a_new_key_under_the_same_name_is_the_same_member(caplog: pytest.LogCaptureFixture) -> None:
     known = Roster(4)
     known.accept(Seat(1, "berlin", "k1"), "berlin", samples())
-    with pytest.raises(Unfit, match="its key belongs to another member"):
-        known.accept(Seat(2, "", "k1"), "paris", samples())
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        assert known.accept(Seat(2, "berlin", "k2"), "berlin", samples()).ids.tolist() == [0]
+    assert "berlin came with another key" in caplog.text
+    assert known.members["berlin"].key == "k2"
+
+
+def test_who_is_not_registered_is_refused_where_all_must_be() -> None:
+    known = Roster(4, registered=True)
+    with pytest.raises(Unfit, match="not registered under a name"):
+        known.accept(Seat(1), "berlin", samples())
+    assert known.accept(Seat(2, "berlin", "k1"), "berlin", samples()).ids.tolist() == [0]
+
+
+def test_who_was_refused_may_try_again_and_the_same_reason_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    known = Roster(4)
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        known.refuse(Seat(7), "berlin", "its data are gone")
+        assert known.unknown([Seat(7)]) == []
+        known.forgive([7])
+        assert known.unknown([Seat(7)]) == [Seat(7)]
+        known.refuse(Seat(7), "berlin", "its data are gone")
+        known.refuse(Seat(7), "berlin", "its\ndata\x1b[2J are back")
+    assert caplog.text.count("its data are gone") == 1
+    assert "its data?[2J are back" in caplog.text
 
 
 def test_who_comes_back_with_another_number_of_clients_is_refused() -> None:

@@ -173,7 +173,7 @@ def _so_far(config: ServerConfig) -> str:
     """How far the run in the run folder is. Raises CheckpointError where it is another."""
     description, out, told = config.description(), Path(config.terms.folder), []
     spec = trained(config)
-    layout = introduce("", "", spec, (), 0, np.zeros(0)).layout
+    layout = introduce("", "", spec, (), 0).layout
     places = [(config.method, out), *((entry, out / AGAINST / entry["name"]) for entry in config.others)]
     for entry, place in places:
         if not holds_run(place):

@@ -90,10 +90,9 @@ class ServerConfig:
         return Described.of(self.samples, self.terms.name)
 
     def description(self) -> dict[str, Any]:
-        """What config.toml of the run folder says."""
-        terms = {name: value for name, value in vars(self.terms).items() if name != "folder"}
+        """What config.toml of the run folder says: what decides numbers. Deadlines and the like may be changed."""
         return {
-            "federation": terms,
+            "federation": {"name": self.terms.name, "capacity": self.terms.capacity},
             "data": {"name": self.terms.name, "clients": self.terms.capacity, **plain(self.samples)},
             "model": self.model,
             "method": self.method,
@@ -143,7 +142,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     raw, where = _read(path, overrides, SERVER)
     place = _placer(where)
     method = named("method with a server", methods(), {"name": "fedavg"} | raw["method"], place("method"))
-    run = checked(Rounds, raw["run"], place("run"))
+    run = checked(Rounds, {"checkpoint_every": 1} | raw["run"], place("run"))  # a round is dear, a checkpoint is not
     for key in ("seeds", "devices", "clients_per_batch"):
         if getattr(run, key) is not None:
             raise ConfigError(f"{where(f'run.{key}')}: means nothing to a real federation; leave it out")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError, DataError, MissingExtra
+from fedkin.errors import ConfigError, DataError, FedkinError, MissingExtra
 from fedkin.experiment.deploy.nodes import of_data
 from fedkin.federation.node import Node
 from fedkin.federation.terms import Site
@@ -47,7 +47,7 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
         loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or a function of the
             node's configuration that returns one of these, as for ``jax_client``. A loader's data set is read anew in
             every message; its order and its batches are not used, because all clients draw theirs from the run's seed.
-        classes: C; where nothing is said, the number of scores that the module gives.
+        classes: C; where nothing is said, the number of scores that the module gives. A detector must be told.
 
     Raises:
         MissingExtra: Flower or PyTorch is not installed.
@@ -73,7 +73,15 @@ def site(node: dict[str, Any]) -> Site:
 
 
 def _given(data: Source, node: dict[str, Any]) -> Any:
-    return data(node) if callable(data) and not isinstance(data, FederatedData) else data
+    """The data themselves, or what the user's own function makes of the node's configuration."""
+    if not callable(data) or isinstance(data, FederatedData):
+        return data
+    try:
+        return data(node)
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever the user's own code raises
+        raise DataError(f"the program that gives the data has failed: {type(error).__name__}: {error}") from error
 
 
 def _read(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
@@ -82,8 +90,10 @@ def _read(pair: Any, model: AnyModel, classes: int | None, name: str) -> Federat
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise DataError(f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}")
     train, test = pair
+    if classes is None and model.spec.detects:
+        raise ConfigError("torch_client: a detector gives one score, so classes must be said")
     data = client_data(train, test, classes or 2**31, name)
-    return data if classes else dataclasses.replace(data, classes=max(2, int(model.scores(data).shape[-1])))
+    return data if classes else dataclasses.replace(data, classes=int(model.scores(data).shape[-1]))
 
 
 def _app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:

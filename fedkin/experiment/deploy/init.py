@@ -71,7 +71,7 @@ def init(
     _check_ports(clients, address)
     if secure:
         keys.require_cryptography()
-    server, sites = _described(folder, names, settings, begun)
+    server, sites = _described(folder, names, settings, begun, secure)
     there = [path.parent.name for path in folder.glob(f"*/{project.CLIENT}")]
     new = [name for name in names if name not in there]
     _check(folder, server, {name: sites[name] for name in new})
@@ -117,11 +117,14 @@ def _check_ports(clients: int, address: Address) -> None:
         raise ConfigError(f"--port: the SuperNodes here have ports {project.FIRST_PORT} to {last}, got {address.port}")
 
 
-def _described(folder: Path, names: list[str], settings: Sequence[str], begun: bool) -> tuple[Files, dict[str, Files]]:
+def _described(
+    folder: Path, names: list[str], settings: Sequence[str], begun: bool, secure: bool
+) -> tuple[Files, dict[str, Files]]:
     """What server.toml and the client.toml of each site say."""
     given = _given(settings, begun)
     base = copy.deepcopy(TRIAL)
     base["federation"] = {"name": "trial", "capacity": max(8, 2 * len(names)), "wait_for": len(names)}
+    base["federation"] |= {"registered": True} if secure else {}
     base["data"]["clients"] = base["federation"]["capacity"]
     base["run"]["cohort"] = len(names)
     chosen = {name: _chosen(name, base.get(name, {}), given.get(name, {})) for name in (*SERVER, *CLIENT)}

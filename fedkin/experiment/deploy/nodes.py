@@ -16,10 +16,11 @@ from fedkin.experiment import choices
 from fedkin.experiment.deploy.config import ClientConfig, Described, load_client
 from fedkin.experiment.deploy.disk import NodeDisk
 from fedkin.experiment.options import stage
-from fedkin.federation.introduction import Introduction, introduce
+from fedkin.federation.introduction import Introduction, digest_of, introduce
 from fedkin.federation.node import Node
 from fedkin.federation.terms import Site
 from fedkin.simulator.engine import SimulatedWorld
+from fedkin.world import ModelSpec
 
 FIXED = np.array([1, 2], np.uint32)  # randomness from which both sides make the same initial model
 
@@ -53,14 +54,16 @@ def of_data(model: Any, data: FederatedData, site: Site, agreed: str = "") -> No
     """A node that plays some clients of ``data`` and trains ``model``."""
     own = shard(data, site.chosen(data.clients))
 
-    def introduction() -> Introduction:
-        spec, start = SimulatedWorld(own, model).spec, model.initial(FIXED)
-        return introduce(site.federation, __version__, spec, own.x.shape[1:], own.classes, start, agreed)
+    def introduction(spec: ModelSpec) -> Introduction:
+        return introduce(site.federation, __version__, spec, own.x.shape[1:], own.classes, agreed)
+
+    def start() -> str:
+        return digest_of(model.initial(FIXED))
 
     def world(ids: Int[np.ndarray, "c"]) -> SimulatedWorld:
         return SimulatedWorld(own, model, ids=ids)
 
-    return Node(site.name, introduction, own.train.sizes, world, NodeDisk(Path(site.folder)))
+    return Node(site.name, introduction, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
 
 
 def shard(data: FederatedData, clients: Int[np.ndarray, "c"]) -> FederatedData:

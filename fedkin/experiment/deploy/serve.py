@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from fedkin.experiment.runner import check, check_kind, run
 from fedkin.experiment.side_by_side import client_table
 from fedkin.federation.exchange import Exchange, Post
 from fedkin.federation.hall import Hall
-from fedkin.federation.introduction import introduce
+from fedkin.federation.introduction import digest_of, introduce
 from fedkin.federation.remote import RemoteWorld
 from fedkin.method import Method
 from fedkin.simulator.workers import check_samples
@@ -66,8 +67,9 @@ class _Server:
             self.spec = check_samples(self.model, self._described)
         start, shape = self.model.initial(FIXED), self._described.x.shape[1:]
         classes = self._described.classes
-        own = introduce(config.terms.name, __version__, self.spec, shape, classes, start, config.agreed)
+        own = introduce(config.terms.name, __version__, self.spec, shape, classes, config.agreed)
         roster = RosterFile(Path(config.terms.folder))
+        own = replace(own, start=digest_of(start))
         self.hall = Hall(Exchange(post, config.terms), own, classes, roster.keep)
         if (known := roster.read()) is not None:
             self.hall.roster.recall(known)
@@ -79,7 +81,7 @@ class _Server:
         known_by = fingerprint(described, self.hall.own.layout)
         kind = Folder.reopen if holds_run(out) else Folder.create
         folder = kind(out, described, known_by)
-        name = f"{self.config.terms.name}-{entry['name']}-{known_by[:8]}"
+        name = f"{self.config.terms.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
         world = RemoteWorld(self.hall, self.spec, self.model.initial, self.config.work, name)
         if (migration := getattr(method, "migration", "none")) != "none":
             world.expect_shifts(migration, getattr(method, "threshold", 0.2))

@@ -26,7 +26,7 @@ def main(grid: Grid, context: Context) -> None:
                 '[tool.flwr.app.config] must say where the server\'s file is: config = "/path/server.toml"'
             )
         config = load_server(Path(path))
-        finished = serve(config, FlowerPost(grid, config.terms.deadline))
+        finished = serve(config, FlowerPost(grid))
     except FedkinError as error:
         raise SystemExit(f"error: {' '.join(str(error).split())}") from None
     print(f"{finished!r} is in {finished.folder}")
