@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typer.testing import Result
+from click.testing import Result
 
 
 def refused(result: Result, *words: str) -> None:

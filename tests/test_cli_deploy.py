@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.experiment.deploy import check

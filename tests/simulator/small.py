@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.models.model import Model
 from fedkin.randomness import Stream
+from fedkin.simulator.workers import AnyModel
 
 SIZES = (1, 2, 7, 10, 23, 64, 130)  # around the batch size of 10: below, equal, above, no multiple, one sample
 EVERYONE = np.arange(len(SIZES))
@@ -37,7 +37,7 @@ def samples(data: FederatedData, client: int, split: str = "train") -> tuple[np.
     return data.x[rows], data.y[rows]
 
 
-def models(model: Model, count: int = 2) -> np.ndarray:
+def models(model: AnyModel, count: int = 2) -> np.ndarray:
     """Different models; biases moved away from their zeros too."""
     drawn = [model.initial(Stream(9, k, "models").words()) for k in range(count)]
     noise = Stream(9, 0, "noise").rng().normal(scale=0.1, size=(count, model.spec.parameters))
