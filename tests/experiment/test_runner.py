@@ -197,10 +197,19 @@ def test_clusters_that_would_come_after_the_last_round_are_told(
     assert told == ([("fedkin", "WARNING", words)] if first else [])
 
 
-@pytest.mark.parametrize("field", ["rounds", "cohort", "evaluate_every", "checkpoint_every"])
-def test_plans_are_checked(field: str) -> None:
-    with pytest.raises(ConfigError, match=rf"run\.{field} must be an integer of at least 1, got 0"):
-        Plan(**dict[str, Any]({"rounds": 1, "cohort": 1, field: 0}))
+def test_scores_can_be_wished_for_the_last_round_only() -> None:
+    plan = Plan(rounds=4, cohort=1, evaluate_every=0)
+    assert [plan.scores(round) for round in range(5)] == [False, False, False, False, True]
+    track = run(fake_world(), Toy(), Plan(rounds=2, cohort=3, evaluate_every=0))
+    assert [record["accuracy"] is None for record in track.records] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("field", "least"), [("rounds", 1), ("cohort", 1), ("evaluate_every", 0), ("checkpoint_every", 1)]
+)
+def test_plans_are_checked(field: str, least: int) -> None:
+    with pytest.raises(ConfigError, match=rf"run\.{field} must be an integer of at least {least}, got {least - 1}"):
+        Plan(**dict[str, Any]({"rounds": 1, "cohort": 1, field: least - 1}))
     with pytest.raises(ConfigError, match=r"run\.seed"):
         Plan(1, 1, seed=-1)
 
