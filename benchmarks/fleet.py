@@ -20,20 +20,22 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.work import clients
+from benchmarks.work import CLASSES, FEATURES
 from tests.e2e import flower_project as project
 from tests.e2e.flower_lab import SUPERLINK, Lab
 
-NODES, SAMPLES, PATIENCE = 2, 12, 3600.0
+NODES, SAMPLES, PATIENCE = 2, 10, 3600.0
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"name": "mlp", "hidden": 128}}
 METHODS = {"fedavg": {"name": "fedavg"}, "flexcfl": {"name": "flexcfl", "clusters": 3}}
 
 
 def shard(folder: Path, name: str, count: int, seed: int) -> dict[str, str]:
     """A fleet's file, and the configuration of its node."""
-    data = clients(count, SAMPLES, seed)
-    path = folder / f"{name}.npz"
-    np.savez(path, x=data.x, y=data.y, client_id=np.repeat(np.arange(count), data.sizes))
+    rng, path = np.random.default_rng(seed), folder / f"{name}.npz"
+    y = rng.integers(0, CLASSES, count * SAMPLES)
+    x = np.random.default_rng(0).random((CLASSES, FEATURES), np.float32)[y]
+    x += 0.3 * rng.random(x.shape, np.float32)
+    np.savez(path, x=x, y=y, client_id=np.repeat(np.arange(count), SAMPLES))
     return project.client(folder, name, f"0:{count}", {"name": "file", "path": str(path)}, SHARED)
 
 
@@ -98,10 +100,12 @@ def traffic() -> None:
         for count in (10, 100, 1000):
             folder = Path(tempfile.mkdtemp(prefix="fedkin-traffic-"))
             made = [shard(folder, f"fleet-{k}", count, k) for k in range(NODES)]
-            nodes = {k: of_config(load_client(Path(one["config"]))) for k, one in enumerate(made)}
+            post = MemoryPost()
+            for k, one in enumerate(made):
+                post.join(k, of_config(load_client(Path(one["config"]))))
             total = NODES * count
             config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
-            records = serve(load_server(Path(config)), MemoryPost(nodes)).records
+            records = serve(load_server(Path(config)), post).records
             sides = [records[3]["bytes_by_verb"]["train"][i] - records[2]["bytes_by_verb"]["train"][i] for i in (0, 1)]
             print(f"{method:8} {count:14,} {sides[0] // NODES:12,} {sides[1] // NODES:10,}", flush=True)
 
