@@ -216,7 +216,7 @@ class World(Protocol):
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
-        """Gradient of each client's full training loss at its model."""
+        """Gradient of each client's full training loss at its model; NaN from a client that gave no answer."""
         ...
 
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:

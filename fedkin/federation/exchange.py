@@ -114,8 +114,9 @@ class Exchange:
         self.sent = self.received = 0
         began = self.clock()
         ends = began + (self._ends - began) * 2 / 3
-        if ends <= began:
+        if ends <= began and letters:
             _log.warning("round %d: its time is up before %d nodes could be asked", round, len(letters))
+        if ends <= began:
             return {}
         tries, answers = dict.fromkeys(letters, 0), {}
         waiting = self._push(letters, list(letters), round, ends - began)

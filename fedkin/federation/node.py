@@ -104,6 +104,8 @@ class Node:
         if verb == "train" and letter.value("keep", bool) and reply.arrays["arrived"].all():
             start = letter.array("models")[reply.arrays["kinds" if "kinds" in reply.arrays else "chosen"][0]]
             kept = {CLUSTER: start, PERSONAL: start + reply.arrays["update"][0]}
+        if not kept:
+            return
         try:
             self.disk.keep_models(run, kept)
         except StorageError as error:  # a keepsake: what was computed is sent all the same

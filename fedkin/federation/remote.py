@@ -8,7 +8,6 @@ not answer in time, or answers with what cannot be used, has given no answer, as
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +26,6 @@ from fedkin.measures.calibration import BINS
 from fedkin.randomness import Stream
 from fedkin.world import ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained
 
-_log = logging.getLogger("fedkin")
 _RUN, _USUAL = "run", "usual_lengths"
 _PENDING, _START = "to_note", "start"  # names in a checkpoint
 

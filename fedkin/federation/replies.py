@@ -3,8 +3,6 @@ aside and counted, whoever sent them."""
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -12,7 +10,6 @@ from fedkin.aggregation import WeightedSum
 from fedkin.federation.parcel import Parcel, Unfit
 from fedkin.world import Scores, Trained
 
-_log = logging.getLogger("fedkin")
 _ENOUGH = 3  # updates whose median says what is usual
 MOST, _HUGE = 2**40, 1e30  # examples, and losses, beyond which nothing is believed
 
