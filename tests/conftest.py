@@ -28,6 +28,13 @@ settings.register_profile("fedkin", deadline=None, derandomize=True, print_blob=
 settings.load_profile("fedkin")
 
 
+def pytest_sessionstart() -> None:
+    """Before a module of tests computes anything: once it has, the number of JAX's devices is fixed."""
+    from fedkin.models.model import prepare_jax
+
+    prepare_jax()
+
+
 @cache
 def _read_json(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
