@@ -250,6 +250,14 @@ def test_files_that_do_not_agree(fed: Path) -> None:
     only_crossed(site(fed, "site-1"), "agreement", "client.federation is 'other' here and 'trial' in")
 
 
+def test_a_server_file_with_an_error_is_one_error(fed: Path) -> None:
+    spoil(fed / "server.toml", "rounds", "rouds")
+    crossed(server(fed)["server.toml"], "run.rouds", "did you mean 'rounds'?")
+    found = site(fed)
+    assert found["agreement"].mark == "!" and f"deploy check {fed} --server" in found["agreement"].said
+    assert not [finding for finding in found.values() if finding.mark == "✗"]
+
+
 def test_a_state_folder_that_cannot_be_made(fed: Path) -> None:
     (fed / "site-0/state").write_text("a file")
     only_crossed(site(fed), "state folder", "no file can be made in")

@@ -230,9 +230,12 @@ def _data(config: ClientConfig) -> str:
     return f"{clients} client{'s' * (clients > 1)}, {samples:,} training samples"
 
 
-def _agree(config: ClientConfig, server: Path) -> str:
+def _agree(config: ClientConfig, server: Path) -> str | Finding:
     """Whether the server's file says the same of federation, samples and model."""
-    theirs = load_server(server / project.SERVER)
+    try:
+        theirs = load_server(server / project.SERVER)
+    except ConfigError:  # said once, under the server
+        return doubtful("agreement", f"not compared: see fedkin deploy check {server} --server")
     mine, other = plain(config.samples), plain(theirs.samples)
     pairs = {
         "client.federation": (config.site.federation, theirs.terms.name),
