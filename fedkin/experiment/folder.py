@@ -67,7 +67,7 @@ class Folder:
             raise StorageError(f"{path} already holds a run; go on with it (--resume {path}) or choose another folder")
         made = make(path)
         try:
-            write_atomic(path / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+            write_atomic(path / ENVIRONMENT, json.dumps(environment(description), indent=2) + "\n")
             write_atomic(path / CONFIG, tomli_w.dumps(description))  # last: what has it is a run
         except StorageError:
             discard(path, made)
@@ -157,7 +157,7 @@ class Folder:
             stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
         except (OSError, ValueError, TypeError):
             stored = {}  # nothing is known of where it was
-        now = environment()
+        now = environment(self.description)
         other = changes(stored, now)
         if other and self._warns:
             _log.warning(

@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import sys
 from typing import Any
 
 import jax
@@ -97,12 +96,13 @@ def changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
     return ", ".join(f"{key.removeprefix('.')} {flat[0].get(key)} -> {flat[1].get(key)}" for key in names)
 
 
-def environment() -> dict[str, Any]:
-    """Versions, platform and devices; nothing that names the machine or its user."""
+def environment(description: dict[str, Any]) -> dict[str, Any]:
+    """Versions of what a run of this description uses, platform and devices; nothing that names the machine or its
+    user."""
     from fedkin import __version__
 
     versions = {"fedkin": __version__, "python": platform.python_version()}
-    torch = ("torch",) if "torch" in sys.modules else ()  # where it is in use
+    torch = ("torch",) if "torch" in description.get("model", {}) else ()
     for package in (*_PACKAGES, *torch):
         try:
             versions[package] = importlib.metadata.version(package)

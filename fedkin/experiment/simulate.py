@@ -86,10 +86,11 @@ def simulate(
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
+    more = model.described() if isinstance(model, BringsWorkers) else {}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
         "data": {"name": data.name, "clients": data.clients},
-        "model": {"name": model.name, "parameters": model.spec.parameters},
+        "model": {"name": model.name, "parameters": model.spec.parameters, **more},
         "local": plain_values(local),
         "scenario": plain_values(scenario),
         "run": {key: value for key, value in settings.items() if value is not None},

@@ -88,6 +88,11 @@ class TorchModel:
 
         return Scorer(data, self), Trainer(data, self, ids)
 
+    def described(self) -> dict[str, str]:
+        """The module's class, where a configuration has the function that makes it."""
+        kind = type(self.module)
+        return {"torch": f"{kind.__module__}:{kind.__qualname__}"}
+
     def digest(self, data: FederatedData) -> str:
         """A digest of the names and shapes of the entries, of how the module prints itself, and of its weights from
         fixed randomness. What its code does cannot be told: with other code it is the user's word that it is the same.

@@ -104,6 +104,10 @@ class BringsWorkers(AnyModel, Protocol):
         """Workers on these data; ``ids`` are the numbers by which streams know the clients."""
         ...
 
+    def described(self) -> dict[str, str]:
+        """What a run's configuration says of it beside its name and its size."""
+        ...
+
     def digest(self, data: FederatedData) -> str:
         """A digest of what the model computes, as far as that can be told, and of how it starts."""
         ...

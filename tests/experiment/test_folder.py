@@ -27,7 +27,7 @@ def test_it_says_what_was_run_and_where(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "deep/run/environment.json").read_text())
     assert told["versions"]["fedkin"] and told["versions"]["numpy"] == np.__version__
     assert set(told) == {"versions", "platform", "machine", "cores", "devices"}
-    assert told == environment()
+    assert told == environment(DESCRIPTION)
 
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_data_digest_sees_every_sample(row: int) -> None:
 def resumed_after(folder: Path, **changes: Any) -> str:
     """What goes to the log when a run goes on whose environment was another."""
     Folder.create(folder, DESCRIPTION)
-    (folder / "environment.json").write_text(json.dumps(environment() | changes))
+    (folder / "environment.json").write_text(json.dumps(environment(DESCRIPTION) | changes))
     Folder.reopen(folder, DESCRIPTION).restore(fake_world())
     return (folder / "environment.json").read_text()
 
@@ -121,7 +121,7 @@ def resumed_after(folder: Path, **changes: Any) -> str:
 def test_another_environment_is_one_warning_and_is_written_down(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now = environment()
+    now = environment(DESCRIPTION)
     other = now["versions"] | {"jax": "0.0.1"}
     for i, changes in enumerate(({"versions": other}, {"machine": "abacus"}, {"versions": other, "platform": "Loom"})):
         assert json.loads(resumed_after(tmp_path / str(i), **changes)) == now
@@ -133,8 +133,9 @@ def test_another_environment_is_one_warning_and_is_written_down(
 
 
 def test_the_same_environment_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert json.loads(resumed_after(tmp_path / "same")) == environment()
-    assert json.loads(resumed_after(tmp_path / "cores", cores=999)) == environment()  # bits do not depend on them
+    now = environment(DESCRIPTION)
+    assert json.loads(resumed_after(tmp_path / "same")) == now
+    assert json.loads(resumed_after(tmp_path / "cores", cores=999)) == now  # bits do not depend on them
     assert not caplog.records
 
 

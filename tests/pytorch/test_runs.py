@@ -8,6 +8,7 @@ import logging
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,13 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.errors import CheckpointError, ConfigError, MissingExtra, ModelError
 from fedkin.experiment import simulate as simulate_module
 from fedkin.experiment.advise.pilots import Plans
-from fedkin.experiment.identity import environment
 from fedkin.models import mclr
 from fedkin.pytorch import configured
 from tests.conftest import ROOT
 from tests.pytorch.twins import of_jax
 from tests.refusals import refused
 
+DESCRIBED = {"name": "torch", "parameters": 24 + 18, "torch": "torch.nn.modules.container:Sequential"}
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
 
@@ -65,7 +66,7 @@ def test_a_module_is_simulated_as_it_is() -> None:
     run = go(module, rounds=8, against=[fk.FedAvg()])
     ours, theirs = run.summary(), run.against["fedavg"].summary()
     assert ours["best_accuracy"] > 0.8 > theirs["best_accuracy"] and ours["ari"] == 1
-    assert run.config["model"] == {"name": "torch", "parameters": 24 + 18}
+    assert run.config["model"] == DESCRIBED
     assert run.models.shape == (2, 42)
 
 
@@ -105,7 +106,15 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     for file in ("metrics.jsonl", "moves.jsonl"):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert json.loads((tmp_path / "cut" / "environment.json").read_text())["versions"]["torch"] == torch.__version__
-    assert "torch" in environment()["versions"]
+
+
+def test_what_computes_is_written_down_and_what_is_only_imported_is_not(tmp_path: Path) -> None:
+    for name, model in (("torch", fk.torch_model(network)), ("mclr", mclr(DATA))):
+        go(model, out=tmp_path / name, rounds=1)
+        told = tomllib.loads((tmp_path / name / "config.toml").read_text())["model"]
+        versions = json.loads((tmp_path / name / "environment.json").read_text())["versions"]
+        assert ("torch" in versions) == ("torch" in told) == (name == "torch")
+        assert told == DESCRIBED or name == "mclr"
 
 
 def test_another_module_does_not_go_on_with_a_run(tmp_path: Path) -> None:
