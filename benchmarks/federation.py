@@ -1,6 +1,6 @@
 """A round on real nodes: Flower's own FedAvg, ours, and IFCA with three clusters, on the same four nodes.
 
-    python -m benchmarks.federation [--rounds 6] [--passes 2]
+    python -m benchmarks.federation [--rounds 6] [--passes 2] [--write docs/deploy.md]
 
 The model is 784-128-10 in PyTorch, a client has 60 samples and trains for one epoch. Flower's own is its FedAvg
 strategy without evaluation (one exchange a round), with a client as its tutorials write it; ours is scored in the last
@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
+from benchmarks.tables import put
 from benchmarks.work import clients
 from tests.e2e import flower_project as project
 from tests.e2e.flower_lab import Lab
@@ -26,6 +27,11 @@ from tests.e2e.flower_lab import Lab
 NODES, PATIENCE = 4, 900.0
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"torch": "network:network"}}
 METHODS = {"fedavg": {"name": "fedavg"}, "ifca": {"name": "ifca", "clusters": 3}}
+NAMES = {
+    "flower": "Flower's FedAvg, one exchange a round",
+    "fedavg": "fedkin's FedAvg",
+    "ifca": "fedkin's IFCA, three clusters",
+}
 NETWORK = """from torch import nn
 
 
@@ -154,10 +160,14 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=6)
     arguments.add_argument("--passes", type=int, default=2)
+    arguments.add_argument("--write", type=Path, help="a page that holds the table")
     told = arguments.parse_args()
     found = measure(told.rounds, told.passes)
-    for name, value in found.items():
-        print(f"{name}: {value:.2f} s a round, {value / found['flower']:.2f} times Flower's own FedAvg", flush=True)
+    rows = [[NAMES[name], f"{value:.1f}", f"{value / found['flower']:.2f}"] for name, value in found.items()]
+    for row in rows:
+        print("{}: {} s a round, {} times Flower's own FedAvg".format(*row), flush=True)
+    if told.write:
+        put(told.write, "python -m benchmarks.federation", ["", "seconds a round", "beside Flower's own"], rows)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Many clients on few machines: fleets of clients behind two real nodes, FlexCFL, a 784-128-10 model.
 
     python -m benchmarks.fleet [--clients 10000] [--cohort 1000] [--rounds 4]
-    python -m benchmarks.fleet --traffic
+    python -m benchmarks.fleet --traffic [--write docs/deploy.md]
 
 The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a file of its own, and
 tells what the server needs: the most memory that its processes had, and bytes by round. The second needs no processes:
@@ -20,12 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.tables import put
 from benchmarks.work import CLASSES, FEATURES
 from tests.e2e import flower_project as project
 from tests.e2e.flower_lab import SUPERLINK, Lab
 
 NODES, SAMPLES, PATIENCE = 2, 10, 3600.0
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"name": "mlp", "hidden": 128}}
+TRAFFIC = ["method", "clients a node", "bytes to a node in a round", "bytes from it"]
 METHODS = {"fedavg": {"name": "fedavg"}, "flexcfl": {"name": "flexcfl", "clusters": 3}}
 
 
@@ -88,14 +90,15 @@ def real(total: int, cohort: int, rounds: int) -> None:
     print({kind: f"{value:.0f} MB" for kind, value in most.items()}, f"{sum(most.values()):.0f} MB in all")
 
 
-def traffic() -> None:
-    """Bytes of a round for one node, by the size of its fleet."""
+def traffic() -> list[list[str]]:
+    """Bytes of a round for one node, by the size of its fleet; said while they are counted."""
     from fedkin.experiment.deploy.config import load_client, load_server
     from fedkin.experiment.deploy.nodes import of_config
     from fedkin.experiment.deploy.serve import serve
     from tests.federation.memory_post import MemoryPost
 
-    print("method   clients a node   bytes down   bytes up, of a round and a node")
+    print(*TRAFFIC, sep=" | ")
+    rows = []
     for method in METHODS:
         for count in (10, 100, 1000):
             folder = Path(tempfile.mkdtemp(prefix="fedkin-traffic-"))
@@ -107,7 +110,9 @@ def traffic() -> None:
             config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
             records = serve(load_server(Path(config)), post).records
             sides = [records[3]["bytes_by_verb"]["train"][i] - records[2]["bytes_by_verb"]["train"][i] for i in (0, 1)]
-            print(f"{method:8} {count:14,} {sides[0] // NODES:12,} {sides[1] // NODES:10,}", flush=True)
+            rows.append([method, f"{count:,}", f"{sides[0] // NODES:,}", f"{sides[1] // NODES:,}"])
+            print(*rows[-1], sep=" | ", flush=True)
+    return rows
 
 
 def main() -> None:
@@ -116,8 +121,13 @@ def main() -> None:
     arguments.add_argument("--cohort", type=int, default=1_000)
     arguments.add_argument("--rounds", type=int, default=4)
     arguments.add_argument("--traffic", action="store_true")
+    arguments.add_argument("--write", type=Path, help="a page that holds the table of bytes")
     told = arguments.parse_args()
-    traffic() if told.traffic else real(told.clients, told.cohort, told.rounds)
+    if not told.traffic:
+        return real(told.clients, told.cohort, told.rounds)
+    rows = traffic()
+    if told.write:
+        put(told.write, "python -m benchmarks.fleet --traffic", TRAFFIC, rows)
 
 
 if __name__ == "__main__":

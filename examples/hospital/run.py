@@ -3,8 +3,9 @@
     pip install 'fedkin[flower,torch]'
     python examples/hospital/run.py [FOLDER]
 
-Four of them begin; the fifth comes when two rounds are done. FlexCFL is run, then FedAvg. A few minutes; everything is
-kept in FOLDER (hospital-run), and everything that was started is ended. Started again, it goes on where it was.
+Four of them begin; the fifth comes when two rounds are done. FlexCFL is run, then FedAvg, in some ten minutes.
+Everything is kept in FOLDER (hospital-run), and everything that was started is ended. Started again, it goes on where
+it was.
 """
 
 from __future__ import annotations
@@ -119,11 +120,8 @@ def main() -> None:
         sys.exit(f"the run has ended early: see {folder}/flwr.log and {folder}/flower-superlink.log")
     for name in (".", "against/fedavg"):
         told = json.loads((folder / "run" / name / "summary.json").read_text())
-        print(
-            f"{told['method']}: accuracy {told['final_accuracy']:.3f}, worst hospital {told['worst_decile']:.3f}, ",
-            end="",
-        )
-        print(f"clusters of {told['cluster_sizes']}")
+        print(f"{told['method']}: accuracy {told['final_accuracy']:.3f}, ", end="")
+        print(f"worst hospital {told['worst_decile']:.3f}, clusters of {told['cluster_sizes']}")
 
 
 if __name__ == "__main__":
