@@ -4,8 +4,9 @@
     python -m benchmarks.fleet --traffic [--write docs/deploy.md]
 
 The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a file of its own, and
-tells what the server needs: the most memory that its processes had, and bytes by round. The second needs no processes:
-it counts the bytes of a round, with everybody in the cohort, for fleets of 10, 100 and 1,000 clients.
+tells what the server needs: the most memory that its processes had, each and together, and bytes by round. The second
+needs no processes: it counts the bytes of a round, with everybody in the cohort, for fleets of 10, 100 and 1,000
+clients.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.work import CLASSES, FEATURES
 from tests.e2e import flower_project as project
 from tests.e2e.flower_lab import SUPERLINK, Lab
 
-NODES, SAMPLES, PATIENCE = 2, 10, 3600.0
+NODES, SAMPLES, PATIENCE, LOOKS = 2, 10, 3600.0, 25
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"name": "mlp", "hidden": 128}}
 TRAFFIC = ["method", "clients a node", "bytes to a node in a round", "bytes from it"]
 METHODS = {"fedavg": {"name": "fedavg"}, "flexcfl": {"name": "flexcfl", "clusters": 3}}
@@ -51,23 +52,36 @@ def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> 
     }
 
 
-def memory(lab: Lab) -> dict[str, float]:
-    """The most that each of the server's processes has had, in megabytes."""
-    most: dict[str, float] = {}
-    for process, line in lab.processes(SUPERLINK).items():
-        kind = re.search(r"flower-superlink|flwr-serverapp|flower-superexec", line)
-        try:
-            text = Path(f"/proc/{process}/status").read_text()
-        except OSError:
-            continue
-        if kind and (peak := re.search(r"VmHWM:\s+(\d+)", text)):
-            most[kind[0]] = max(most.get(kind[0], 0.0), int(peak[1]) / 1024)
-    return most
+class Memory:
+    """The most that the server's processes have had, in megabytes: each of them (resident), and all at one moment
+    (what several share counted once)."""
+
+    def __init__(self) -> None:
+        self.each: dict[str, float] = {}
+        self.together = 0.0
+
+    def look(self, lab: Lab) -> None:
+        now = 0.0
+        for process, line in lab.processes(SUPERLINK).items():
+            kind = re.search(r"flower-superlink|flwr-serverapp|flower-superexec", line)
+            try:
+                peak = _megabytes(process, "status", "VmHWM")
+                now += _megabytes(process, "smaps_rollup", "Pss")
+            except OSError:  # it has ended
+                continue
+            if kind:
+                self.each[kind[0]] = max(self.each.get(kind[0], 0.0), peak)
+        self.together = max(self.together, now)
+
+
+def _megabytes(process: int, file: str, name: str) -> float:
+    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0.0
 
 
 def real(total: int, cohort: int, rounds: int) -> None:
     """A run of FlexCFL on two nodes."""
-    folder, most = Path(tempfile.mkdtemp(prefix="fedkin-fleet-")), {}
+    folder, memory = Path(tempfile.mkdtemp(prefix="fedkin-fleet-")), Memory()
     with Lab(folder / "lab") as lab:
         lab.superlink()
         lab.nodes({f"fleet-{k}": shard(folder, f"fleet-{k}", total // NODES, k) for k in range(NODES)})
@@ -75,8 +89,9 @@ def real(total: int, cohort: int, rounds: int) -> None:
         began = time.monotonic()
         run = lab.run(project.app(folder), {"config": config})
         while lab.status(run) in ("pending", "starting", "running"):
-            most |= {kind: max(value, most.get(kind, 0.0)) for kind, value in memory(lab).items()}
-            time.sleep(2)
+            for _ in range(LOOKS):
+                memory.look(lab)
+                time.sleep(0.2)
             if time.monotonic() - began > PATIENCE:
                 sys.exit("it takes too long")
         status = lab.wait(run, 60)
@@ -87,7 +102,7 @@ def real(total: int, cohort: int, rounds: int) -> None:
             told = json.loads(line)
             keys = ("round", "accuracy", "cluster_sizes", "missing", "bytes_by_verb", "train", "score")
             print({key: told[key] for key in keys if key in told})
-    print({kind: f"{value:.0f} MB" for kind, value in most.items()}, f"{sum(most.values()):.0f} MB in all")
+    print({kind: f"{value:.0f} MB" for kind, value in memory.each.items()}, f"{memory.together:.0f} MB together")
 
 
 def traffic() -> list[list[str]]:

@@ -156,13 +156,13 @@ class Harvest:
         return Trained(update, *rows, weight, self._gradient, tested)
 
     def _sifted(self) -> Float[np.ndarray, "n p"]:
-        absurd = self._sieve.absurd(np.linalg.norm(self._update.astype(np.float64), axis=1))
+        absurd = self._sieve.absurd(_lengths(self._update))
         self.spoil(np.flatnonzero(absurd))
         return self._update
 
     def _summed(self) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
         total = WeightedSum(self._models, self._width)
-        norms = [np.linalg.norm(means["update"].astype(np.float64), axis=1) for _, means in self._means]
+        norms = [_lengths(means["update"]) for _, means in self._means]
         absurd = self._sieve.absurd(np.concatenate([np.zeros(0), *norms]))
         at = 0
         for rows, means in self._means:
@@ -175,6 +175,11 @@ class Harvest:
             absurd_rows = rows[np.isin(self.chosen[rows], means["models"][odd])]
             self.spoil(absurd_rows[self.arrived[absurd_rows]])
         return total.mean()
+
+
+def _lengths(updates: Float[np.ndarray, "r p"]) -> Float[np.ndarray, "r"]:
+    """In float64, without a copy of all the updates in it."""
+    return np.sqrt(np.einsum("rp,rp->r", updates, updates, dtype=np.float64))
 
 
 def _sound(values: Float[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
