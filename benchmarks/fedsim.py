@@ -7,9 +7,9 @@ from sklearn.decomposition import PCA
 
 from benchmarks.measure import Times, simulated, take_turns
 from benchmarks.work import clients
+from fedkin.core.randomness import Stream
 from fedkin.measures.pca import principal_scores
 from fedkin.methods import FedAvg, FedSim
-from fedkin.randomness import Stream
 
 
 def rounds(turns: int) -> Times:

@@ -16,11 +16,11 @@ import torch
 
 from benchmarks import numpy_loop, torch_loop
 from benchmarks.work import BATCH, CLASSES, FEATURES, LR, Clients, clients
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, Model
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 
 Times = dict[str, np.ndarray]  # seconds of each turn, by engine
 EPOCHS = {"784-10": 20, "784-128-10": 20, "CNN": 2}

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.measure import Times, simulated, take_turns
 from benchmarks.work import Clients, clients
+from fedkin.core.randomness import Stream
 from fedkin.methods import PANM
-from fedkin.randomness import Stream
 
 PEERS, SAMPLES = 100, 50
 

@@ -25,7 +25,7 @@ from fedkin.federation.network import ZenohNetwork
 from fedkin.federation.peer import Memory, Peer
 from fedkin.federation.settings import About, Links, Tls
 from fedkin.methods import PANM, Gossip
-from fedkin.peers import PeerMethod
+from fedkin.methods.decentralized import PeerMethod
 
 PARAMETERS, PORT = 100_000, 7850
 METHODS: dict[str, PeerMethod] = {"gossip": Gossip(neighbours=3), "panm": PANM(neighbours=3, stage_one=10**6)}

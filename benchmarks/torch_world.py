@@ -9,10 +9,10 @@ import numpy as np
 from benchmarks import torch_loop
 from benchmarks.measure import EPOCHS, Times, federated, fedkin_round, take_turns
 from benchmarks.work import BATCH, LR, clients
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.pytorch import torch_model
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 
 NETWORKS = ("784-10", "784-128-10")
 

@@ -11,15 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedkin import data as data
     from fedkin import models as models
-    from fedkin.errors import CheckpointError as CheckpointError
-    from fedkin.errors import ChecksumError as ChecksumError
-    from fedkin.errors import ConfigError as ConfigError
-    from fedkin.errors import DataError as DataError
-    from fedkin.errors import FedkinError as FedkinError
-    from fedkin.errors import MethodError as MethodError
-    from fedkin.errors import MissingExtra as MissingExtra
-    from fedkin.errors import ModelError as ModelError
-    from fedkin.errors import StorageError as StorageError
+    from fedkin.core.errors import CheckpointError as CheckpointError
+    from fedkin.core.errors import ChecksumError as ChecksumError
+    from fedkin.core.errors import ConfigError as ConfigError
+    from fedkin.core.errors import DataError as DataError
+    from fedkin.core.errors import FedkinError as FedkinError
+    from fedkin.core.errors import MethodError as MethodError
+    from fedkin.core.errors import MissingExtra as MissingExtra
+    from fedkin.core.errors import ModelError as ModelError
+    from fedkin.core.errors import StorageError as StorageError
+    from fedkin.core.method import Method as Method
+    from fedkin.core.method import State as State
+    from fedkin.core.randomness import Stream as Stream
+    from fedkin.core.world import SGD as SGD
+    from fedkin.core.world import Adam as Adam
+    from fedkin.core.world import Ledger as Ledger
+    from fedkin.core.world import LocalWork as LocalWork
+    from fedkin.core.world import ModelSpec as ModelSpec
+    from fedkin.core.world import Scores as Scores
+    from fedkin.core.world import Trained as Trained
+    from fedkin.core.world import World as World
     from fedkin.experiment.advise import Advice as Advice
     from fedkin.experiment.advise import advise as advise
     from fedkin.experiment.compare.comparison import Comparison as Comparison
@@ -35,8 +46,6 @@ if TYPE_CHECKING:
     from fedkin.experiment.results import Run as Run
     from fedkin.experiment.simulate import simulate as simulate
     from fedkin.experiment.trackers import Tracker as Tracker
-    from fedkin.method import Method as Method
-    from fedkin.method import State as State
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
     from fedkin.methods import PANM as PANM
@@ -59,7 +68,6 @@ if TYPE_CHECKING:
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
     from fedkin.pytorch import torch_model as torch_model
-    from fedkin.randomness import Stream as Stream
     from fedkin.scenarios.drift import Relabel as Relabel
     from fedkin.scenarios.drift import Rotate as Rotate
     from fedkin.scenarios.plant import planted as planted
@@ -68,26 +76,18 @@ if TYPE_CHECKING:
     from fedkin.scenarios.swaps import SwapAll as SwapAll
     from fedkin.scenarios.swaps import SwapPart as SwapPart
     from fedkin.simulator import SimulatedWorld as SimulatedWorld
-    from fedkin.world import SGD as SGD
-    from fedkin.world import Adam as Adam
-    from fedkin.world import Ledger as Ledger
-    from fedkin.world import LocalWork as LocalWork
-    from fedkin.world import ModelSpec as ModelSpec
-    from fedkin.world import Scores as Scores
-    from fedkin.world import Trained as Trained
-    from fedkin.world import World as World
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Adam": "fedkin.world",
+    "Adam": "fedkin.core.world",
     "Advice": "fedkin.experiment.advise",
     "Athena": "fedkin.methods",
-    "CheckpointError": "fedkin.errors",
-    "ChecksumError": "fedkin.errors",
+    "CheckpointError": "fedkin.core.errors",
+    "ChecksumError": "fedkin.core.errors",
     "Comparison": "fedkin.experiment.compare.comparison",
-    "ConfigError": "fedkin.errors",
-    "DataError": "fedkin.errors",
+    "ConfigError": "fedkin.core.errors",
+    "DataError": "fedkin.core.errors",
     "EpsStudy": "fedkin.experiment.eps_study",
     "FLHC": "fedkin.methods",
     "FeSEM": "fedkin.methods",
@@ -97,21 +97,21 @@ _HOME = {
     "FedGroup": "fedkin.methods",
     "FedProx": "fedkin.methods",
     "FedSim": "fedkin.methods",
-    "FedkinError": "fedkin.errors",
+    "FedkinError": "fedkin.core.errors",
     "FlexCFL": "fedkin.methods",
     "Gossip": "fedkin.methods",
     "Hierarchical": "fedkin.methods",
     "IFCA": "fedkin.methods",
     "IFCAMig": "fedkin.methods",
     "Incremental": "fedkin.scenarios.shift",
-    "Ledger": "fedkin.world",
+    "Ledger": "fedkin.core.world",
     "Local": "fedkin.methods",
-    "LocalWork": "fedkin.world",
-    "Method": "fedkin.method",
-    "MethodError": "fedkin.errors",
-    "MissingExtra": "fedkin.errors",
-    "ModelError": "fedkin.errors",
-    "ModelSpec": "fedkin.world",
+    "LocalWork": "fedkin.core.world",
+    "Method": "fedkin.core.method",
+    "MethodError": "fedkin.core.errors",
+    "MissingExtra": "fedkin.core.errors",
+    "ModelError": "fedkin.core.errors",
+    "ModelSpec": "fedkin.core.world",
     "Oracle": "fedkin.methods",
     "PANM": "fedkin.methods",
     "PANMLoss": "fedkin.methods",
@@ -121,18 +121,18 @@ _HOME = {
     "Repeated": "fedkin.experiment.repeat",
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.experiment.results",
-    "SGD": "fedkin.world",
+    "SGD": "fedkin.core.world",
     "SattlerCFL": "fedkin.methods",
-    "Scores": "fedkin.world",
+    "Scores": "fedkin.core.world",
     "SimulatedWorld": "fedkin.simulator",
-    "State": "fedkin.method",
-    "StorageError": "fedkin.errors",
-    "Stream": "fedkin.randomness",
+    "State": "fedkin.core.method",
+    "StorageError": "fedkin.core.errors",
+    "Stream": "fedkin.core.randomness",
     "SwapAll": "fedkin.scenarios.swaps",
     "SwapPart": "fedkin.scenarios.swaps",
     "Tracker": "fedkin.experiment.trackers",
-    "Trained": "fedkin.world",
-    "World": "fedkin.world",
+    "Trained": "fedkin.core.world",
+    "World": "fedkin.core.world",
     "advise": "fedkin.experiment.advise",
     "as_model": "fedkin.models",
     "compare": "fedkin.experiment.compare.running",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Int
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.wasserstein import label_aware, label_blind, shift_threshold
 
 TESTS = {"label_blind": label_blind, "label_aware": label_aware}

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "fedkin"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# What each part may import, besides itself and fedkin.errors.
+# What each part may import, besides itself and fedkin.core.errors.
 METHOD_SIDE = {"measures", "clustering", "aggregation", "policies", "peers", "world", "method", "randomness"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),

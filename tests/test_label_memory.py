@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.label_memory import LabelMemory
 
 START = np.array([[50, 30, 20, 0], [40, 0, 0, 0], [10, 10, 10, 10]])  # 100, 40 and 40 samples

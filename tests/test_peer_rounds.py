@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkin.fake_world import FakeWorld
-from fedkin.peers import PeerMethod, PeerState, Ties, became
+from fedkin.methods.decentralized import PeerMethod, PeerState, Ties, became
 from tests.test_peers import STREAM, begun, trusting, world
 
 

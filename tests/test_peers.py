@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.core.randomness import Stream
 from fedkin.fake_world import FakeWorld
-from fedkin.peers import (
+from fedkin.methods.decentralized import (
     PeerMethod,
     PeerState,
     Ties,
@@ -25,7 +26,6 @@ from fedkin.peers import (
     ranks,
     similarity,
 )
-from fedkin.randomness import Stream
 
 STREAM = Stream(4, 7, "method/round/ask")
 

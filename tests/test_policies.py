@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin import policies
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD, State
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork
+from fedkin.methods import policies
 
 ZERO = np.zeros(2, np.float32)
 STREAM = Stream(2, 1, "policies")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fedkin
-from fedkin import errors
+from fedkin.core import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = """

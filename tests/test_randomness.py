@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.randomness import Stream
+from fedkin.core.randomness import Stream
 
 BASE = Stream(7, 3, "train")
 

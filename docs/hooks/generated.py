@@ -21,11 +21,11 @@ SECTIONS = {  # which part of the package is about what, in the order of the pag
     "fedkin.models": "Models",
     "fedkin.pytorch": "Models in PyTorch",
     "fedkin.scenarios": "Scenarios: who comes and goes, whose data move",
-    "fedkin.world": "What a method may ask: the world",
-    "fedkin.method": "What a method is",
+    "fedkin.core.world": "What a method may ask: the world",
+    "fedkin.core.method": "What a method is",
     "fedkin.simulator": "The simulator",
-    "fedkin.randomness": "Randomness",
-    "fedkin.errors": "Errors",
+    "fedkin.core.randomness": "Randomness",
+    "fedkin.core.errors": "Errors",
 }
 OTHERS = "Others"
 STEPS = """::: {}

@@ -19,10 +19,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fedkin.core.storage import whole_lines
 from fedkin.experiment import choices, peer_config
 from fedkin.experiment.figure import save_as
 from fedkin.experiment.peer_init import init
-from fedkin.experiment.storage import whole_lines
 from fedkin.experiment.topology import circle
 
 PEERS, LATE = 8, 8  # peer-0 to peer-7 begin; peer-8 comes later

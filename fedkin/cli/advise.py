@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.shell import configured, plainly, show
-from fedkin.errors import StorageError
+from fedkin.core.errors import StorageError
 
 if TYPE_CHECKING:
     import pandas as pd

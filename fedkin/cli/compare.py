@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.shell import BAD_INPUT, INTERRUPTED, arguments, new_folder, plainly
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkin.experiment.compare.comparison import Comparison

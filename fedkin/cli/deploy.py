@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.shell import plainly
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkin.experiment.deploy.finding import Finding

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.shell import INTERRUPTED, plainly
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkin.experiment.reproduce.asking import Wish

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.shell import INTERRUPTED, configured, new_folder, plainly
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkin.experiment.config import Config

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from fedkin.errors import ConfigError, FedkinError
+from fedkin.core.errors import ConfigError, FedkinError
 
 if TYPE_CHECKING:
     from fedkin.experiment.config import Config

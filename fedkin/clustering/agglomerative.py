@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 from sklearn.cluster import AgglomerativeClustering
 
-from fedkin.errors import MethodError, unknown
+from fedkin.core.errors import MethodError, unknown
 
 LINKAGES = ("complete", "average", "single", "ward")
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Float64, Int
 from scipy.spatial.distance import cdist, pdist, squareform
 from sklearn.cluster import DBSCAN, OPTICS
 
-from fedkin.errors import MethodError, unknown
+from fedkin.core.errors import MethodError, unknown
 
 NOISE = -1
 

@@ -16,7 +16,7 @@ from scipy.spatial.distance import squareform
 from sklearn.metrics import silhouette_score
 
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 _STRAIGHT = 1e-9  # of a curve's rise: what is nearer to the chord than this is rounding
 

@@ -14,7 +14,7 @@ from scipy.cluster.hierarchy import linkage
 from sklearn.metrics import silhouette_score
 
 from fedkin.clustering.kmeans import kmeans_of_few
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 _NOISE = 1e-12  # of the first squared singular value: float32 updates know no weaker direction
 _RESTARTS = 10  # of K-means; of the gap statistic, which needs it for every reference, half as many

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from sklearn.cluster import KMeans
 from threadpoolctl import ThreadpoolController
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 _FEW = 100  # points
 

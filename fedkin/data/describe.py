@@ -18,6 +18,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
+from fedkin.core.errors import StorageError
 from fedkin.data.download import Source, where
 from fedkin.data.federated import FederatedData
 from fedkin.data.femnist import LETTERS
@@ -27,7 +28,6 @@ from fedkin.data.leaf import find_layout
 from fedkin.data.mex import PUBLISHED, TEST_PART
 from fedkin.data.sent140 import SENT140
 from fedkin.data.shakespeare import ROLES
-from fedkin.errors import StorageError
 
 # name, source (None: needs no files), clients by default, samples, what it is
 SHELF: tuple[tuple[str, Source | None, int, str, str], ...] = (

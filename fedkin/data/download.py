@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedkin.errors import ChecksumError, DataError, StorageError
+from fedkin.core.errors import ChecksumError, DataError, StorageError
 
 TIMEOUT = 30  # seconds without a byte before a server is given up
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32, Int, Shaped
 
-from fedkin.errors import DataError
+from fedkin.core.errors import DataError
 
 
 @dataclass(frozen=True)

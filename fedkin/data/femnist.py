@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, Shaped
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels, read_npz
 from fedkin.data.options import checked, legacy
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 _HELP = (
     "No published file has this form: help(fedkin.data.femnist) tells the layout; "

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped, UInt8
 
-from fedkin.errors import DataError
+from fedkin.core.errors import DataError
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes

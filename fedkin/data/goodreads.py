@@ -17,13 +17,13 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float32, Int
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.download import Source, find, where
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels
 from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
 from fedkin.data.options import checked, legacy, positive
 from fedkin.data.text import worded
-from fedkin.errors import ConfigError, DataError
 
 CLASSES = 2
 LEAST, MOST = 3, 4  # sentences of each class that a user must have; the largest number that is kept of a class

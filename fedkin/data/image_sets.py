@@ -35,13 +35,13 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.data import images as published
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.looks import Look, augmented, resized, standardise
 from fedkin.data.options import POOLED, Deal, Owned, by_writer, checked, legacy
 from fedkin.data.partition import ditto, shuffled, split
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
 
 DITTO_SEED = 233  # the authors' own
 

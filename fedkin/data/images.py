@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, Int, Shaped, UInt8
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.download import Source, find, where
 from fedkin.data.files import read_cifar, read_idx, read_idx_pair
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 IDX_NAMES = tuple(f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 

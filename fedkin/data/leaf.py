@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int, Shaped
 
+from fedkin.core.errors import DataError
 from fedkin.data.download import Source, roots
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz
-from fedkin.errors import DataError
 
 Samples = Shaped[np.ndarray, "_ ..."] | list[str]  # of one user: numbers, or sentences
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32, Int, UInt8
 
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError, DataError, unknown
-from fedkin.randomness import Stream
 
 SCALES = ("standard", "unit", "bytes")
 LARGEST = 256  # side of an image: more is a slip, and all images of a set lie in memory

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float32, Int, Shaped
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find, where
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, check_labels
 from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
 from fedkin.data.options import checked, legacy
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 CLASSES, CELLS, FEATURES = 7, 256, 1280  # exercises; 16 x 16 cells of the mat; 5 frames
 WINDOW, STEP = np.timedelta64(5, "s"), np.timedelta64(2, "s")

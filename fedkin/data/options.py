@@ -11,10 +11,10 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.randomness import Stream
 from fedkin.data import partition as recipes
 from fedkin.data.federated import Ragged
-from fedkin.errors import ConfigError, unknown
-from fedkin.randomness import Stream
 
 MEANING = {  # which options mean something to which partition
     "power_law": ("classes_per_client",),

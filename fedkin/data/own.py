@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Shaped
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz, read_table
 from fedkin.data.leaf import leaf
 from fedkin.data.options import checked
 from fedkin.data.partition import by_writer
 from fedkin.data.partition import split as split_fairly
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 TABLES = (".csv", ".gz", ".parquet", ".pq")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 PATIENCE = 200  # draws of a Dirichlet partition before it is called impossible
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, reading
 from fedkin.data.options import checked, positive
 from fedkin.data.text import worded
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 FILE = "training.1600000.processed.noemoticon.csv"
 COLUMNS = ("polarity", "id", "date", "query", "user", "text")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, UInt
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import reading
 from fedkin.data.options import checked, positive
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 FILE = "shakespeare_roles.json.gz"
 ROLES = Source(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.options import checked, legacy, positive
 from fedkin.data.partition import split
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
 
 FEATURES, CLASSES = 60, 10
 

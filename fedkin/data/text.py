@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int, Int32
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.files import reading
 from fedkin.data.options import positive
-from fedkin.errors import ConfigError, DataError
 
 TOKEN = re.compile(r"[\w']+|[.,!?;]")
 UNKNOWN = ""  # word 0 of a vocabulary: padding, and every word that the vocabulary does not have

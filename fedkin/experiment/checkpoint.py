@@ -19,9 +19,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from fedkin.errors import CheckpointError, MethodError
-from fedkin.experiment.storage import storing, write_atomic
-from fedkin.method import COLD, State
+from fedkin.core.errors import CheckpointError, MethodError
+from fedkin.core.method import COLD, State
+from fedkin.core.storage import storing, write_atomic
 
 LAYOUT = "2"  # of the header; another layout is refused, not guessed at
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from fedkin.errors import ConfigError, FedkinError, unknown
+from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.world import LocalWork
 from fedkin.experiment import choices
 from fedkin.experiment.options import Section, Values, checked, choose, plain, schema
 from fedkin.experiment.plan import Plan
 from fedkin.scenarios.population import Population
-from fedkin.world import LocalWork
 
 Positive = Annotated[int, Field(ge=1)]
 

@@ -16,17 +16,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedkin.clustering.eps import EpsRange, eps_ranges, k_distances, knee, suggest
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import COLD, Method
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, World
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError
 from fedkin.experiment.config import Config
 from fedkin.experiment.figure import COLOURS, FADED, prepare, save_as
 from fedkin.experiment.runner import check_kind
 from fedkin.experiment.simulate import from_config
-from fedkin.method import COLD, Method
 from fedkin.methods.last_layer import LastLayer
-from fedkin.randomness import Stream
 from fedkin.simulator import AnyModel, SimulatedWorld
-from fedkin.world import LocalWork, World
 
 _ROWS = 12  # of the table
 

@@ -16,8 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from fedkin.core.storage import write_atomic
 from fedkin.experiment import choices
-from fedkin.experiment.storage import write_atomic
 
 if TYPE_CHECKING:
     from fedkin.experiment.results import Run

@@ -26,14 +26,14 @@ from typing import Any
 
 import tomli_w
 
-from fedkin.errors import CheckpointError, StorageError
+from fedkin.core.errors import CheckpointError, StorageError
+from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
+from fedkin.core.world import World
 from fedkin.experiment import checkpoint
 from fedkin.experiment.checkpoint import Checkpoint
 from fedkin.experiment.identity import changes, difference, environment, essence
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.moves import Moves
-from fedkin.experiment.storage import append_line, storing, whole_lines, write_atomic
-from fedkin.world import World
 
 CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "moves.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Float32, Float64, Int
 
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import BYTES_PER_NUMBER, World
 from fedkin.data.federated import FederatedData
-from fedkin.errors import MethodError
 from fedkin.experiment.plan import whole_number
 from fedkin.measures.pni import client_pni
-from fedkin.randomness import Stream
 from fedkin.simulator import AnyModel, SimulatedWorld
-from fedkin.world import BYTES_PER_NUMBER, World
 
 _PORTION = 64 * 2**20  # bytes of models that one question may hold
 _AT_ONCE = 16  # models of one question: what they predict of all samples is held at once

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
-from fedkin.method import COLD, State
-from fedkin.randomness import Stream
-from fedkin.world import BYTES_PER_NUMBER, ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained, World
+from fedkin.core.method import COLD, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import BYTES_PER_NUMBER, ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained, World
 
 _log = logging.getLogger("fedkin")
 

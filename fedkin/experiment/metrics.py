@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from fedkin.core.method import COLD, Served, State
+from fedkin.core.world import Ledger, Scores, Trained
 from fedkin.experiment.lens import Lens, distances
-from fedkin.method import COLD, Served, State
-from fedkin.world import Ledger, Scores, Trained
 
 Record = dict[str, Any]
 _SCORED = (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.method import COLD
+from fedkin.core.method import COLD
 
 Moves = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none)
 

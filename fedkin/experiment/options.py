@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from fedkin.errors import ConfigError, FedkinError, unknown
+from fedkin.core.errors import ConfigError, FedkinError, unknown
 
 Values = dict[str, Any]
 

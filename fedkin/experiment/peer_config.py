@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedkin.errors import ConfigError, FedkinError, unknown
+from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.world import LocalWork
 from fedkin.experiment import choices
 from fedkin.experiment.config import Local, named, named_model, override, read_toml
 from fedkin.experiment.options import Values, checked, made, schema, told
@@ -17,9 +18,8 @@ from fedkin.federation.certificates import Signer
 from fedkin.federation.network import ZenohNetwork
 from fedkin.federation.peer import Peer, check
 from fedkin.federation.settings import About, Links, Lockstep, Tls
-from fedkin.peers import PeerMethod
+from fedkin.methods.decentralized import PeerMethod
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
 Where = Callable[[str], str]

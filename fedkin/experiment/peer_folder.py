@@ -10,8 +10,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from fedkin.errors import CheckpointError
-from fedkin.experiment.storage import append_line, storing, whole_lines, write_atomic
+from fedkin.core.errors import CheckpointError
+from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
 from fedkin.federation.peer import Memory
 from fedkin.federation.settings import About
 

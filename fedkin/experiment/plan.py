@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 
 SELECTIONS = ("uniform", "round_robin")
 

@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.errors import CheckpointError, ConfigError, StorageError
+from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.core.randomness import Stream
+from fedkin.core.storage import whole_lines, write_atomic
 from fedkin.experiment import folder as folders
 from fedkin.experiment import statistics, trackers
 from fedkin.experiment.config import Config
@@ -25,10 +27,8 @@ from fedkin.experiment.runner import OnRound, whole_number
 from fedkin.experiment.side_by_side import Experiment, Methods
 from fedkin.experiment.simulate import from_config
 from fedkin.experiment.statistics import Comparison
-from fedkin.experiment.storage import whole_lines, write_atomic
 from fedkin.experiment.tabular import mean_and_interval, rows_of
 from fedkin.experiment.trackers import Tracker
-from fedkin.randomness import Stream
 
 _log = logging.getLogger("fedkin")
 SEEDS = "seeds"  # the folder of the single runs, in that of all

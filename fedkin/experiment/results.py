@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fedkin.errors import CheckpointError
+from fedkin.core.errors import CheckpointError
+from fedkin.core.method import State
+from fedkin.core.storage import write_atomic
 from fedkin.experiment import checkpoint, choices, folder, watch
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.moves import Moves
-from fedkin.experiment.storage import write_atomic
-from fedkin.method import State
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS, SUMMARY, AGAINST = folder.CLIENTS, folder.SUMMARY, folder.AGAINST

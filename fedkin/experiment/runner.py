@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import COLD, Method, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import ModelSpec, World
 from fedkin.experiment.checkpoint import Checkpoint
 from fedkin.experiment.folder import Folder
 from fedkin.experiment.lens import Lens
@@ -22,10 +25,7 @@ from fedkin.experiment.plan import Plan as Plan
 from fedkin.experiment.plan import whole_number as whole_number
 from fedkin.experiment.topology import peers_record
 from fedkin.experiment.watch import Scene, Watch
-from fedkin.method import COLD, Method, State
-from fedkin.peers import PeerMethod, PeerState
-from fedkin.randomness import Stream
-from fedkin.world import ModelSpec, World
+from fedkin.methods.decentralized import PeerMethod, PeerState
 
 _log = logging.getLogger("fedkin")
 OnRound = Callable[[Record], Any]

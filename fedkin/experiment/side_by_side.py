@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError
 from fedkin.experiment import choices
 from fedkin.experiment.folder import Folder, holds_run
 from fedkin.experiment.identity import data_digest, fingerprint, model_digest
@@ -25,7 +26,6 @@ from fedkin.experiment.runner import OnRound, Plan, Track, check, check_kind, ru
 from fedkin.experiment.topology import peer_columns
 from fedkin.experiment.trackers import Tracker, telling
 from fedkin.experiment.watch import Scene
-from fedkin.method import Method
 from fedkin.scenarios.shift import Shift
 from fedkin.simulator import AnyModel, SimulatedWorld
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.errors import ConfigError, ModelError
+from fedkin.core.method import Method
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError, ModelError
 from fedkin.experiment import choices, trackers
 from fedkin.experiment.config import Config
 from fedkin.experiment.results import Run
 from fedkin.experiment.runner import OnRound, Plan, whole_number
 from fedkin.experiment.side_by_side import Experiment, Methods, name_of, name_of_shift, plain_values, stage
 from fedkin.experiment.trackers import Tracker
-from fedkin.method import Method
 from fedkin.pytorch import adopted
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulator import AnyModel, SimulatedWorld
 from fedkin.simulator.workers import BringsWorkers
-from fedkin.world import LocalWork
 
 _log = logging.getLogger("fedkin")
 

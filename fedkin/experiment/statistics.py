@@ -19,7 +19,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
-from fedkin.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError, unknown
 
 LEAST_SEEDS = 3  # Two seeds always give some t with one degree of freedom, and it says nothing.
 LEVEL = 0.05

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.method import State
+from fedkin.core.world import BYTES_PER_NUMBER
 from fedkin.experiment.metrics import Record, number
-from fedkin.method import State
-from fedkin.peers import PeerState
-from fedkin.world import BYTES_PER_NUMBER
+from fedkin.methods.decentralized import PeerState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

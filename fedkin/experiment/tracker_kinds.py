@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fedkin.errors import MissingExtra
+from fedkin.core.errors import MissingExtra
+from fedkin.core.storage import storing
 from fedkin.experiment.metrics import Record
-from fedkin.experiment.storage import storing
 from fedkin.experiment.trackers import TRACKED, figures, outermost, settings
 
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fedkin.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.storage import append_line, whole_lines
 from fedkin.experiment import folder as folders
 from fedkin.experiment.metrics import Record
-from fedkin.experiment.storage import append_line, whole_lines
 
 _log = logging.getLogger("fedkin")
 TRACKED = "tracked"  # in a run folder: what trackers must remember until the run is resumed

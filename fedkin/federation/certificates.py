@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedkin.errors import ConfigError, MissingExtra
+from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.federation.wire import WireError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fedkin.errors import FedkinError
+from fedkin.core.errors import FedkinError
 from fedkin.federation.exchange import Answer, Seat, Sent
 from fedkin.federation.node import Node
 from fedkin.federation.parcel import Parcel, Unfit, header_of, pack, unpack

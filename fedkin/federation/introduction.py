@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from fedkin.core.world import ModelSpec
 from fedkin.federation.parcel import Parcel, Unfit, plain
-from fedkin.world import ModelSpec
 
 # What must be equal, in the order in which it is compared, and what it is called.
 _EQUAL = {

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.world import Ledger
 from fedkin.federation.exchange import Answer
 from fedkin.federation.hall import Hall
 from fedkin.federation.parcel import Parcel, Unfit, plain
 from fedkin.federation.roster import Member
-from fedkin.world import Ledger
 
 _log = logging.getLogger("fedkin")
 NEVER = -2  # in place of a round: before the one before the first

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from fedkin.errors import ConfigError, MissingExtra
+from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.federation.settings import ENCRYPTED, Links
 from fedkin.federation.wire import HEADER_LIMIT, is_name
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.errors import StorageError
+from fedkin.core.errors import StorageError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, ModelSpec, World
 from fedkin.federation.introduction import Introduction, check
 from fedkin.federation.parcel import Parcel, Unfit
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, ModelSpec, World
 
 _log = logging.getLogger("fedkin")
 CLUSTER, PERSONAL = "cluster", "personal"  # models on a client's own disk: its cluster's, and its own solution

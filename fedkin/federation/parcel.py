@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.errors import FedkinError
+from fedkin.core.errors import FedkinError
 
 _HEAD = 2  # whole numbers in front of the shape: whether they are truth values, how many axes there are
 _LARGEST = 2**25  # bytes that the packed numbers of one array may unfold to

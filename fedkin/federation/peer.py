@@ -1,6 +1,6 @@
 """A peer: trains on its own data, finds its kin among the others, averages with them, at its own pace.
 
-A round is the method's (``fedkin.peers``), with one row instead of all; what comes over the network in place of the
+A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; what comes over the network in place of the
 simulator is checked, counted, and left out where it is wrong, late or missing. Its randomness is the simulator's, so
 that peers in lock-step do what a simulation does. Letters: N peers in its book, P parameters.
 """
@@ -16,16 +16,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin import peers
-from fedkin.errors import ConfigError, ModelError, StorageError
+from fedkin.core.errors import ConfigError, ModelError, StorageError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 from fedkin.federation.book import Book
 from fedkin.federation.network import Network
 from fedkin.federation.others import Others, Tally
 from fedkin.federation.settings import About, Lockstep
 from fedkin.federation.wire import BOTH, MODEL, Message, Seal
-from fedkin.peers import PeerMethod, Ties
-from fedkin.randomness import Stream
-from fedkin.world import World
+from fedkin.methods import decentralized
+from fedkin.methods.decentralized import PeerMethod, Ties
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,11 @@ class Peer:
         """Ask, match and average; the names it averaged with."""
         there, book, method = self.others.there(), self.book, self.method
         wants, ties = BOTH if method.needs_updates else MODEL, self._ties(there)
-        asked = method.asks(ties, there, peers.noise(stream.child("ask"), self._own, len(book)))
+        asked = method.asks(ties, there, decentralized.noise(stream.child("ask"), self._own, len(book)))
         heard = self.others.ask(book.named(asked), wants, mine.round)
         ties = method.matched(ties, book.mask(heard), self._similar(mine, heard))
         ties = replace(ties, trust=ties.trust & there)
-        chosen = method.partners(ties, there, peers.noise(stream.child("partners"), self._own, len(book)))
+        chosen = method.partners(ties, there, decentralized.noise(stream.child("partners"), self._own, len(book)))
         heard |= self.others.ask(book.named(chosen & ~asked), MODEL, mine.round)
         partners = [name for name in book.named(chosen) if name in heard]
         model = self._mixed([mine, *(heard[name] for name in partners)])
@@ -178,17 +178,21 @@ class Peer:
         if self.method.judges == "gradient":
             which = "update" if self.method.needs_updates else "model"  # where updates do not count, none were sent
             own, theirs = (_stacked([mine], "model"), _stacked([mine], which)), (models, _stacked(others, which))
-            found = peers.similarity(self.method.alpha, self.start, own, theirs)[0]
+            found = decentralized.similarity(self.method.alpha, self.start, own, theirs)[0]
         else:
             owners = np.repeat(self._own, len(others))
-            found = peers.by_loss(self.world.evaluate(models, owners, np.arange(len(others)), split="train").loss)
+            found = decentralized.by_loss(
+                self.world.evaluate(models, owners, np.arange(len(others)), split="train").loss
+            )
         similar[0, self.book.mask(heard)[0]] = found
         return similar
 
     def _mixed(self, messages: Iterable[Message]) -> Float[np.ndarray, "P"]:
         """The mean by training examples."""
         ordered = self._by_number(messages)
-        return peers.mixed(_stacked(ordered, "model"), np.array([[float(each.examples) for each in ordered]]))[0]
+        return decentralized.mixed(_stacked(ordered, "model"), np.array([[float(each.examples) for each in ordered]]))[
+            0
+        ]
 
     def _by_number(self, messages: Iterable[Message]) -> list[Message]:
         """In the order of the book, as the simulator has its rows."""

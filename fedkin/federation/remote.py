@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained
 from fedkin.federation.hall import Hall
 from fedkin.federation.introduction import digest_of
 from fedkin.federation.letters import Letter, Letters
@@ -23,8 +25,6 @@ from fedkin.federation.node import work_to
 from fedkin.federation.parcel import Parcel, Unfit
 from fedkin.federation.replies import MOST, Harvest, Sieve
 from fedkin.measures.calibration import BINS
-from fedkin.randomness import Stream
-from fedkin.world import ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained
 
 _RUN, _USUAL = "run", "usual_lengths"
 _PENDING, _START = "to_note", "start"  # names in a checkpoint

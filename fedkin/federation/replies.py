@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import WeightedSum
+from fedkin.core.world import Scores, Trained
 from fedkin.federation.parcel import Parcel, Unfit
-from fedkin.world import Scores, Trained
 
 _ENOUGH = 3  # updates whose median says what is usual
 MOST, _HUGE = 2**40, 1e30  # examples, and losses, beyond which nothing is believed

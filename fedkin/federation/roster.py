@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.errors import CheckpointError
+from fedkin.core.errors import CheckpointError
 from fedkin.federation.exchange import Seat
 from fedkin.federation.parcel import Unfit, plain
 from fedkin.federation.wire import is_name

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.federation.wire import is_name
 
 ENCRYPTED = ("tls/", "quic/")

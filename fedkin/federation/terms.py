@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.federation.wire import is_name
 
 

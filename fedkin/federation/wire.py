@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float32
 
-from fedkin.errors import FedkinError
+from fedkin.core.errors import FedkinError
 
 HEADER_LIMIT = 8192  # bytes
 _PRELUDE, _MAGIC = struct.Struct(">4sIH"), b"FKN1"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
-from fedkin.errors import MethodError, ModelError
+from fedkin.core.errors import MethodError, ModelError
 
 BINS = 64
 EDGES = np.linspace(-16, 16, BINS + 1)  # of a score before the sigmoid; the outer bins are open

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 DETECTOR_AS_CODED = 2  # the authors' file "mean_model2": the third of ten, counted from 0
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 from scipy.spatial.distance import pdist, squareform
 
-from fedkin.errors import MethodError, unknown
+from fedkin.core.errors import MethodError, unknown
 from fedkin.measures.gram import float64_blocks, gram
 
 METRICS = ("l1", "l2", "cosine")

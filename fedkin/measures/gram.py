@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Float64
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 _NOISE = 1e-12  # of the first squared singular value: float32 updates know no weaker direction
 _BLOCK = 2**21  # numbers that are widened to float64 at a time: they stay in the processor's cache, or near

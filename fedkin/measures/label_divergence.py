@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64, Int
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 
 def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Float64
 from scipy.spatial.distance import pdist, squareform
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 
 def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:

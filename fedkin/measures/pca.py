@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Float64
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.gram import float64_blocks, leading
 
 

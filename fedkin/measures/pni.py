@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Float64
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 
 def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:

@@ -31,14 +31,14 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin import policies
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, Served, at_least_one, in_unit
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 from fedkin.measures.calibration import folded, platt
-from fedkin.method import COLD, Served, at_least_one, in_unit
+from fedkin.methods import policies
 from fedkin.methods.hierarchical import drawn, present
 from fedkin.methods.last_layer import LastLayer, LastLayerState
-from fedkin.randomness import Stream
-from fedkin.world import World
 
 
 @dataclass(frozen=True)

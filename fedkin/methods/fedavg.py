@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.method import COLD, State
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, World
+from fedkin.core.method import COLD, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, World
 
 
 @dataclass(frozen=True)

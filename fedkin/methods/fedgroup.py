@@ -27,13 +27,13 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import inter_cluster, simple_mean_by_cluster
 from fedkin.clustering.kmeans import kmeans
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
-from fedkin.method import COLD, State, at_least_one, not_negative, one_of
 from fedkin.methods.fedavg import averaged
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, World
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.method import State, not_negative
+from fedkin.core.method import State, not_negative
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 from fedkin.methods.fedavg import averaged, single_model
-from fedkin.randomness import Stream
-from fedkin.world import World
 
 
 @dataclass(frozen=True)

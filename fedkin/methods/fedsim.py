@@ -32,12 +32,12 @@ from jaxtyping import Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.clustering.kmeans import kmeans_of_few
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 from fedkin.measures.pca import distinct, principal_scores
-from fedkin.method import COLD, State, at_least_one, not_negative, one_of
 from fedkin.methods.fedavg import single_model
-from fedkin.randomness import Stream
-from fedkin.world import World
 
 Quirk = Literal["leftover_model", "round_robin_start", "configured_count"]
 QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_count")

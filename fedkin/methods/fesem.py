@@ -35,13 +35,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
-from fedkin import policies
 from fedkin.aggregation import mean_by_model
-from fedkin.errors import MethodError
-from fedkin.method import COLD, State, at_least_one, one_of
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, at_least_one, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import ModelSpec, World
+from fedkin.methods import policies
 from fedkin.methods.ifca import WEIGHTING, random_models, weights
-from fedkin.randomness import Stream
-from fedkin.world import ModelSpec, World
 
 
 @dataclass(frozen=True)

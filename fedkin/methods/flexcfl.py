@@ -28,18 +28,18 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin import policies
 from fedkin.aggregation import simple_mean_by_cluster
 from fedkin.clustering.agglomerative import agglomerative
 from fedkin.clustering.kmeans import kmeans
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, at_least_one, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
-from fedkin.method import COLD, State, at_least_one, one_of
+from fedkin.methods import policies
 from fedkin.methods.fedavg import averaged
-from fedkin.randomness import Stream
-from fedkin.world import World
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.method import at_least_one
-from fedkin.peers import PeerMethod, Ties, lowest
+from fedkin.core.method import at_least_one
+from fedkin.methods.decentralized import PeerMethod, Ties, lowest
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.errors import ConfigError, MethodError
-from fedkin.method import COLD, in_unit, one_of
+from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.method import COLD, in_unit, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, World
 from fedkin.methods.fedavg import averaged
 from fedkin.methods.last_layer import LastLayer, LastLayerState
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, World
 
 CAN_DIFFER = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
 NEVER = -1e4  # a bias after which a class has probability zero in float32, and a gradient of zero

@@ -29,12 +29,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin import policies
 from fedkin.aggregation import mean_by_model
-from fedkin.errors import MethodError
-from fedkin.method import COLD, State, at_least_one, one_of
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, ModelSpec, Trained, World
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, at_least_one, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, ModelSpec, Trained, World
+from fedkin.methods import policies
 
 WEIGHTING = ("simple", "examples", "first_client")
 _WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all of them

@@ -27,14 +27,14 @@ from typing import Literal, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin import policies
 from fedkin.clustering.density import by_first_appearance, dbscan, gap, nearest, optics, without_noise
 from fedkin.clustering.eps import advice
 from fedkin.clustering.kmeans import kmeans
-from fedkin.errors import MethodError
-from fedkin.method import COLD, State, at_least_one, not_negative, one_of, positive
-from fedkin.randomness import Stream
-from fedkin.world import World
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of, positive
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
+from fedkin.methods import policies
 
 
 @dataclass(frozen=True)

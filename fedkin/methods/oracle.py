@@ -12,11 +12,11 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from fedkin.errors import MethodError
-from fedkin.method import at_least_one
-from fedkin.peers import PeerMethod, PeerState, communities
-from fedkin.randomness import Stream
-from fedkin.world import World
+from fedkin.core.errors import MethodError
+from fedkin.core.method import at_least_one
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
+from fedkin.methods.decentralized import PeerMethod, PeerState, communities
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from fedkin.clustering.two_kinds import two_kinds
-from fedkin.errors import MethodError
-from fedkin.method import at_least_one, not_negative
-from fedkin.peers import PeerMethod, Ties, lowest, ranks
+from fedkin.core.errors import MethodError
+from fedkin.core.method import at_least_one, not_negative
+from fedkin.methods.decentralized import PeerMethod, Ties, lowest, ranks
 
 
 @dataclass(frozen=True)

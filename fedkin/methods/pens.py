@@ -27,9 +27,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.errors import MethodError
-from fedkin.method import at_least_one
-from fedkin.peers import PeerMethod, Ties, lowest
+from fedkin.core.errors import MethodError
+from fedkin.core.method import at_least_one
+from fedkin.methods.decentralized import PeerMethod, Ties, lowest
 
 
 @dataclass(frozen=True)

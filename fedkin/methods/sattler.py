@@ -31,15 +31,15 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin import policies
 from fedkin.aggregation import mean_by_model
 from fedkin.clustering.agglomerative import agglomerative
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
-from fedkin.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.methods import policies
 from fedkin.methods.fedavg import single_model
-from fedkin.randomness import Stream
-from fedkin.world import World
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
 from fedkin.models.layers import Conv, Dense, dropout
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import features, kernel_penalty

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
 from fedkin.models.cnn import Image, at_least, image_of
 from fedkin.models.layers import Conv, Dense, Depthwise, dropout
 from fedkin.models.model import Model, Samples, Tree, as_model

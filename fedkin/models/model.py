@@ -19,10 +19,10 @@ import pooch
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from fedkin.errors import ModelError
-from fedkin.layout import Samples as Samples
-from fedkin.layout import laid_out
-from fedkin.world import ModelSpec
+from fedkin.core.errors import ModelError
+from fedkin.core.layout import Samples as Samples
+from fedkin.core.layout import laid_out
+from fedkin.core.world import ModelSpec
 
 Tree = Any  # a pytree of float32 arrays
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
 from fedkin.models.layers import Dense
 from fedkin.models.model import Model, Samples, Tree, as_model
 

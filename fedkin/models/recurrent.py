@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
 from fedkin.models.layers import Dense, glorot
 from fedkin.models.model import Model, Text, as_model
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
+from fedkin.core.errors import DataError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import DataError
 
 
 def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> FederatedData:

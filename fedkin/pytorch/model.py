@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float, Int, Shaped, UInt32
 from torch import Tensor, nn
 
+from fedkin.core.errors import ModelError
+from fedkin.core.layout import Samples, fitted, laid_out
+from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ModelError
-from fedkin.layout import Samples, fitted, laid_out
-from fedkin.world import ModelSpec
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedkin.errors import ConfigError, MissingExtra, ModelError
+from fedkin.core.errors import ConfigError, MissingExtra, ModelError
 
 if TYPE_CHECKING:
     from fedkin.pytorch.model import TorchModel

@@ -14,12 +14,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from fedkin.core.errors import ModelError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ModelError
 from fedkin.pytorch.model import TorchModel, flat_of, reason_of, seed, tensor_of, trainable
-from fedkin.randomness import Stream
 from fedkin.simulator.batching import for_work
-from fedkin.world import LocalWork
 
 _WIDTH = 64  # samples at a time of a full gradient
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam

@@ -21,9 +21,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
+from fedkin.core.errors import DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import DataError
-from fedkin.randomness import Stream
 from fedkin.scenarios import options
 from fedkin.scenarios.variants import namings, turned
 

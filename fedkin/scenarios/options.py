@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkin.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError, unknown
 
 
 def fraction(name: str, value: object) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES, Images
 from fedkin.data.options import checked, positive
-from fedkin.errors import ConfigError, DataError, unknown
-from fedkin.randomness import Stream
 from fedkin.scenarios.variants import namings, swapped, turned
 
 KINDS = ("rotation", "label_permutation", "label_swap", "disjoint_labels")

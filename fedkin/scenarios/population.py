@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Int
 
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.scenarios.options import fraction
 
 

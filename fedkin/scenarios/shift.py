@@ -14,9 +14,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
 from fedkin.scenarios.drift import Relabel, Rotate
 from fedkin.scenarios.options import at_least, fraction, switch
 from fedkin.scenarios.swaps import Moved, SwapAll, SwapPart

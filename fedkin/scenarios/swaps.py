@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.randomness import Stream
 from fedkin.scenarios.options import fraction, switch
 
 Moved = tuple[FederatedData, Bool[np.ndarray, "N"]]  # the data of a round, and whose data moved in it

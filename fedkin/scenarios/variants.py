@@ -7,8 +7,8 @@ import math
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 
 
 def turned(

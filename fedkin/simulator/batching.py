@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 
 
 @dataclass(frozen=True)

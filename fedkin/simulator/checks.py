@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.errors import ConfigError, ModelError
+from fedkin.core.errors import ConfigError, ModelError
+from fedkin.core.world import LocalWork
 from fedkin.simulator.workers import AnyModel
-from fedkin.world import LocalWork
 
 
 def check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.errors import ModelError
+from fedkin.core.layout import Samples, fitted
+from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ModelError
-from fedkin.layout import Samples, fitted
 from fedkin.models.model import Model
 from fedkin.simulator.devices import devices as find_devices
 from fedkin.simulator.scoring import Scorer
 from fedkin.simulator.trainer import Trainer
-from fedkin.world import ModelSpec
 
 
 def maker(

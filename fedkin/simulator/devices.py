@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.simulator.batching import Batches
 
 

@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import WeightedSum
+from fedkin.core.randomness import Stream
+from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
 from fedkin.data.federated import FederatedData
 from fedkin.label_memory import LabelMemory
 from fedkin.measures.cosine import cosine
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Moving, Shift
 from fedkin.simulator.checks import check_detects, check_ids, check_scoring, check_work
 from fedkin.simulator.workers import AnyModel, check_samples, maker
-from fedkin.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
 
 _PORTION = 256 * 2**20  # bytes of samples, and of updates, that one call may hold
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
-from fedkin.randomness import Stream
 from fedkin.simulator import local_training
 from fedkin.simulator.batching import Batches, bucket, for_work, in_order
 from fedkin.simulator.devices import mesh_of, replicated, shares, split
 from fedkin.simulator.local_training import Recipe
 from fedkin.simulator.plan import Plan, plan, side_by_side
-from fedkin.world import LocalWork
 
 _WIDTH = 64  # samples at a time of a full gradient
 

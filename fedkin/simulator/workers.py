@@ -12,10 +12,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.layout import Samples
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, ModelSpec
 from fedkin.data.federated import FederatedData
-from fedkin.layout import Samples
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, ModelSpec
 
 
 @runtime_checkable

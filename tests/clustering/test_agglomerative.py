@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.cluster import AgglomerativeClustering
 
 from fedkin.clustering.agglomerative import LINKAGES, agglomerative
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.cosine import cosine
 from fedkin.measures.distances import pairwise
 

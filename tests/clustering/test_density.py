@@ -21,7 +21,7 @@ from fedkin.clustering.density import (
     same_partition,
     without_noise,
 )
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 LINE = np.array([[0.0], [10.0], [1.0], [11.0], [50.0], [0.5]])  # two groups, and 50 far from both
 

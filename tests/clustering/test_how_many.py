@@ -20,7 +20,7 @@ from fedkin.clustering.how_many import (
     returning,
     silhouettes,
 )
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 RNG = np.random.default_rng
 PAIRS = np.array([[0.0], [1.0], [10.0], [12.0]])

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.clustering.kmeans import kmeans
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 
 def blobs(seed: int, clusters: int, each: int) -> tuple[np.ndarray, np.ndarray]:

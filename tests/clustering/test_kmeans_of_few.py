@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.clustering.kmeans import kmeans_of_few
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import FedkinError
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD
 from fedkin.methods import METHODS
+from fedkin.methods.decentralized import PeerState
 from fedkin.methods.fedavg import FedAvg
 from fedkin.models import mclr
-from fedkin.peers import PeerState
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.simulator.detectors import linear
 
 

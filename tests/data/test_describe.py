@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from fedkin.core.errors import StorageError
 from fedkin.data import DATASETS, available, digits, picture, table
 from fedkin.data.describe import _grouped
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import StorageError
 
 
 def toy(truth: bool = False) -> FederatedData:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from fedkin.core.errors import ChecksumError, DataError, StorageError
 from fedkin.data import images
 from fedkin.data.download import Source, cache, find, where
-from fedkin.errors import ChecksumError, DataError, StorageError
 
 
 def md5(content: bytes) -> str:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.core.errors import DataError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import DataError
 
 GOOD: dict[str, Any] = {
     "name": "toy",

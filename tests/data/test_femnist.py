@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import femnist
-from fedkin.errors import ConfigError, DataError
 
 
 @pytest.fixture

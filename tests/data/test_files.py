@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedkin.core.errors import DataError
 from fedkin.data.files import check_labels, read_cifar, read_idx, read_idx_pair, read_npz, read_table
-from fedkin.errors import DataError
 
 
 @pytest.mark.parametrize("packed", [False, True])

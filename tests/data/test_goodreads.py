@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.federated import FederatedData
 from fedkin.data.goodreads import goodreads
-from fedkin.errors import ConfigError, DataError
 
 TRAIN = {"b": (["the end is sad", "a good book"], [1, 0]), "a": (["the butler did it"], [1])}
 TEST = {"b": (["a sad butler"], [0])}

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from fedkin.core.errors import ChecksumError, ConfigError, DataError
 from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, load, mnist
 from fedkin.data.federated import FederatedData
 from fedkin.data.images import Images, cifar10_images, mnist_images, mnist_writers
 from fedkin.data.looks import resized
 from fedkin.data.options import POOLED
-from fedkin.errors import ChecksumError, ConfigError, DataError
 from fedkin.scenarios.plant import planted
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import DataError
 from fedkin.data.leaf import LeafFiles, find_layout, layout, leaf, read_arrays, read_leaf
 from fedkin.data.mex import PUBLISHED
-from fedkin.errors import DataError
 
 TRAIN = {"b": ([[1, 2.5], [3, 4]], [0, 1]), "a": ([[5, 6]], [2])}
 TEST = {"b": ([[7, 8]], [1])}

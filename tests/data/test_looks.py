@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import looks
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.looks import Look, augmented, resized, standardise
-from fedkin.errors import ConfigError, DataError
 
 ALL = ("flip", "rotation", "noise")
 SHAPES = ((6, 6), (5, 8), (6, 7, 3))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.mex import _windows, mex
-from fedkin.errors import ConfigError, DataError
 
 START = datetime(2019, 3, 1, 10, 0, 0)
 

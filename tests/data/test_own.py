@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import load
-from fedkin.errors import ConfigError, DataError
 
 X = np.arange(12, dtype=np.float64).reshape(6, 2) / 3
 Y = np.array([0, 2, 1, 0, 2, 2])

@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data import partition
 from fedkin.data.federated import Ragged
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 
 Oracle = Callable[[str], dict[str, Any]]
 

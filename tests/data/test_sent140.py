@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.sent140 import FILE, sent140
-from fedkin.errors import ConfigError, DataError
 
 Row = tuple[str, str, str]  # polarity, user, text
 SIZES = {f"user{u:02d}": 4 + u for u in range(20)}  # tweets of each, half of them positive: 270 in all

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import FederatedData
 from fedkin.data.shakespeare import shakespeare
-from fedkin.errors import ConfigError, DataError
 
 LINES = {
     "play/SHORT": ["too short"],

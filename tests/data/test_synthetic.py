@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError
 from fedkin.data import synthetic
 from fedkin.data.synthetic import generate
-from fedkin.errors import ConfigError
 
 Oracle = Callable[[str], dict[str, Any]]
 

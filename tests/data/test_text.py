@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.text import read_glove, tokens, worded
-from fedkin.errors import ConfigError, DataError
 
 GLOVE = "the 0.5 -1\n, 2 3\ncat 4.25 5\nsat 6 7\n"
 

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from fedkin.cli import app
-from fedkin.experiment.storage import whole_lines
+from fedkin.core.storage import whole_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = [

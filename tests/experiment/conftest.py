@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 
 
 @pytest.fixture(scope="session")

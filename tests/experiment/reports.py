@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
+from fedkin.core.method import State
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.moves import changes
 from fedkin.experiment.results import Run
-from fedkin.method import State
 
 
 def record(round: int, sizes: list[int], accuracy: float | None = None, **more: Any) -> Record:

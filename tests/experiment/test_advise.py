@@ -12,8 +12,9 @@ import pytest
 
 import fedkin as fk
 from fedkin.clustering.how_many import Gap
+from fedkin.core.errors import ConfigError, DataError, ModelError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError, DataError, ModelError
 from fedkin.experiment import config
 from fedkin.experiment.advise import Advice, advise, how_many_kinds
 from fedkin.experiment.advise import kinds as kinds_module
@@ -22,7 +23,6 @@ from fedkin.experiment.advise.kinds import Kinds, dealt, usable
 from fedkin.experiment.advise.picture import save
 from fedkin.experiment.advise.pilots import Plans, pilots
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 
 LOCAL = fk.SGD(epochs=10, batch_size=10, lr=0.3)
 QUICK = Plans(rounds=2, cohort=8, seeds=3)

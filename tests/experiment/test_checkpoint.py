@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.errors import CheckpointError, MethodError
+from fedkin.core.errors import CheckpointError, MethodError
+from fedkin.core.method import COLD, State
 from fedkin.experiment import checkpoint
 from fedkin.experiment.checkpoint import Checkpoint
-from fedkin.method import COLD, State
 from tests.experiment.toy import ToyState
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.errors import CheckpointError, ConfigError, StorageError
+from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.experiment import choices
 from fedkin.experiment import config as configuration
 from fedkin.experiment.compare import comparison as tables

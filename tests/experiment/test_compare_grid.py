@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.experiment.compare.axes import from_text
 from fedkin.experiment.compare.grid import Grid, from_description, load, slug
 

@@ -14,7 +14,7 @@ from PIL import Image
 from rich.console import Console
 from scipy import stats
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.experiment.compare import picture, writing
 from fedkin.experiment.compare.comparison import Comparison
 from fedkin.experiment.compare.display import Pace, tables

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.experiment.deploy import check, check_network, project
 from fedkin.experiment.deploy.check_keys import SOON, server_keys
 from fedkin.experiment.deploy.finding import Finding, any_wrong

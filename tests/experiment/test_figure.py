@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fedkin.errors import StorageError
+from fedkin.core.errors import StorageError
 from fedkin.experiment.figure import _apart, draw, save, title
 from fedkin.experiment.results import Run
 from fedkin.experiment.runner import Plan, run

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import CheckpointError, StorageError
 from fedkin.experiment.folder import Folder, holds_run, read_config, read_records
 from fedkin.experiment.identity import data_digest, environment, essence, fingerprint
 from tests.experiment.disk import no_file_longer_than

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.errors import ConfigError, MethodError, ModelError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError, MethodError, ModelError
 from fedkin.experiment import heterogeneity as module
 from fedkin.experiment.heterogeneity import extremes, figures, heterogeneity, non_iid_index
 from fedkin.fake_world import FakeWorld
-from fedkin.randomness import Stream
 from tests.simulator.small import federation
 
 TARGETS = np.array([0.0, 1.0, 4.0, 9.5])

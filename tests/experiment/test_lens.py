@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained
 from fedkin.experiment.lens import Lens, Seen, distances
 from fedkin.fake_world import FakeWorld
-from fedkin.method import State
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork, Trained
 from tests.experiment.toy import fake_world
 
 STREAM = Stream(0, 1, "test")

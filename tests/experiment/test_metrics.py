@@ -8,6 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from fedkin.core.method import COLD, Served, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import Ledger, Scores
 from fedkin.experiment.lens import Lens
 from fedkin.experiment.metrics import (
     Scored,
@@ -19,9 +22,6 @@ from fedkin.experiment.metrics import (
     weighted_mean,
     worst_decile,
 )
-from fedkin.method import COLD, Served, State
-from fedkin.randomness import Stream
-from fedkin.world import Ledger, Scores
 from tests.experiment.toy import fake_world
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from fedkin.errors import FedkinError, StorageError
+from fedkin.core.errors import FedkinError, StorageError
+from fedkin.core.randomness import Stream
 from fedkin.experiment.deploy.disk import NodeDisk
 from fedkin.experiment.deploy.nodes import of_data
 from fedkin.federation.node import CLUSTER, PERSONAL
 from fedkin.federation.parcel import Parcel, Unfit
 from fedkin.federation.terms import Site
-from fedkin.randomness import Stream
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import kinds, model_of, remote
 

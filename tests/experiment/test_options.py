@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.experiment.options import checked, choose, plain, schema
 
 

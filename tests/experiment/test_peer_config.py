@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.experiment import peer_config
 from fedkin.experiment.peer_init import init
 from fedkin.federation.settings import About, Links, Lockstep, Tls

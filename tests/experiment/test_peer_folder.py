@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from fedkin.errors import CheckpointError, StorageError
+from fedkin.core.errors import CheckpointError, StorageError
+from fedkin.core.storage import whole_lines
 from fedkin.experiment.peer_folder import PeerFolder
-from fedkin.experiment.storage import whole_lines
 from fedkin.federation.peer import Memory
 from fedkin.federation.settings import About
 from fedkin.methods import Gossip

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.runner import Plan, check, hurdles, run
 from fedkin.methods.fedavg import FedAvg

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
+from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
-from fedkin.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.experiment import config as configuration
 from fedkin.experiment.config import Config
 from fedkin.experiment.repeat import Repeated, execute_seeds, repeat

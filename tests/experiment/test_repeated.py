@@ -15,8 +15,8 @@ import pytest
 from scipy import stats
 
 import fedkin as fk
+from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError
 from fedkin.experiment.repeat import Repeated, execute_seeds, repeat
 from fedkin.experiment.results import Run
 from fedkin.models import mclr

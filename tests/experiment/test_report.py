@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.errors import CheckpointError, ConfigError, DataError
 from fedkin.data.federated import FederatedData
-from fedkin.errors import CheckpointError, ConfigError, DataError
 from fedkin.experiment.config import Config, from_dict
 from fedkin.experiment.report.contents import contents
 from fedkin.experiment.report.page import in_script

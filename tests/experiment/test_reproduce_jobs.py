@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedkin.errors import DataError, StorageError
+from fedkin.core.errors import DataError, StorageError
 from fedkin.experiment.reproduce.jobs import Job, carry_out, job_of, pending, read, seconds_of_rows
 from fedkin.experiment.reproduce.recipe import Cell, Setting
 from fedkin.methods import FedAvg

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import CheckpointError, ConfigError
+from fedkin.core.errors import CheckpointError, ConfigError
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
 from fedkin.experiment.folder import Folder
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.runner import Plan, Track, run, select
 from fedkin.experiment.watch import Scene
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD
 from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
-from fedkin.randomness import Stream
 from tests.experiment.toy import Toy, ToyState, fake_world
 
 PLAN = Plan(rounds=7, cohort=3, seed=5, checkpoint_every=2)

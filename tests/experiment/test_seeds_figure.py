@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from scipy import stats
 
-from fedkin.errors import StorageError
+from fedkin.core.errors import StorageError
 from fedkin.experiment.seeds_figure import draw, save
 from tests.experiment.seeds import by_hand
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.experiment.runner import SELECTIONS, Plan, select
-from fedkin.randomness import Stream
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import CheckpointError, ConfigError, ModelError
+from fedkin.core.errors import CheckpointError, ConfigError, ModelError
 from fedkin.experiment.deploy import serve as serving
 from fedkin.experiment.deploy.config import load_server
 from fedkin.experiment.results import Run

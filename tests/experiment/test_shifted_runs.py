@@ -13,8 +13,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
+from fedkin.core.errors import CheckpointError
 from fedkin.data.federated import FederatedData
-from fedkin.errors import CheckpointError
 from fedkin.experiment.config import from_dict
 from fedkin.experiment.results import Run
 from fedkin.experiment.simulate import execute

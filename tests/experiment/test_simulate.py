@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
+from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
-from fedkin.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.experiment.results import Run
 from fedkin.models import mclr
 from tests.experiment.toy import Toy

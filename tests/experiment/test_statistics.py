@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.experiment.statistics import (
     LEAST_SEEDS,
     Comparison,
@@ -28,7 +29,6 @@ from fedkin.experiment.statistics import (
     paired_p,
     table,
 )
-from fedkin.randomness import Stream
 
 # Student (1908), the sleep data: extra hours of ten patients under two drugs.
 FIRST = np.array([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fedkin.errors import StorageError
-from fedkin.experiment.storage import append_line, whole_lines, write_atomic
+from fedkin.core.errors import StorageError
+from fedkin.core.storage import append_line, whole_lines, write_atomic
 from tests.experiment.disk import no_file_longer_than
 
 

@@ -15,9 +15,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import fedkin as fk
+from fedkin.core.method import State
 from fedkin.experiment.topology import agreement, circle, draw, packed, peers_record, trust_over_time, unpacked
-from fedkin.method import State
-from fedkin.peers import PeerState
+from fedkin.methods.decentralized import PeerState
 
 TRUST = np.array(
     [

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.method import COLD
 from fedkin.experiment.watch import Scene, Watch, summary
-from fedkin.method import COLD
 
 
 @dataclass

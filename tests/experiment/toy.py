@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.method import COLD, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, World
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD, State
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, World
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedkin.errors import FedkinError
+from fedkin.core.errors import FedkinError
 from fedkin.federation.exchange import Answer, Exchange, Seat, Sent
 from fedkin.federation.node import Node
 from fedkin.federation.parcel import Parcel, header_of, pack, unpack

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
+from fedkin.core.world import LocalWork, ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.experiment.deploy.nodes import FIXED, shard
 from fedkin.fake_world import FakeWorld
@@ -20,7 +21,6 @@ from fedkin.federation.remote import RemoteWorld
 from fedkin.models import mclr
 from fedkin.models.model import Model
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork, ModelSpec
 from tests.federation.memory_post import MemoryPost, exchange
 
 P, C = 4, 3

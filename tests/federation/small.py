@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.errors import StorageError
+from fedkin.core.errors import StorageError
+from fedkin.core.world import LocalWork
 from fedkin.fake_world import FakeWorld
 from fedkin.federation.peer import Disk, Memory, Peer
 from fedkin.federation.settings import About, Lockstep
 from fedkin.federation.wire import Message, Seal, asked_for, encode
-from fedkin.peers import PeerMethod
-from fedkin.world import LocalWork
+from fedkin.methods.decentralized import PeerMethod
 from tests.federation.switchboard import Switchboard
 
 P = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.federation.network import Answer
 
 

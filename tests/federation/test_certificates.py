@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin.errors import ConfigError, MissingExtra
+from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.federation.certificates import Authority, Signer, access_rules, write_public, write_secret
 from fedkin.federation.wire import MODEL, Message, Question, WireError, decode, encode
 

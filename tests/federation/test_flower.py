@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, MetricRecord, RecordDict
 
-from fedkin.errors import DataError
+from fedkin.core.errors import DataError
 from fedkin.experiment.deploy.hooks import jax_client
 from fedkin.federation.flower import client_app, from_record, to_record
 from fedkin.federation.parcel import Parcel, Unfit

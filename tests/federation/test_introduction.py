@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedkin import __version__
+from fedkin.core.world import ModelSpec
 from fedkin.federation.introduction import Introduction, check, digest_of, introduce
 from fedkin.federation.parcel import Parcel, Unfit
-from fedkin.world import ModelSpec
 from tests.federation.sites import ABOUT, fake_node
 
 OTHERS: list[tuple[dict[str, Any], tuple[str, ...]]] = [

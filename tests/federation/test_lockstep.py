@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.world import SGD
 from fedkin.federation.peer import Peer
 from fedkin.federation.settings import About, Lockstep
 from fedkin.methods import METHODS
-from fedkin.peers import PeerMethod, PeerState
+from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import SGD
 from tests.federation.small import Notes, peer, two_kinds
 from tests.federation.switchboard import Switchboard
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedkin.errors import ConfigError, MissingExtra
+from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.federation.network import ZenohNetwork
 from fedkin.federation.settings import Links
 from tests.federation.sockets import free_ports, links, network, until

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.federation.peer import Memory
 from fedkin.federation.settings import Lockstep
 from fedkin.methods import PANM, PENS, Gossip, Local, PANMLoss

@@ -17,11 +17,11 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
+from fedkin.core.storage import whole_lines
 from fedkin.experiment import choices, peer_config
 from fedkin.experiment.peer_folder import STATE
 from fedkin.experiment.peer_init import init
-from fedkin.experiment.storage import whole_lines
-from fedkin.peers import PeerState
+from fedkin.methods.decentralized import PeerState
 from tests.federation.sockets import QUICK, free_ports, until
 
 pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained, World
 from fedkin.data.federated import FederatedData
-from fedkin.errors import MethodError
 from fedkin.federation.remote import RemoteWorld
 from fedkin.models.model import Model
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, Trained, World
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import WORK, dealt, kinds, model_of, remote, simulated
 from tests.simulator.detectors import linear

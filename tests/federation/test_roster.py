@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkin.errors import CheckpointError
+from fedkin.core.errors import CheckpointError
 from fedkin.federation.exchange import Seat
 from fedkin.federation.parcel import Unfit
 from fedkin.federation.roster import Roster, natural

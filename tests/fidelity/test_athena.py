@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.athena import Athena
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.methods.last_layers import INIT
 from tests.simulator.detectors import linear
 

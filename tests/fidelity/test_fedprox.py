@@ -8,11 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 
 Oracle = Callable[[str], dict[str, Any]]
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD
 from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.simulator.small import federation
 
 Oracle = Callable[[str], dict[str, Any]]

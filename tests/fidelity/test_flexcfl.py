@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.method import Method
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.fake_world import FakeWorld
 from fedkin.label_memory import LabelMemory
-from fedkin.method import Method
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.flexcfl import FlexCFL, FlexCFLState
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.scenarios.shift import SwapAll
 
 Oracle = Callable[[str], dict[str, Any]]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
 from fedkin.fake_world import FakeWorld
 from fedkin.methods.flhc import FLHC
-from fedkin.randomness import Stream
 
 Oracle = Callable[[str], dict[str, Any]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.methods.decentralized import Ties, by_loss, similarity
 from fedkin.methods.panm import PANM, PANMLoss
-from fedkin.peers import Ties, by_loss, similarity
 
 T1, TAU = 100, 10
 STAGE_ONE, MATCHING = 7, 110  # a round of stage one, and one of stage two in which t mod tau = 0

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
 from fedkin.fake_world import FakeWorld
 from fedkin.measures.cosine import cosine
 from fedkin.methods.sattler import SattlerCFL, SattlerState
-from fedkin.randomness import Stream
 
 Oracle = Callable[[str], dict[str, Any]]
 

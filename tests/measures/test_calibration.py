@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from fedkin.errors import MethodError, ModelError
+from fedkin.core.errors import MethodError, ModelError
 from fedkin.measures.calibration import BINS, CENTRES, EDGES, NEGATIVE, POSITIVE, folded, histogram, platt
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.convergence import (
     confidence_interval,
     convergence_epoch,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures import gram as gram_module
 from fedkin.measures.distances import METRICS, pairwise
 

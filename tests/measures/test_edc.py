@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.clustering.kmeans import kmeans
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.edc import edc, edc_embedding
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 
 

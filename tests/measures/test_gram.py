@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures import gram as module
 from fedkin.measures.gram import float64_blocks, gram, leading
 

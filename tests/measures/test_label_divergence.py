@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.label_divergence import label_divergence
 
 

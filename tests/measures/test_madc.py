@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.clustering.agglomerative import agglomerative
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures.cosine import cosine
 from fedkin.measures.madc import madc
 

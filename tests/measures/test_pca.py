@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
 from fedkin.measures import gram as gram_module
 from fedkin.measures.pca import distinct, explained_variance, principal_scores
 

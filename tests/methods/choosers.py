@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.method import COLD, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD, State
 from fedkin.methods.ifca import IFCA
 from fedkin.models import mlp
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.simulator.small import federation
 
 STREAM = Stream(3, 2, "method")

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.fake_world import FakeWorld
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 
 INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")
 NOBODY = np.zeros(0, np.int64)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import MethodError
-from fedkin.method import COLD
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD
 from fedkin.methods.athena import Athena
 from tests.methods.last_layers import NOBODY, ROUND, Watched, groups, started, world
 

@@ -13,17 +13,17 @@ import tomli_w
 
 import fedkin as fk
 from fedkin import models as registry
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import COLD
+from fedkin.core.world import LocalWork
 from fedkin.experiment import choices, folder
 from fedkin.experiment.config import from_dict, load
 from fedkin.experiment.runner import Plan, run
 from fedkin.experiment.simulate import execute
-from fedkin.method import COLD
 from fedkin.methods.athena import Athena
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.methods.last_layers import CLIENTS, ROUND, groups, kinds, started, world
 from tests.simulator import detectors
 from tests.simulator.detectors import linear

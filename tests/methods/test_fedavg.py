@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.randomness import Stream
 from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedavg import FedAvg
-from fedkin.randomness import Stream
 
 TARGET = np.array([[2, 0], [0, 4], [8, 8]], np.float32)
 STREAM = Stream(7, 1, "round")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import FedkinError
+from fedkin.core.errors import FedkinError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedprox import FedProx
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork
 
 STREAM = Stream(7, 1, "round")
 COHORT = np.arange(2)

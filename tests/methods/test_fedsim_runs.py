@@ -17,18 +17,18 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 import fedkin as fk
-from fedkin.errors import ConfigError, FedkinError, MethodError
+from fedkin.core.errors import ConfigError, FedkinError, MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.experiment import choices
 from fedkin.experiment.config import from_dict
 from fedkin.experiment.simulate import execute
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
 from fedkin.simulator.trainer import Trainer
-from fedkin.world import LocalWork
 from tests.methods.watched import same, world
 from tests.simulator import slow_twin
 from tests.simulator.small import federation, samples

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import FedkinError
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
+from fedkin.core.world import ModelSpec
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD
 from fedkin.methods.fesem import FeSEM
-from fedkin.randomness import Stream
-from fedkin.world import ModelSpec
 from tests.methods.solvers import (
     CLIENTS,
     EVERYBODY,

@@ -13,13 +13,13 @@ import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.metrics import adjusted_rand_score
 
+from fedkin.core.errors import FedkinError, MethodError
+from fedkin.core.method import COLD
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import FedkinError, MethodError
-from fedkin.method import COLD
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.methods.kinds import KIND, ONE, ROUND, STREAM, UPDATE, given, many, world
 
 # --- group cold start (Algorithm 3)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.method import COLD
+from fedkin.core.method import COLD
+from fedkin.core.world import LocalWork
 from fedkin.methods.flexcfl import FlexCFL
-from fedkin.world import LocalWork
 from tests.methods.kinds import COUNTS, KIND, ONE, ROUND, UPDATE, Watched, given, swap, world
 
 # --- migration (Algorithm 2, l. 4-6)

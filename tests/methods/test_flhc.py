@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import MethodError
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD
 from fedkin.methods.flhc import FLHC, FLHCState
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 
 KINDS = [[4, 0], [0, 4], [5, 0], [0, 5]]
 NOBODY = np.zeros(0, np.int64)

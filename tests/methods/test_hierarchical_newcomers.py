@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import MethodError
-from fedkin.method import COLD
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD
 from fedkin.methods.hierarchical import Hierarchical
 from tests.methods.last_layers import NOBODY, ROUND, groups, started, world
 from tests.methods.test_hierarchical import NEAR, POINTS, round_of

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.errors import ConfigError, MethodError
+from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.method import COLD
+from fedkin.core.world import LocalWork
 from fedkin.experiment.runner import Plan, run
-from fedkin.method import COLD
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.hierarchical import Hierarchical
 from fedkin.models import as_model, mclr, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.methods.last_layers import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world
 from tests.simulator.detectors import linear
 

@@ -11,17 +11,17 @@ import pytest
 import tomli_w
 
 import fedkin as fk
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import COLD
+from fedkin.core.world import LocalWork
 from fedkin.experiment import choices, folder
 from fedkin.experiment.config import from_dict, load
 from fedkin.experiment.simulate import execute
-from fedkin.method import COLD
 from fedkin.methods.hierarchical import NEVER, Hierarchical
 from fedkin.models import mclr
 from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.methods.last_layers import CLIENTS, ROUND, kinds, simulated, started
 from tests.methods.test_hierarchical_runs import KMEANS, SGD
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import FedkinError
-from fedkin.method import COLD
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, ModelSpec
 from fedkin.methods.ifca import IFCA
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork, ModelSpec
 from tests.methods.choosers import CLIENTS, MODELS, NEAREST, STREAM, Watched, after, given, simulated, world
 
 # --- start

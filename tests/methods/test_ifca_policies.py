@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import FedkinError
-from fedkin.method import COLD
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
 from fedkin.methods.ifca import IFCA, IFCAMig
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
 from tests.methods.choosers import CLIENTS, EVERYBODY, MODELS, STREAM, Watched, after, given, simulated, world
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.methods.decentralized import Ties
 from fedkin.methods.panm import PANM, Matching, PANMLoss
-from fedkin.peers import Ties
 
 SMALL = PANM(neighbours=2, candidates=3, stage_one=5, period=4)
 EARLY, LAST, QUIET, MATCHING = 1, 5, 6, 8  # rounds: of stage one, its last, one of stage two, one with HNM

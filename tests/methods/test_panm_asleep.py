@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
 from fedkin.experiment.runner import Plan, select
+from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching, PANMLoss
-from fedkin.peers import PeerState
-from fedkin.randomness import Stream
 from tests.methods.slow_peers import CLIENTS, EVERYBODY, SEED, fake, run, twins
 
 METHODS = [kind(neighbours=2, candidates=4, stage_one=4, period=2) for kind in (PANM, PANMLoss)]

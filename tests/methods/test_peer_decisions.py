@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.methods.decentralized import Ties
 from fedkin.methods.gossip import Gossip, Local
 from fedkin.methods.oracle import Oracle
 from fedkin.methods.panm import PANM, PANMLoss
 from fedkin.methods.pens import PENS
-from fedkin.peers import Ties
 
 METHODS = [PANM(2, 3, 5, 4), PANMLoss(2, 3, 5, 4), PENS(sampled=3, top=2, stage_one=5), Gossip(2), Oracle(2), Local()]
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import MethodError
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.fake_world import FakeWorld
+from fedkin.methods.decentralized import PeerState, Ties
 from fedkin.methods.pens import PENS
-from fedkin.peers import PeerState, Ties
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork
 
 SMALL = PENS(sampled=3, top=2, stage_one=4)
 

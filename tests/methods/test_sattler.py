@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.fake_world import FakeWorld
-from fedkin.method import COLD
 from fedkin.methods.sattler import SattlerCFL, SattlerState
-from fedkin.randomness import Stream
-from fedkin.world import LocalWork
 
 EVERY_TIME: dict[str, Any] = {"eps1": 9.0, "eps2": 0.5, "first_split": 0}  # a cut wherever there is one to make
 APART = [[1, 0], [-1, 0], [1, 0.1], [-1, 0.1]]

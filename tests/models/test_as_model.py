@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.models import as_model
 from fedkin.models.model import Model, flatten
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.simulator.small import EVERYONE, federation
 
 DATA = federation()

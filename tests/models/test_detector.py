@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
 from fedkin.models import cnn, detector
 from fedkin.models.model import Model
 from tests.models.test_networks import assert_covers, data, scores

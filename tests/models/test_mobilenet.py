@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
 from fedkin.models import mobilenet, mobilenet_v2
 from fedkin.models.layers import Conv, Dense, Depthwise
 from fedkin.models.mobilenet import Chain, MobileNet, Unit, _with_statistics

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ModelError
+from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ModelError
 from fedkin.models import MODELS, cnn, mclr, mlp
 from fedkin.models.model import Model
-from fedkin.world import ModelSpec
 
 IMAGE = (28, 28, 1)
 NUMERIC = ("mclr", "mlp", "cnn")  # the models of text are tested in test_recurrent.py

@@ -13,13 +13,13 @@ import pytest
 from scipy.special import expit
 
 import fedkin as fk
+from fedkin.core.errors import ModelError
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ModelError
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, rnn
 from fedkin.models.model import Model
 from fedkin.simulator import SimulatedWorld
 from fedkin.simulator.local_training import sample_losses
-from fedkin.world import LocalWork
 from tests.simulator.small import federation
 
 WORDS = np.array([3, 4], np.uint32)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, SubsetRandomSampler, TensorDataset, random_split
 
-from fedkin.errors import DataError
+from fedkin.core.errors import DataError
 from fedkin.pytorch.loaders import client_data
 
 

@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import nn
 
+from fedkin.core.errors import ConfigError, ModelError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError, ModelError
 from fedkin.models import mclr
 from fedkin.pytorch import torch_model
 from fedkin.pytorch.model import TorchModel, entries, flat_of
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.pytorch.twins import pair, perceptron
 from tests.simulator.small import EVERYONE, federation, models, samples
 

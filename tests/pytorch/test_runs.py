@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 import fedkin as fk
 from fedkin.cli import app
+from fedkin.core.errors import CheckpointError, ConfigError, MissingExtra, ModelError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import CheckpointError, ConfigError, MissingExtra, ModelError
 from fedkin.experiment import simulate as simulate_module
 from fedkin.experiment.advise.pilots import Plans
 from fedkin.models import mclr

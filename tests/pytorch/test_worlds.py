@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.methods import METHODS
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.conformance import test_every_method as conformance
 from tests.pytorch.twins import of_jax, pair
 from tests.simulator import detectors

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError, DataError
-from fedkin.randomness import Stream
 from fedkin.scenarios.drift import Drift, Relabel, Rotate
 from fedkin.scenarios.shift import Moving
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.scenarios.options import at_least, fraction, one_of, switch
 
 

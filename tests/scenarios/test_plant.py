@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError, DataError
 from fedkin.scenarios.plant import KINDS, planted
 
 PIXELS, LABELS = load_digits(return_X_y=True)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.scenarios.population import Population
 
 EVERYONE = np.arange(2000)

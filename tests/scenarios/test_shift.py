@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
 from fedkin.scenarios.drift import Relabel, Rotate
 from fedkin.scenarios.shift import SHIFTS, Incremental, Moving, Shift
 from fedkin.scenarios.swaps import SwapAll, SwapPart

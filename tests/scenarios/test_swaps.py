@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
 from fedkin.scenarios.swaps import SwapAll, SwapPart, drawn_labels, swapped_all, swapped_part
 
 Oracle = Callable[[str], dict[str, Any]]

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from fedkin.core.world import LocalWork
 from fedkin.models import as_model
 from fedkin.models.layers import Dense
 from fedkin.models.model import Model
-from fedkin.world import LocalWork
 from tests.simulator import slow_twin
 
 HIDDEN = 4

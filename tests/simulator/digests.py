@@ -11,11 +11,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained
 from fedkin.models import as_model
 from fedkin.models.layers import Dense, dropout
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork, Trained
 from tests.simulator.small import EVERYONE, federation, models
 
 DATA = federation()

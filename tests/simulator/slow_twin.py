@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedkin.world import LocalWork
+from fedkin.core.world import LocalWork
 
 Layer = tuple[np.ndarray, np.ndarray]
 

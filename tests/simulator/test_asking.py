@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.simulator.small import federation, models
 
 DATA = federation((6,) * 40)

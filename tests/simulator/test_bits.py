@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from fedkin.aggregation import mean_by_model
+from fedkin.core.errors import ConfigError
+from fedkin.core.world import LocalWork, Trained
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import ConfigError
 from fedkin.models import mclr
 from fedkin.simulator import SimulatedWorld, engine, local_training
-from fedkin.world import LocalWork, Trained
 from tests.simulator.digests import DATA, MODEL, STREAM, WHICH, WORK, digests, trained
 from tests.simulator.small import EVERYONE, models
 

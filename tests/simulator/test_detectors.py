@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fedkin.aggregation import mean_by_model
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained
 from fedkin.models.model import Model
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld, engine
-from fedkin.world import LocalWork, Trained
 from tests.simulator import detectors
 from tests.simulator.detectors import linear, small, widths
 from tests.simulator.small import federation, models, samples

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.errors import ModelError
+from fedkin.core.errors import ModelError
+from fedkin.core.randomness import Stream
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
 from tests.simulator import detectors

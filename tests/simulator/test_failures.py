@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained
 from fedkin.data.federated import FederatedData
 from fedkin.models import mlp
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork, Trained
 from tests.simulator.small import SIZES, federation, models
 
 DATA = federation(sizes=(12, 5, 30) * 10)

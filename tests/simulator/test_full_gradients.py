@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 from fedkin.aggregation import mean_by_model
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained
 from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld, engine
 from fedkin.simulator.trainer import Trainer
-from fedkin.world import LocalWork, Trained
 from tests.simulator import digests, slow_twin
 from tests.simulator.small import EVERYONE, federation, models, samples
 

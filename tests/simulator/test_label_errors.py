@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.pni import client_pni, pni
 from fedkin.models import as_model, mlp
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld, scoring
 from tests.simulator import slow_twin

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mclr
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.swaps import Moved
 from fedkin.simulator import SimulatedWorld, engine
-from fedkin.world import LocalWork
 from tests.simulator.small import EVERYONE, federation, models
 
 DATA = federation()

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained
 from fedkin.data.federated import FederatedData
-from fedkin.errors import MethodError
 from fedkin.methods import Hierarchical
 from fedkin.models import as_model, mlp
 from fedkin.models.layers import Dense
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
 from fedkin.simulator.trainer import Trainer
-from fedkin.world import LocalWork, Trained
 from tests.simulator.small import federation, models
 
 DATA = federation(sizes=(12, 5, 30) * 4)

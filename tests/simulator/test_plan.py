@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
-from fedkin.randomness import Stream
 from fedkin.simulator.batching import by_epochs
 from fedkin.simulator.plan import plan
 from fedkin.simulator.scoring import blocks, per_row, portions

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
-from fedkin.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork
 from tests.simulator import slow_twin
 
 N = 1_000_000

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.models import as_model, mclr, mlp
 from fedkin.models.model import Model
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
 from fedkin.simulator.batching import by_epochs, by_steps
-from fedkin.world import LocalWork
 from tests.simulator import slow_twin
 from tests.simulator.small import EVERYONE, SIZES, federation, models, samples
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork, Trained
 from fedkin.methods.fedavg import FedAvg
 from fedkin.models import as_model
 from fedkin.models.model import Tree
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
-from fedkin.world import LocalWork, Trained
 from tests.simulator import slow_twin
 from tests.simulator.small import EVERYONE, federation, models, samples
 

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedkin.core.errors import DataError, MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import DataError, MethodError
 from fedkin.models import as_model, mlp
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld, scoring
-from fedkin.world import LocalWork
 from tests.simulator import slow_twin
 from tests.simulator.small import EVERYONE, SIZES, federation, models, samples
 

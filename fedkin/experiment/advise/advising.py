@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.errors import ConfigError
+from fedkin.core.world import SGD, LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError
 from fedkin.experiment import choices
 from fedkin.experiment.advise.advice import Advice
 from fedkin.experiment.advise.differ import differences
@@ -20,7 +21,6 @@ from fedkin.experiment.options import Values
 from fedkin.experiment.side_by_side import plain_values, stage
 from fedkin.experiment.simulate import known
 from fedkin.simulator import AnyModel
-from fedkin.world import SGD, LocalWork
 
 ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
 _IN_FILES = ("epochs", "batch_size", "lr", "optimizer", "momentum")

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.experiment.advise.kinds import dealt
 from fedkin.experiment.heterogeneity import heterogeneity
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 from fedkin.measures.label_divergence import label_divergence
-from fedkin.randomness import Stream
 from fedkin.simulator import AnyModel, SimulatedWorld
 
 MODELS = 10  # random ones, for PNI

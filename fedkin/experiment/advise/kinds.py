@@ -24,13 +24,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.clustering import how_many
+from fedkin.core.errors import DataError, ModelError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import SGD, LocalWork, Trained
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.errors import DataError, ModelError
 from fedkin.experiment.plan import whole_number
 from fedkin.measures.cosine import cosine
-from fedkin.randomness import Stream
 from fedkin.simulator import AnyModel, SimulatedWorld
-from fedkin.world import SGD, LocalWork, Trained
 
 LEAST_CLIENTS, LEAST_SAMPLES = 8, 8  # of a client's samples: a half of fewer than four says nothing
 MOST_CLIENTS = 200  # that are looked at: more do not change the answer, and cost their share

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.core.errors import DataError
+from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.errors import DataError
 from fedkin.experiment.plan import whole_number
 from fedkin.experiment.results import Run
 from fedkin.experiment.simulate import simulate
 from fedkin.experiment.statistics import LEAST_SEEDS, interval
 from fedkin.methods import IFCA, FedAvg, FlexCFL
 from fedkin.simulator import AnyModel
-from fedkin.world import LocalWork
 
 PLAIN = "fedavg"
 CLUSTERED: Mapping[str, Callable[[int], FlexCFL | IFCA]] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError, unknown
 from fedkin.experiment.config import parse_value
 
 SECTIONS = ("data", "model", "local", "scenario", "shift", "run")

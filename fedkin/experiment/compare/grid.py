@@ -30,7 +30,7 @@ from typing import Any
 
 from pydantic import Field
 
-from fedkin.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError, unknown
 from fedkin.experiment import choices
 from fedkin.experiment.compare import axes as axis
 from fedkin.experiment.compare.axes import SECTIONS, Axis

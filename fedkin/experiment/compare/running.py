@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedkin.errors import CheckpointError, ConfigError, FedkinError, StorageError
+from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
 from fedkin.experiment import choices
 from fedkin.experiment.compare.cells import Cell, abandon, cells_of, create, finished, same
 from fedkin.experiment.compare.comparison import Comparison, Key

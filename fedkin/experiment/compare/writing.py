@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedkin.core.storage import write_atomic
 from fedkin.experiment import folder as folders
 from fedkin.experiment.compare import picture
 from fedkin.experiment.compare.comparison import Comparison
@@ -18,7 +19,6 @@ from fedkin.experiment.compare.grid import MEASURES
 from fedkin.experiment.figure import save_as
 from fedkin.experiment.repeat import CURVES
 from fedkin.experiment.statistics import LEAST_SEEDS
-from fedkin.experiment.storage import write_atomic
 from fedkin.experiment.tabular import rows_of
 
 TABLE, DIFFERENCES, FIGURE = "comparison", "differences.csv", "figure"

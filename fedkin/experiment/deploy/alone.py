@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedkin.errors import StorageError
-from fedkin.experiment.storage import storing
+from fedkin.core.errors import StorageError
+from fedkin.core.storage import storing
 
 try:
     import fcntl

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
-from fedkin.errors import ConfigError, DataError
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.world import ModelSpec
 from fedkin.experiment import checkpoint, choices
 from fedkin.experiment.config import read_toml
 from fedkin.experiment.deploy import project
@@ -31,7 +32,6 @@ from fedkin.experiment.runner import check as check_plan
 from fedkin.experiment.runner import check_kind
 from fedkin.federation.introduction import introduce
 from fedkin.simulator.workers import check_samples
-from fedkin.world import ModelSpec
 
 FLOWER = "1.41.0"  # the one that is asked for in pyproject.toml
 Table = dict[str, list[Finding]]  # by where: the machine, the server, each site

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 from fedkin.experiment.deploy.finding import Finding, doubtful, tried, wrong
 from fedkin.experiment.deploy.keys import require_cryptography
 from fedkin.experiment.deploy.project import CA, CA_KEY, CERTIFICATE, NODE_KEY, NODE_PUBLIC, SERVER_KEY, SITE_CA

@@ -14,14 +14,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from fedkin.errors import ConfigError, FedkinError, unknown
+from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.world import LocalWork
 from fedkin.experiment import choices
 from fedkin.experiment.config import Local, Rounds, against, named, named_model, override, read_toml
 from fedkin.experiment.options import Section, Values, checked, made, plain
 from fedkin.experiment.plan import Plan
 from fedkin.federation.introduction import digest
 from fedkin.federation.terms import Site, Terms
-from fedkin.world import LocalWork
 
 SERVER = ("federation", "samples", "model", "method", "local", "run")
 CLIENT = ("client", "samples", "model", "data")
@@ -125,7 +125,7 @@ def agreement(samples: Samples, model: Values) -> str:
 
 def methods() -> choices.Registry:
     """The methods that have a server, but for those that must know the truth."""
-    from fedkin.peers import PeerMethod
+    from fedkin.methods.decentralized import PeerMethod
 
     return {
         name: made

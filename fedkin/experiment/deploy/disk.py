@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from fedkin.experiment.storage import storing, write_atomic
+from fedkin.core.storage import storing, write_atomic
 from fedkin.federation.parcel import Unfit
 
 _log = logging.getLogger("fedkin")

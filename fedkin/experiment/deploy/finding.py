@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from fedkin.errors import FedkinError
+from fedkin.core.errors import FedkinError
 
 Mark = Literal["✓", "!", "✗"]  # as it should be, perhaps not, wrong
 

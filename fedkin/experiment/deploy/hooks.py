@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from fedkin.core.errors import ConfigError, DataError, FedkinError, MissingExtra
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError, DataError, FedkinError, MissingExtra
 from fedkin.experiment.deploy.nodes import of_data
 from fedkin.federation.node import Node
 from fedkin.federation.terms import Site

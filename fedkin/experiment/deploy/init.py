@@ -10,7 +10,8 @@ from pathlib import Path
 
 import tomli_w
 
-from fedkin.errors import ConfigError, FedkinError, unknown
+from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.storage import storing, write_atomic
 from fedkin.experiment import choices
 from fedkin.experiment.config import named, parse_override, read_toml
 from fedkin.experiment.deploy import keys, project
@@ -19,7 +20,6 @@ from fedkin.experiment.deploy.config import CLIENT, SERVER, load_client, load_se
 from fedkin.experiment.deploy.nodes import of_config
 from fedkin.experiment.deploy.project import Address
 from fedkin.experiment.options import Values, stage
-from fedkin.experiment.storage import storing, write_atomic
 
 # Handwritten digits of two kinds of sites, each of which calls the digits by names of its own.
 TRIAL: dict[str, Values] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedkin.errors import ConfigError, MissingExtra
+from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.experiment.deploy.project import CA, CA_KEY, CERTIFICATE, NODE_KEY, NODE_PUBLIC, SERVER_KEY, SITE_CA
 from fedkin.federation.certificates import Authority, write_public, write_secret
 

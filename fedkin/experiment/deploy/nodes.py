@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin import __version__
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
-from fedkin.errors import ConfigError, DataError
 from fedkin.experiment import choices
 from fedkin.experiment.deploy.config import ClientConfig, Described, load_client
 from fedkin.experiment.deploy.disk import NodeDisk
@@ -20,7 +21,6 @@ from fedkin.federation.introduction import Introduction, digest_of, introduce
 from fedkin.federation.node import Node
 from fedkin.federation.terms import Site
 from fedkin.simulator.engine import SimulatedWorld
-from fedkin.world import ModelSpec
 
 FIXED = np.array([1, 2], np.uint32)  # randomness from which both sides make the same initial model
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import tomli_w
 
 from fedkin import __version__
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 
 SERVER, CLIENT, COMMANDS, ENVIRONMENT = "server.toml", "client.toml", "COMMANDS.md", "flower.env"
 APP, FLOWER, KEYS = Path("app/pyproject.toml"), Path("flwr/config.toml"), Path("keys")

@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from fedkin.errors import CheckpointError
-from fedkin.experiment.storage import storing, write_atomic
+from fedkin.core.errors import CheckpointError
+from fedkin.core.storage import storing, write_atomic
 from fedkin.federation.roster import Memory
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin import __version__
+from fedkin.core.method import Method
 from fedkin.experiment import choices
 from fedkin.experiment.deploy.alone import alone
 from fedkin.experiment.deploy.config import ServerConfig, methods
@@ -26,7 +27,6 @@ from fedkin.federation.exchange import Exchange, Post
 from fedkin.federation.hall import Hall
 from fedkin.federation.introduction import digest_of, introduce
 from fedkin.federation.remote import RemoteWorld
-from fedkin.method import Method
 from fedkin.simulator.workers import check_samples
 
 _log = logging.getLogger("fedkin")

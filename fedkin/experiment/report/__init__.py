@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
+from fedkin.core.storage import write_atomic
 from fedkin.experiment.repeat import Repeated
 from fedkin.experiment.report.contents import contents
 from fedkin.experiment.report.page import page
 from fedkin.experiment.report.reading import subject_of
 from fedkin.experiment.results import Run
-from fedkin.experiment.storage import write_atomic
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData

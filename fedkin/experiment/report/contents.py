@@ -11,8 +11,9 @@ import numpy as np
 import tomli_w
 from jaxtyping import Int
 
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import COLD
 from fedkin.data.federated import FederatedData
-from fedkin.errors import FedkinError
 from fedkin.experiment import folder
 from fedkin.experiment.report import compared, curves
 from fedkin.experiment.report.portrait import Portrait, alike, portrait_of
@@ -20,7 +21,6 @@ from fedkin.experiment.report.reading import Cell, Subject, assignments
 from fedkin.experiment.report.ribbon import BANDS, OTHERS, Ribbon, migrations, ribbon
 from fedkin.experiment.report.trees import Tree, dendrogram, split_tree, splits
 from fedkin.experiment.results import Run
-from fedkin.method import COLD
 from fedkin.simulator import AnyModel
 
 Json = dict[str, Any]

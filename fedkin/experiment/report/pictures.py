@@ -18,11 +18,11 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from fedkin.core.storage import write_atomic
 from fedkin.experiment import folder as folders
 from fedkin.experiment.figure import DASHES, FADED, FAINT, STYLE
 from fedkin.experiment.report.curves import size
 from fedkin.experiment.report.page import PALETTE
-from fedkin.experiment.storage import write_atomic
 
 Json = dict[str, Any]
 WIDTH = 3.3  # inches

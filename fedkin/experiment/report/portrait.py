@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.errors import DataError, FedkinError, ModelError
+from fedkin.core.randomness import Stream
+from fedkin.core.storage import write_atomic
+from fedkin.core.world import BYTES_PER_NUMBER, LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.errors import DataError, FedkinError, ModelError
 from fedkin.experiment import choices, config
 from fedkin.experiment.identity import data_digest, fingerprint, model_digest
 from fedkin.experiment.results import Run
-from fedkin.experiment.storage import write_atomic
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
-from fedkin.randomness import Stream
 from fedkin.simulator import AnyModel, SimulatedWorld
-from fedkin.world import BYTES_PER_NUMBER, LocalWork
 
 CLIENTS, FILE = 200, "portrait.npz"
 _MEMORY = 512 * 2**20  # bytes of updates

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.errors import CheckpointError, ConfigError, FedkinError
+from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.experiment import folder
 from fedkin.experiment.compare import cells as grids
 from fedkin.experiment.figure import title

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.method import COLD
+from fedkin.core.method import COLD
 
 COLUMNS = 40  # at most: more cannot be told apart on a screen
 BANDS = 10  # clusters with a band, and a colour, of their own

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from fedkin.errors import CheckpointError, FedkinError
+from fedkin.core.errors import CheckpointError, FedkinError
+from fedkin.core.method import COLD, State
+from fedkin.core.storage import whole_lines
 from fedkin.experiment import checkpoint, choices, folder
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.moves import Moves, replay
 from fedkin.experiment.results import Run
-from fedkin.experiment.storage import whole_lines
-from fedkin.method import COLD, State
 
 _SHARES = ("accuracy", "worst_decile", "bytes_down", "bytes_up")
 _UNKNOWN: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from fedkin.method import COLD
+from fedkin.core.method import COLD
 
 Polyline = list[tuple[float, float]]
 Split = tuple[int, int, int]  # round, the cluster that was cut, the cluster that came of it

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedkin.core.world import SGD
 from fedkin.data import digits, mnist
 from fedkin.data.federated import FederatedData
 from fedkin.experiment.advise.advising import advise
@@ -19,7 +20,6 @@ from fedkin.experiment.advise.pilots import PLAIN
 from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.models import mclr
 from fedkin.scenarios.plant import planted
-from fedkin.world import SGD
 
 SEEDS = tuple(range(10))
 KINDS = ("label_permutation", "rotation")

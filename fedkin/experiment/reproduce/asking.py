@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedkin.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError, unknown
 from fedkin.experiment.reproduce.catalogue import PAPERS, Paper, Table, tables
 from fedkin.experiment.reproduce.jobs import Job, Todo, pending, read, seconds_of_rows
 from fedkin.experiment.reproduce.marks import Compared, Measured

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.world import BYTES_PER_NUMBER
 from fedkin.experiment.reproduce.athena import (
     APART,
     APART_PUBLISHED,
@@ -23,7 +24,6 @@ from fedkin.experiment.reproduce.athena import (
 )
 from fedkin.experiment.reproduce.marks import Compared, Measured, held, number
 from fedkin.measures.convergence import convergence_epoch, economy, mean_convergence_epoch, transmitted
-from fedkin.world import BYTES_PER_NUMBER
 
 Run = dict[str, Any]
 DETECTORS = 10

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.clustering.density import without_noise
+from fedkin.core.world import BYTES_PER_NUMBER
 from fedkin.experiment.reproduce.athena import (
     APART,
     APART_PUBLISHED,
@@ -33,7 +34,6 @@ from fedkin.measures.convergence import (
     economy,
     transmitted,
 )
-from fedkin.world import BYTES_PER_NUMBER
 
 MIB = 2**20
 COLUMNS = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")

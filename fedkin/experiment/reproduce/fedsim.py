@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.method import Method
+from fedkin.core.randomness import Stream
 from fedkin.experiment.heterogeneity import non_iid_index
 from fedkin.experiment.reproduce.recipe import Cell, Options, Setting, load, run
 from fedkin.measures.pca import explained_variance
-from fedkin.method import Method
 from fedkin.methods import FedAvg, FedProx, FedSim
 from fedkin.methods.fedsim import QUIRKS
 from fedkin.models import MODELS
-from fedkin.randomness import Stream
 from fedkin.simulator import SimulatedWorld
 
 SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))

@@ -8,6 +8,7 @@ from statistics import mean
 import numpy as np
 from jaxtyping import Float
 
+from fedkin.core.randomness import Stream
 from fedkin.experiment.reproduce.fedsim import (
     AS_CODED,
     AUTHORS,
@@ -38,7 +39,6 @@ from fedkin.experiment.statistics import (
     verdict,
 )
 from fedkin.measures.pca import components as fewest
-from fedkin.randomness import Stream
 
 VARIANTS = ("FedSim", AS_CODED, "FedSim, round robin")
 SEVEN = {AUTHORS: TABLE_7["(0, 0)"], **{SYNTHETIC[name]: published for name, published in TABLE_7.items()}}

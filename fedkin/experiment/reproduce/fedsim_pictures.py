@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.core.randomness import Stream
 from fedkin.experiment.reproduce.fedsim import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
 from fedkin.experiment.reproduce.fedsim_numbers import curves_of, table_of
 from fedkin.experiment.reproduce.marks import Measured, of
 from fedkin.experiment.reproduce.recipe import Setting
 from fedkin.experiment.statistics import LEAST_SEEDS, compare
-from fedkin.randomness import Stream
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
 

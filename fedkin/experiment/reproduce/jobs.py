@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fedkin.errors import DataError
+from fedkin.core.errors import DataError
+from fedkin.core.storage import append_line, storing
 from fedkin.experiment.reproduce.recipe import Cell, measure
-from fedkin.experiment.storage import append_line, storing
 
 Line = dict[str, Any]
 Measure = Callable[[Any, int], Line]

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from fedkin.core.method import Method
+from fedkin.core.world import SGD
 from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.experiment.simulate import simulate
-from fedkin.method import Method
 from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
 from fedkin.models import mlp
 from fedkin.scenarios.plant import planted
 from fedkin.scenarios.population import Population
-from fedkin.world import SGD
 
 PEERS, STAGE_ONE, ROUNDS = 100, 20, 100
 SETTINGS: dict[str, int] = {"neighbours": 5, "candidates": 10, "stage_one": STAGE_ONE, "period": 2}  # k, l, T1, tau

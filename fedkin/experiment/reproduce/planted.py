@@ -14,14 +14,14 @@ from typing import Any
 
 import equinox as eqx
 
+from fedkin.core.method import Method
+from fedkin.core.world import SGD
 from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.experiment.simulate import simulate
-from fedkin.method import Method
 from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
 from fedkin.models import Model, as_model, mlp
 from fedkin.scenarios.plant import planted
 from fedkin.scenarios.shift import SwapAll
-from fedkin.world import SGD
 
 CLUSTER_ROUND = 5  # of FL+HC
 

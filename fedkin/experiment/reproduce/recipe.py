@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedkin.core.method import Method
+from fedkin.core.world import SGD, LocalWork
 from fedkin.data import DATASETS
 from fedkin.data import load as own_file
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData
 from fedkin.experiment.results import Run
 from fedkin.experiment.simulate import simulate
-from fedkin.method import Method
 from fedkin.models import MODELS
 from fedkin.scenarios.shift import Shift
-from fedkin.world import SGD, LocalWork
 
 Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable
 

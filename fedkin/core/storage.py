@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedkin.errors import StorageError
+from fedkin.core.errors import StorageError
 
 
 @contextmanager

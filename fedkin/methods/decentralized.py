@@ -20,10 +20,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 from scipy.sparse.csgraph import connected_components
 
+from fedkin.core.method import Served, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 from fedkin.measures.cosine import blocks, cosine_from
-from fedkin.method import Served, State
-from fedkin.randomness import Stream
-from fedkin.world import World
 
 _LEAST = 1e-12  # a loss that is as good as none
 

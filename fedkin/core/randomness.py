@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedkin.errors import ConfigError
+from fedkin.core.errors import ConfigError
 
 
 @dataclass(frozen=True)

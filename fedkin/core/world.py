@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.errors import ConfigError
-from fedkin.randomness import Stream
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 
 BYTES_PER_NUMBER = 4  # models and updates travel as float32
 ROOM = 2**28  # bytes of single updates that one call may hold for who looks on, where its method needs means only

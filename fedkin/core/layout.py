@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from fedkin.errors import ModelError
-from fedkin.world import ModelSpec
+from fedkin.core.errors import ModelError
+from fedkin.core.world import ModelSpec
 
 
 @runtime_checkable

@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.aggregation import inter_cluster
-from fedkin.errors import MethodError
-from fedkin.method import COLD, State, not_negative, one_of
-from fedkin.randomness import Stream
-from fedkin.world import BYTES_PER_NUMBER, World
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State, not_negative, one_of
+from fedkin.core.randomness import Stream
+from fedkin.core.world import BYTES_PER_NUMBER, World
 
 MIGRATION = ("none", "label_blind", "label_aware")
 NONE = -1  # in place of a detector

@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.errors import MethodError
-from fedkin.randomness import Stream
-from fedkin.world import World
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
 
 COLD = -1  # the assignment of a client that has no cluster yet
 
