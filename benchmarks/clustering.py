@@ -6,10 +6,10 @@ import numpy as np
 
 from benchmarks.measure import Times, simulated, take_turns
 from benchmarks.work import clients
-from fedkin.label_memory import LabelMemory
 from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
+from fedkin.simulation.shift_test import LabelMemory
 
 MADC_SMALL = 500  # clients: the plain form holds four arrays of N x N x N numbers
 

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.fake_world import FakeWorld
 from fedkin.federation.certificates import Signer
 from fedkin.federation.network import ZenohNetwork
 from fedkin.federation.peer import Memory, Peer
 from fedkin.federation.settings import About, Links, Tls
 from fedkin.methods import PANM, Gossip
 from fedkin.methods.decentralized import PeerMethod
+from fedkin.simulation.fake_world import FakeWorld
 
 PARAMETERS, PORT = 100_000, 7850
 METHODS: dict[str, PeerMethod] = {"gossip": Gossip(neighbours=3), "panm": PANM(neighbours=3, stage_one=10**6)}

@@ -11,7 +11,7 @@ from benchmarks.measure import EPOCHS, Times, federated, fedkin_round, take_turn
 from benchmarks.work import BATCH, LR, clients
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.pytorch import torch_model
+from fedkin.simulation.torch import torch_model
 from fedkin.simulator import SimulatedWorld
 
 NETWORKS = ("784-10", "784-128-10")

@@ -67,14 +67,14 @@ if TYPE_CHECKING:
     from fedkin.methods import PANMLoss as PANMLoss
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
-    from fedkin.pytorch import torch_model as torch_model
     from fedkin.scenarios.drift import Relabel as Relabel
     from fedkin.scenarios.drift import Rotate as Rotate
-    from fedkin.scenarios.plant import planted as planted
+    from fedkin.scenarios.planted_clusters import planted as planted
     from fedkin.scenarios.population import Population as Population
     from fedkin.scenarios.shift import Incremental as Incremental
     from fedkin.scenarios.swaps import SwapAll as SwapAll
     from fedkin.scenarios.swaps import SwapPart as SwapPart
+    from fedkin.simulation.torch import torch_model as torch_model
     from fedkin.simulator import SimulatedWorld as SimulatedWorld
 
 __version__ = "0.1.0"
@@ -138,13 +138,13 @@ _HOME = {
     "compare": "fedkin.experiment.compare.running",
     "jax_client": "fedkin.experiment.deploy.hooks",
     "non_iid_index": "fedkin.experiment.heterogeneity",
-    "planted": "fedkin.scenarios.plant",
+    "planted": "fedkin.scenarios.planted_clusters",
     "repeat": "fedkin.experiment.repeat",
     "report": "fedkin.experiment.report",
     "simulate": "fedkin.experiment.simulate",
     "study_eps": "fedkin.experiment.eps_study",
     "torch_client": "fedkin.experiment.deploy.hooks",
-    "torch_model": "fedkin.pytorch",
+    "torch_model": "fedkin.simulation.torch",
 }
 _MODULES = ("data", "models")
 

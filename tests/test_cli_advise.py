@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fedkin.cli import advise as module
 from fedkin.cli import app
-from fedkin.clustering.how_many import Gap
+from fedkin.clustering.cluster_count import Gap
 from fedkin.experiment.advise import Advice
 from fedkin.experiment.advise.kinds import Kinds
 from tests.refusals import refused

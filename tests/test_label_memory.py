@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import MethodError
-from fedkin.label_memory import LabelMemory
+from fedkin.simulation.shift_test import LabelMemory
 
 START = np.array([[50, 30, 20, 0], [40, 0, 0, 0], [10, 10, 10, 10]])  # 100, 40 and 40 samples
 ALL = np.arange(3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.decentralized import PeerMethod, PeerState, Ties, became
+from fedkin.simulation.fake_world import FakeWorld
 from tests.test_peers import STREAM, begun, trusting, world
 
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.randomness import Stream
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.decentralized import (
     PeerMethod,
     PeerState,
@@ -26,6 +25,7 @@ from fedkin.methods.decentralized import (
     ranks,
     similarity,
 )
+from fedkin.simulation.fake_world import FakeWorld
 
 STREAM = Stream(4, 7, "method/round/ask")
 

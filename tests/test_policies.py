@@ -12,8 +12,8 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods import policies
+from fedkin.simulation.fake_world import FakeWorld
 
 ZERO = np.zeros(2, np.float32)
 STREAM = Stream(2, 1, "policies")

@@ -19,7 +19,7 @@ SECTIONS = {  # which part of the package is about what, in the order of the pag
     "fedkin.experiment": "Running and comparing",
     "fedkin.data": "Data",
     "fedkin.models": "Models",
-    "fedkin.pytorch": "Models in PyTorch",
+    "fedkin.simulation.torch": "Models in PyTorch",
     "fedkin.scenarios": "Scenarios: who comes and goes, whose data move",
     "fedkin.core.world": "What a method may ask: the world",
     "fedkin.core.method": "What a method is",

@@ -32,7 +32,7 @@ def dbscan(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int)
     """
     if not (math.isfinite(eps) and eps > 0):
         raise MethodError(
-            f"eps must be a finite distance above 0, got {eps}; fedkin.clustering.eps helps to choose one"
+            f"eps must be a finite distance above 0, got {eps}; fedkin.clustering.dbscan_eps helps to choose one"
         )
     check_min_samples(min_samples, least=1)
     between = euclidean(points)

@@ -12,12 +12,12 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.femnist import femnist
 from fedkin.data.goodreads import goodreads
 from fedkin.data.image_sets import cifar10, digits, fashion_mnist, mnist
-from fedkin.data.looks import augmented
 from fedkin.data.mex import mex
-from fedkin.data.own import load
 from fedkin.data.sent140 import sent140
 from fedkin.data.shakespeare import shakespeare
 from fedkin.data.synthetic import synthetic
+from fedkin.data.transforms import augmented
+from fedkin.data.user_data import load
 
 if TYPE_CHECKING:
     from fedkin.data.describe import available, picture, table

@@ -13,7 +13,7 @@ from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels, read_npz
-from fedkin.data.options import checked, legacy
+from fedkin.data.partition_options import checked, legacy
 
 _HELP = (
     "No published file has this form: help(fedkin.data.femnist) tells the layout; "

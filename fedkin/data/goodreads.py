@@ -22,7 +22,7 @@ from fedkin.data.download import Source, find, where
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels
 from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
-from fedkin.data.options import checked, legacy, positive
+from fedkin.data.partition_options import checked, legacy, positive
 from fedkin.data.text import worded
 
 CLASSES = 2

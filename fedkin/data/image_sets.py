@@ -12,7 +12,7 @@ dealt again evenly at random, so that everyone is tested on all classes (ATHENA-
 How images look: ``size`` (None) makes them size x size pixels, bilinear, and keeps them images [M, size, size] where
 they are flat otherwise; ``scale`` is ``"standard"`` (as each set says), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255;
 digits have theirs always 0 .. 1); ``augment``, out of ``("flip", "rotation", "noise")``, adds a copy for each word to
-every training image, see :func:`fedkin.data.looks.augmented`. Resized comes before augmented, and that before scaled,
+every training image, see :func:`fedkin.data.transforms.augmented`. Resized comes before augmented, and that before scaled,
 by the moments of the images alone.
 
 =============  ============================  =================================================================
@@ -39,9 +39,9 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data import images as published
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.looks import Look, augmented, resized, standardise
-from fedkin.data.options import POOLED, Deal, Owned, by_writer, checked, legacy
 from fedkin.data.partition import ditto, shuffled, split
+from fedkin.data.partition_options import POOLED, Deal, Owned, by_writer, checked, legacy
+from fedkin.data.transforms import Look, augmented, resized, standardise
 
 DITTO_SEED = 233  # the authors' own
 

@@ -16,7 +16,7 @@ from fedkin.data.download import Source, find, where
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, check_labels
 from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
-from fedkin.data.options import checked, legacy
+from fedkin.data.partition_options import checked, legacy
 
 CLASSES, CELLS, FEATURES = 7, 256, 1280  # exercises; 16 x 16 cells of the mat; 5 frames
 WINDOW, STEP = np.timedelta64(5, "s"), np.timedelta64(2, "s")

@@ -14,7 +14,7 @@ from fedkin.data import partition as recipes
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, reading
-from fedkin.data.options import checked, positive
+from fedkin.data.partition_options import checked, positive
 from fedkin.data.text import worded
 
 FILE = "training.1600000.processed.noemoticon.csv"

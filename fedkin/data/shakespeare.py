@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import reading
-from fedkin.data.options import checked, positive
+from fedkin.data.partition_options import checked, positive
 
 FILE = "shakespeare_roles.json.gz"
 ROLES = Source(

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.options import checked, legacy, positive
 from fedkin.data.partition import split
+from fedkin.data.partition_options import checked, legacy, positive
 
 FEATURES, CLASSES = 60, 10
 

@@ -16,7 +16,7 @@ from jaxtyping import Float32, Int, Int32
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.files import reading
-from fedkin.data.options import positive
+from fedkin.data.partition_options import positive
 
 TOKEN = re.compile(r"[\w']+|[.,!?;]")
 UNKNOWN = ""  # word 0 of a vocabulary: padding, and every word that the vocabulary does not have

@@ -15,7 +15,7 @@ NOT_OPTIONS = ("data",)  # what the experiment hands over itself
 def datasets() -> Registry:
     """Named data sets, the user's own file and planted clusters."""
     from fedkin.data import DATASETS, load
-    from fedkin.scenarios.plant import planted
+    from fedkin.scenarios.planted_clusters import planted
 
     return {"file": load, "planted": planted, **DATASETS}
 
@@ -25,7 +25,7 @@ class _Models(Mapping[str, Callable[..., Any]]):
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name == "torch":
-            from fedkin.pytorch import configured
+            from fedkin.simulation.torch import configured
 
             return configured
         from fedkin.models import MODELS

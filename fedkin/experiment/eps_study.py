@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedkin.clustering.eps import EpsRange, eps_ranges, k_distances, knee, suggest
+from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD, Method
 from fedkin.core.randomness import Stream

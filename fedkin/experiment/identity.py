@@ -15,7 +15,7 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData
 from fedkin.models import Model
-from fedkin.simulator.workers import AnyModel, BringsWorkers
+from fedkin.simulation.workers import AnyModel, BringsWorkers
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax", "pandas", "safetensors")
 _MACHINE = ("platform", "machine")

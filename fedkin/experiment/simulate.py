@@ -21,11 +21,11 @@ from fedkin.experiment.results import Run
 from fedkin.experiment.runner import OnRound, Plan, whole_number
 from fedkin.experiment.side_by_side import Experiment, Methods, name_of, name_of_shift, plain_values, stage
 from fedkin.experiment.trackers import Tracker
-from fedkin.pytorch import adopted
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
+from fedkin.simulation.torch import adopted
+from fedkin.simulation.workers import BringsWorkers
 from fedkin.simulator import AnyModel, SimulatedWorld
-from fedkin.simulator.workers import BringsWorkers
 
 _log = logging.getLogger("fedkin")
 

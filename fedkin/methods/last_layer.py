@@ -27,8 +27,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.clustering.dbscan_eps import advice
 from fedkin.clustering.density import by_first_appearance, dbscan, gap, nearest, optics, without_noise
-from fedkin.clustering.eps import advice
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of, positive

@@ -34,7 +34,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.clustering.two_kinds import two_kinds
+from fedkin.clustering.gaussian_mixture import two_kinds
 from fedkin.core.errors import MethodError
 from fedkin.core.method import at_least_one, not_negative
 from fedkin.methods.decentralized import PeerMethod, Ties, lowest, ranks

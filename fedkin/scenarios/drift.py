@@ -24,7 +24,7 @@ from jaxtyping import Bool, Int, Shaped
 from fedkin.core.errors import DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.scenarios import options
+from fedkin.scenarios import validation
 from fedkin.scenarios.variants import namings, turned
 
 
@@ -43,11 +43,11 @@ class Drift:
     length: int = 50  # rounds
 
     def __post_init__(self) -> None:
-        options.at_least(2, "kinds", self.kinds)
-        options.one_of("pattern", self.pattern, ("sudden", "gradual", "recurring"))
-        options.fraction("fraction", self.fraction)
+        validation.at_least(2, "kinds", self.kinds)
+        validation.one_of("pattern", self.pattern, ("sudden", "gradual", "recurring"))
+        validation.fraction("fraction", self.fraction)
         for name in ("at", "length"):
-            options.at_least(1, name, getattr(self, name))
+            validation.at_least(1, name, getattr(self, name))
 
     def variants(self, clients: int, round: int, stream: Stream) -> Int[np.ndarray, "N"]:
         """The variant of each client in a round; the stream may be that of any round."""

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
-from fedkin.scenarios.options import fraction
+from fedkin.scenarios.validation import fraction
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Relabel, Rotate
-from fedkin.scenarios.options import at_least, fraction, switch
 from fedkin.scenarios.swaps import Moved, SwapAll, SwapPart
+from fedkin.scenarios.validation import at_least, fraction, switch
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.scenarios.options import fraction, switch
+from fedkin.scenarios.validation import fraction, switch
 
 Moved = tuple[FederatedData, Bool[np.ndarray, "N"]]  # the data of a round, and whose data moved in it
 

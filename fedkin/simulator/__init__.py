@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from fedkin.simulator.engine import SimulatedWorld as SimulatedWorld
-from fedkin.simulator.workers import AnyModel as AnyModel
+from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
+from fedkin.simulation.workers import AnyModel as AnyModel

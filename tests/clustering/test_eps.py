@@ -13,8 +13,8 @@ from scipy.spatial.distance import pdist
 from sklearn.cluster import DBSCAN
 from sklearn.metrics import silhouette_score
 
+from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest, useful
 from fedkin.clustering.density import dbscan, euclidean, same_partition
-from fedkin.clustering.eps import EpsRange, eps_ranges, k_distances, knee, suggest, useful
 from fedkin.core.errors import MethodError
 
 LINE = np.array([[0.0], [1.0], [10.0], [12.0], [40.0]])

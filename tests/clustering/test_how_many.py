@@ -9,7 +9,7 @@ from scipy.linalg import eigvalsh
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
-from fedkin.clustering.how_many import (
+from fedkin.clustering.cluster_count import (
     Gap,
     gap_statistic,
     laplacian_spectrum,

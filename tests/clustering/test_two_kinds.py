@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedkin.clustering.two_kinds import two_kinds
+from fedkin.clustering.gaussian_mixture import two_kinds
 
 STEPS = 100
 

@@ -19,12 +19,12 @@ from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.fake_world import FakeWorld
 from fedkin.methods import METHODS
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.fedavg import FedAvg
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
+from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 from tests.simulator.detectors import linear
 

@@ -19,9 +19,9 @@ from fedkin.core.errors import ChecksumError, ConfigError, DataError
 from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, load, mnist
 from fedkin.data.federated import FederatedData
 from fedkin.data.images import Images, cifar10_images, mnist_images, mnist_writers
-from fedkin.data.looks import resized
-from fedkin.data.options import POOLED
-from fedkin.scenarios.plant import planted
+from fedkin.data.partition_options import POOLED
+from fedkin.data.transforms import resized
+from fedkin.scenarios.planted_clusters import planted
 
 
 def same(a: FederatedData, b: FederatedData) -> bool:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.data import looks
+from fedkin.data import transforms
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.looks import Look, augmented, resized, standardise
+from fedkin.data.transforms import Look, augmented, resized, standardise
 
 ALL = ("flip", "rotation", "noise")
 SHAPES = ((6, 6), (5, 8), (6, 7, 3))
@@ -59,7 +59,7 @@ def test_resized_is_linear_interpolation(shape: tuple[int, ...], size: int) -> N
 
 
 def test_resized_to_the_same_size_or_none_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "PORTION", 4)  # the last portion is not full
+    monkeypatch.setattr(transforms, "PORTION", 4)  # the last portion is not full
     pixels = np.random.default_rng(0).integers(0, 256, (11, 9, 9), dtype=np.uint8)
     for size in (9, None):
         np.testing.assert_array_equal(resized(pixels, size), pixels.astype(np.float32))
@@ -71,7 +71,7 @@ def test_resized_to_the_same_size_or_none_changes_nothing(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("portion", [7, 1000])
 def test_standardised_by_pixel_or_by_channel(portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "PORTION", portion)
+    monkeypatch.setattr(transforms, "PORTION", portion)
     pixels = np.random.default_rng(0).integers(0, 256, (50, 4, 5, 3)).astype(np.float32)
     pixels[:, 0, 0, 0] = 17  # a pixel that never changes has deviation 0
     for rows, by_channel, axes in ((50, False, (0,)), (30, False, (0,)), (30, True, (0, 1, 2))):
@@ -154,7 +154,7 @@ def test_noise_is_gaussian_and_stays_in_the_range() -> None:
 def test_noise_repeats_itself_and_depends_on_seed_and_client_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     data = federation()
     once = augmented(data, ("noise",), seed=3)
-    monkeypatch.setattr(looks, "PORTION", 2)
+    monkeypatch.setattr(transforms, "PORTION", 2)
     np.testing.assert_array_equal(augmented(data, ("flip", "noise"), seed=3).x[18:], once.x[12:])
     assert not np.array_equal(augmented(data, ("noise",), seed=4).x[12:], once.x[12:])
     fewer = data.rearranged(data.train.taken(np.array([2, 1])), data.test.taken(np.array([2, 1])), np.array([1, 0]))

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
-from fedkin.clustering.how_many import Gap
+from fedkin.clustering.cluster_count import Gap
 from fedkin.core.errors import ConfigError, DataError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged

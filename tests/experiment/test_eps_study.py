@@ -16,8 +16,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.world import LocalWork
 from fedkin.experiment import eps_study
 from fedkin.experiment.eps_study import EpsStudy, of_world, study_eps
-from fedkin.fake_world import FakeWorld
 from fedkin.methods import FedAvg, Hierarchical
+from fedkin.simulation.fake_world import FakeWorld
 
 KIN = Hierarchical(eps=0.4, pretraining=3)
 LOCAL = fk.Adam(batch_size=10)

@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.experiment import heterogeneity as module
 from fedkin.experiment.heterogeneity import extremes, figures, heterogeneity, non_iid_index
-from fedkin.fake_world import FakeWorld
+from fedkin.simulation.fake_world import FakeWorld
 from tests.simulator.small import federation
 
 TARGETS = np.array([0.0, 1.0, 4.0, 9.5])

@@ -20,7 +20,7 @@ from fedkin.experiment.repeat import Repeated, execute_seeds, repeat
 from fedkin.experiment.results import Run
 from fedkin.experiment.simulate import execute
 from fedkin.models import mclr
-from fedkin.simulator import local_training
+from fedkin.simulation import local_training
 from tests.experiment.seeds import with_options
 
 TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv", "figure.png", "figure.svg"}

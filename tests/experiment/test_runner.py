@@ -17,8 +17,8 @@ from fedkin.experiment.folder import Folder
 from fedkin.experiment.metrics import Record
 from fedkin.experiment.runner import Plan, Track, run, select
 from fedkin.experiment.watch import Scene
-from fedkin.fake_world import FakeWorld
 from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
+from fedkin.simulation.fake_world import FakeWorld
 from tests.experiment.toy import Toy, ToyState, fake_world
 
 PLAN = Plan(rounds=7, cohort=3, seed=5, checkpoint_every=2)

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork, World
-from fedkin.fake_world import FakeWorld
+from fedkin.simulation.fake_world import FakeWorld
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from fedkin import __version__
 from fedkin.core.world import LocalWork, ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.experiment.deploy.nodes import FIXED, shard
-from fedkin.fake_world import FakeWorld
 from fedkin.federation.hall import Hall
 from fedkin.federation.introduction import Introduction, digest_of, introduce
 from fedkin.federation.node import Node
 from fedkin.federation.remote import RemoteWorld
 from fedkin.models import mclr
 from fedkin.models.model import Model
+from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 from tests.federation.memory_post import MemoryPost, exchange
 

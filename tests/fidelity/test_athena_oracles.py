@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.clustering.dbscan_eps import eps_ranges, suggest, useful
 from fedkin.clustering.density import dbscan, euclidean, gap, optics, same_partition
-from fedkin.clustering.eps import eps_ranges, suggest, useful
 from fedkin.measures.convergence import convergence_epoch, economy, transmitted
 
 Oracle = Callable[[str], dict[str, Any]]

@@ -16,10 +16,10 @@ import pytest
 from fedkin.aggregation import inter_cluster
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.randomness import Stream
-from fedkin.fake_world import FakeWorld
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
 from fedkin.methods.fedgroup import FedGroup, FedGroupState
+from fedkin.simulation.fake_world import FakeWorld
 
 Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(0, 0, "init")

@@ -16,9 +16,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.measures.pca import explained_variance, principal_scores
 from fedkin.methods.fedsim import FedSim, FedSimState
+from fedkin.simulation.fake_world import FakeWorld
 
 FIRST, LATER = Stream(4, 1, "method/round"), Stream(4, 2, "method/round")
 

@@ -11,9 +11,9 @@ import pytest
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mclr
+from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 from tests.simulator.small import federation
 

@@ -18,12 +18,12 @@ import fedkin as fk
 from fedkin.core.method import Method
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.fake_world import FakeWorld
-from fedkin.label_memory import LabelMemory
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.flexcfl import FlexCFL, FlexCFLState
 from fedkin.models import mclr
 from fedkin.scenarios.shift import SwapAll
+from fedkin.simulation.fake_world import FakeWorld
+from fedkin.simulation.shift_test import LabelMemory
 
 Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(0, 0, "init")

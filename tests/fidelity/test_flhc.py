@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.flhc import FLHC
+from fedkin.simulation.fake_world import FakeWorld
 
 Oracle = Callable[[str], dict[str, Any]]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.fake_world import FakeWorld
 from fedkin.measures.cosine import cosine
 from fedkin.methods.sattler import SattlerCFL, SattlerState
+from fedkin.simulation.fake_world import FakeWorld
 
 Oracle = Callable[[str], dict[str, Any]]
 

@@ -12,9 +12,9 @@ import numpy as np
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.ifca import IFCA
 from fedkin.models import mlp
+from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 from tests.simulator.small import federation
 

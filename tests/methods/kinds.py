@@ -12,8 +12,8 @@ import numpy as np
 
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.flexcfl import FlexCFLState
+from fedkin.simulation.fake_world import FakeWorld
 
 ONE = np.ones(3, np.float32)
 # updates from w_0: (1,0,0) (3,0,0) | (0,2,0) (0,6,0) | (0,0,1) (0,0,2)

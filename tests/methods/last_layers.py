@@ -14,8 +14,8 @@ import numpy as np
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.fake_world import FakeWorld
 from fedkin.models import mclr
+from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 
 INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")

@@ -16,10 +16,10 @@ import numpy as np
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching
 from fedkin.models import mclr
+from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 from tests.clustering.test_two_kinds import slow as slow_matching
 

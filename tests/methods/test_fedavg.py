@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedavg import FedAvg
+from fedkin.simulation.fake_world import FakeWorld
 
 TARGET = np.array([[2, 0], [0, 4], [8, 8]], np.float32)
 STREAM = Stream(7, 1, "round")

@@ -15,8 +15,8 @@ import pytest
 from fedkin.core.errors import FedkinError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedgroup import FedGroup, FedGrouProx, FedGroupState
+from fedkin.simulation.fake_world import FakeWorld
 
 ONE = np.ones(3, np.float32)
 # updates from w_0: (1,0,0) (3,0,0) | (0,2,0) (0,6,0) | (0,0,1) (0,0,2)

@@ -10,9 +10,9 @@ import pytest
 from fedkin.core.errors import FedkinError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedprox import FedProx
+from fedkin.simulation.fake_world import FakeWorld
 
 STREAM = Stream(7, 1, "round")
 COHORT = np.arange(2)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
+from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.watched import EVERYONE, EXAMPLES, TARGET, Watched, given, same, world, world_of
 
 STREAM = Stream(3, 2, "method/round")

@@ -27,8 +27,8 @@ from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
+from fedkin.simulation.trainer import Trainer
 from fedkin.simulator import SimulatedWorld
-from fedkin.simulator.trainer import Trainer
 from tests.methods.watched import same, world
 from tests.simulator import slow_twin
 from tests.simulator.small import federation, samples

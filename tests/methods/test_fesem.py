@@ -13,8 +13,8 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
 from fedkin.core.world import ModelSpec
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fesem import FeSEM
+from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.solvers import (
     CLIENTS,
     EVERYBODY,

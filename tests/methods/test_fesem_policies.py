@@ -11,8 +11,8 @@ import pytest
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fesem import FeSEM, FeSEMMig
+from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.solvers import (
     CLIENTS,
     EVERYBODY,

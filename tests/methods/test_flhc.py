@@ -17,9 +17,9 @@ from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.flhc import FLHC, FLHCState
 from fedkin.models import mclr
+from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 
 KINDS = [[4, 0], [0, 4], [5, 0], [0, 5]]

@@ -12,9 +12,9 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.decentralized import PeerState, Ties
 from fedkin.methods.pens import PENS
+from fedkin.simulation.fake_world import FakeWorld
 
 SMALL = PENS(sampled=3, top=2, stage_one=4)
 

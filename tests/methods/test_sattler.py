@@ -14,8 +14,8 @@ import pytest
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.sattler import SattlerCFL, SattlerState
+from fedkin.simulation.fake_world import FakeWorld
 
 EVERY_TIME: dict[str, Any] = {"eps1": 9.0, "eps2": 0.5, "first_split": 0}  # a cut wherever there is one to make
 APART = [[1, 0], [-1, 0], [1, 0.1], [-1, 0.1]]

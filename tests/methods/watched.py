@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedkin.core.world import LocalWork
-from fedkin.fake_world import FakeWorld
 from fedkin.methods.fedsim import FedSimState
+from fedkin.simulation.fake_world import FakeWorld
 
 AXES = np.eye(3)[[0, 1, 2, 0, 1, 2]]
 TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(np.float32)  # two clients of a kind per axis

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, SubsetRandomSampler, TensorDataset, random_split
 
 from fedkin.core.errors import DataError
-from fedkin.pytorch.loaders import client_data
+from fedkin.simulation.torch.client_loaders import client_data
 
 
 def samples(count: int = 10) -> TensorDataset:

@@ -19,8 +19,8 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
-from fedkin.pytorch import torch_model
-from fedkin.pytorch.model import TorchModel, entries, flat_of
+from fedkin.simulation.torch import torch_model
+from fedkin.simulation.torch.model import TorchModel, entries, flat_of
 from fedkin.simulator import SimulatedWorld
 from tests.pytorch.twins import pair, perceptron
 from tests.simulator.small import EVERYONE, federation, models, samples

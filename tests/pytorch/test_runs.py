@@ -26,7 +26,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.experiment import simulate as simulate_module
 from fedkin.experiment.advise.pilots import Plans
 from fedkin.models import mclr
-from fedkin.pytorch import configured
+from fedkin.simulation.torch import configured
 from tests.conftest import ROOT
 from tests.pytorch.twins import of_jax
 from tests.refusals import refused

@@ -11,8 +11,8 @@ from torch import nn
 
 from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
-from fedkin.pytorch import torch_model
-from fedkin.pytorch.model import TorchModel
+from fedkin.simulation.torch import torch_model
+from fedkin.simulation.torch.model import TorchModel
 from tests.simulator import detectors
 
 HIDDEN = 8

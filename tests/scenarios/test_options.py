@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError
-from fedkin.scenarios.options import at_least, fraction, one_of, switch
+from fedkin.scenarios.validation import at_least, fraction, one_of, switch
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), "0.5", True, None])

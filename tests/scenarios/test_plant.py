@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.federated import FederatedData
-from fedkin.scenarios.plant import KINDS, planted
+from fedkin.scenarios.planted_clusters import KINDS, planted
 
 PIXELS, LABELS = load_digits(return_X_y=True)
 ORIGINAL = {image.tobytes(): label for image, label in zip((PIXELS / 16).astype(np.float32), LABELS, strict=True)}

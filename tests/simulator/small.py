@@ -6,7 +6,7 @@ import numpy as np
 
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.simulator.workers import AnyModel
+from fedkin.simulation.workers import AnyModel
 
 SIZES = (1, 2, 7, 10, 23, 64, 130)  # around the batch size of 10: below, equal, above, no multiple, one sample
 EVERYONE = np.arange(len(SIZES))

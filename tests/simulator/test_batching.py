@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.randomness import Stream
-from fedkin.simulator.batching import Batches, bucket, by_epochs, by_steps, in_order
+from fedkin.simulation.batching import Batches, bucket, by_epochs, by_steps, in_order
 
 samples, batch_size = st.integers(1, 40), st.integers(1, 15)
 

@@ -21,7 +21,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.world import LocalWork, Trained
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
-from fedkin.simulator import SimulatedWorld, engine, local_training
+from fedkin.simulation import engine, local_training
+from fedkin.simulator import SimulatedWorld
 from tests.simulator.digests import DATA, MODEL, STREAM, WHICH, WORK, digests, trained
 from tests.simulator.small import EVERYONE, models
 

@@ -24,8 +24,9 @@ from fedkin.core.world import LocalWork, Trained
 from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld, engine
-from fedkin.simulator.trainer import Trainer
+from fedkin.simulation import engine
+from fedkin.simulation.trainer import Trainer
+from fedkin.simulator import SimulatedWorld
 from tests.simulator import digests, slow_twin
 from tests.simulator.small import EVERYONE, federation, models, samples
 

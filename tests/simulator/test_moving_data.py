@@ -15,7 +15,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mclr
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.swaps import Moved
-from fedkin.simulator import SimulatedWorld, engine
+from fedkin.simulation import engine
+from fedkin.simulator import SimulatedWorld
 from tests.simulator.small import EVERYONE, federation, models
 
 DATA = federation()

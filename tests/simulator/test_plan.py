@@ -11,9 +11,9 @@ from hypothesis.extra import numpy as hnp
 
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
-from fedkin.simulator.batching import by_epochs
-from fedkin.simulator.plan import plan
-from fedkin.simulator.scoring import blocks, per_row, portions
+from fedkin.simulation.batching import by_epochs
+from fedkin.simulation.padding import plan
+from fedkin.simulation.scoring import blocks, per_row, portions
 
 sizes = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 

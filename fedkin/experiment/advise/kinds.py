@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
-from fedkin.clustering import how_many
+from fedkin.clustering import cluster_count
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import SGD, LocalWork, Trained
@@ -57,7 +57,7 @@ class Kinds:
     used: Int[np.ndarray, "n"]
     returned: Float64[np.ndarray, "most"]
     chance: float
-    gap: how_many.Gap
+    gap: cluster_count.Gap
     silhouette: Float64[np.ndarray, "most"]
     spectrum: Float64[np.ndarray, "values"]
     heights: Float64[np.ndarray, "most"]
@@ -75,8 +75,8 @@ class Kinds:
             "clients return": self.clusters,
             "gap statistic": self.gap.clusters,
             "silhouette": int(np.nanargmax(self.silhouette)) + 1,
-            "eigengap": how_many.largest_eigengap(self.spectrum),
-            "dendrogram": how_many.largest_jump(self.heights),
+            "eigengap": cluster_count.largest_eigengap(self.spectrum),
+            "dendrogram": cluster_count.largest_jump(self.heights),
         }
 
 
@@ -122,7 +122,7 @@ def how_many_kinds(
     if there.sum() < LEAST_CLIENTS:
         raise DataError(f"{there.sum()} of {len(used)} clients gave an update in every pilot; try a smaller local.lr")
     most = min(most, int(there.sum()) // 4)
-    shares = [how_many.returning(first[there], second[there], most, looks.rng) for first, second in seen]
+    shares = [cluster_count.returning(first[there], second[there], most, looks.rng) for first, second in seen]
     chance = max(_chance(looks, one, deals, most, tell) for one in range(deals))
     updates = np.sum([first[there] + second[there] for first, second in seen], axis=0)
     return _found(used[there], np.median(np.concatenate(shares), axis=0), chance, updates, looks.rng)
@@ -220,7 +220,7 @@ def _chance(looks: _Looks, one: int, deals: int, most: int, tell: Say) -> float:
     most = min(most, int(there.sum()) // 4)
     if most < 2:
         return 1.0
-    return float(how_many.returning(first[there], second[there], most, looks.rng).mean(axis=0)[1:].max())
+    return float(cluster_count.returning(first[there], second[there], most, looks.rng).mean(axis=0)[1:].max())
 
 
 def _found(
@@ -232,16 +232,16 @@ def _found(
 ) -> Kinds:
     most = len(returned)
     holds = (returned >= HOLDS) & (returned > chance)
-    points, _ = how_many.principal(updates, updates, most - 1)
+    points, _ = cluster_count.principal(updates, updates, most - 1)
     centred = updates - updates.mean(axis=0)
     return Kinds(
         clusters=int(np.flatnonzero(holds)[1:].max(initial=0)) + 1,
         used=used,
         returned=returned,
         chance=chance,
-        gap=how_many.gap_statistic(points, most, rng),
-        silhouette=how_many.silhouettes(points, most, rng),
-        spectrum=how_many.laplacian_spectrum(np.clip(cosine(centred, centred), 0, None), most + 1),
-        heights=how_many.merge_heights(points, most),
+        gap=cluster_count.gap_statistic(points, most, rng),
+        silhouette=cluster_count.silhouettes(points, most, rng),
+        spectrum=cluster_count.laplacian_spectrum(np.clip(cosine(centred, centred), 0, None), most + 1),
+        heights=cluster_count.merge_heights(points, most),
         points=points,
     )

@@ -31,7 +31,7 @@ from fedkin.experiment.options import plain, stage
 from fedkin.experiment.runner import check as check_plan
 from fedkin.experiment.runner import check_kind
 from fedkin.federation.introduction import introduce
-from fedkin.simulator.workers import check_samples
+from fedkin.simulation.workers import check_samples
 
 FLOWER = "1.41.0"  # the one that is asked for in pyproject.toml
 Table = dict[str, list[Finding]]  # by where: the machine, the server, each site

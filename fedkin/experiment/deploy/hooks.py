@@ -52,7 +52,7 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
     Raises:
         MissingExtra: Flower or PyTorch is not installed.
     """
-    from fedkin.pytorch import torch_model
+    from fedkin.simulation.torch import torch_model
 
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
         who, own = site(node), _given(loaders, node)
@@ -85,7 +85,7 @@ def _given(data: Source, node: dict[str, Any]) -> Any:
 
 
 def _read(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
-    from fedkin.pytorch.loaders import client_data
+    from fedkin.simulation.torch.client_loaders import client_data
 
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise DataError(f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}")

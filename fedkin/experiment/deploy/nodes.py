@@ -20,7 +20,7 @@ from fedkin.experiment.options import stage
 from fedkin.federation.introduction import Introduction, digest_of, introduce
 from fedkin.federation.node import Node
 from fedkin.federation.terms import Site
-from fedkin.simulator.engine import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 FIXED = np.array([1, 2], np.uint32)  # randomness from which both sides make the same initial model
 

@@ -27,7 +27,7 @@ from fedkin.federation.exchange import Exchange, Post
 from fedkin.federation.hall import Hall
 from fedkin.federation.introduction import digest_of, introduce
 from fedkin.federation.remote import RemoteWorld
-from fedkin.simulator.workers import check_samples
+from fedkin.simulation.workers import check_samples
 
 _log = logging.getLogger("fedkin")
 

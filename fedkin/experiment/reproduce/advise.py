@@ -19,7 +19,7 @@ from fedkin.experiment.advise.kinds import how_many_kinds
 from fedkin.experiment.advise.pilots import PLAIN
 from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.models import mclr
-from fedkin.scenarios.plant import planted
+from fedkin.scenarios.planted_clusters import planted
 
 SEEDS = tuple(range(10))
 KINDS = ("label_permutation", "rotation")

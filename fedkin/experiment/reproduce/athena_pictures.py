@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.clustering.eps import eps_ranges
+from fedkin.clustering.dbscan_eps import eps_ranges
 from fedkin.experiment.reproduce.athena import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
 from fedkin.experiment.reproduce.athena_numbers import one
 from fedkin.experiment.reproduce.athena_page import COLUMNS

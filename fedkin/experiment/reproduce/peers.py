@@ -15,7 +15,7 @@ from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.experiment.simulate import simulate
 from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
 from fedkin.models import mlp
-from fedkin.scenarios.plant import planted
+from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
 
 PEERS, STAGE_ONE, ROUNDS = 100, 20, 100

@@ -20,7 +20,7 @@ from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.experiment.simulate import simulate
 from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
 from fedkin.models import Model, as_model, mlp
-from fedkin.scenarios.plant import planted
+from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.shift import SwapAll
 
 CLUSTER_ROUND = 5  # of FL+HC

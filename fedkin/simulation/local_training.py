@@ -17,7 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedkin.models.model import Model, Tree, flatten
-from fedkin.simulator.plan import Plan
+from fedkin.simulation.padding import Plan
 
 # A device is one core: a program that shares its matrix products out would take the cores of the others. And the same
 # bits come out, however many devices there are.

@@ -83,8 +83,8 @@ class TorchModel:
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> tuple[Any, Any]:
         """What scores and what trains on these data; streams know the clients by ``ids``."""
-        from fedkin.pytorch.scoring import Scorer
-        from fedkin.pytorch.training import Trainer
+        from fedkin.simulation.torch.scoring import Scorer
+        from fedkin.simulation.torch.training import Trainer
 
         return Scorer(data, self), Trainer(data, self, ids)
 

@@ -118,9 +118,9 @@ def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
     scores. Raises ModelError where it does not fit the data."""
     if isinstance(model, BringsWorkers):
         return model.check(data)
-    from fedkin.simulator import compiled
+    from fedkin.simulation import compiled_workers
 
-    return compiled.check_samples(model, data)  # type: ignore[arg-type]
+    return compiled_workers.check_samples(model, data)  # type: ignore[arg-type]
 
 
 def maker(
@@ -129,6 +129,6 @@ def maker(
     """What makes the workers for data, which may move. Devices are XLA's, and so are clients side by side on them."""
     if isinstance(model, BringsWorkers):
         return lambda data: model.workers(data, ids)
-    from fedkin.simulator import compiled
+    from fedkin.simulation import compiled_workers
 
-    return compiled.maker(model, ids, devices, clients_per_batch)  # type: ignore[arg-type]
+    return compiled_workers.maker(model, ids, devices, clients_per_batch)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int, Shaped, UInt32
 
 from fedkin.data.federated import Ragged
-from fedkin.simulator.batching import Batches, bucket
+from fedkin.simulation.batching import Batches, bucket
 
 
 class Plan(NamedTuple):

@@ -9,7 +9,7 @@ from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES, Images
-from fedkin.data.options import checked, positive
+from fedkin.data.partition_options import checked, positive
 from fedkin.scenarios.variants import namings, swapped, turned
 
 KINDS = ("rotation", "label_permutation", "label_swap", "disjoint_labels")

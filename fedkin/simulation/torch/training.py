@@ -18,8 +18,8 @@ from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.pytorch.model import TorchModel, flat_of, reason_of, seed, tensor_of, trainable
-from fedkin.simulator.batching import for_work
+from fedkin.simulation.batching import for_work
+from fedkin.simulation.torch.model import TorchModel, flat_of, reason_of, seed, tensor_of, trainable
 
 _WIDTH = 64  # samples at a time of a full gradient
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam

@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 
 from fedkin.core.randomness import Stream
 from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores, Trained
-from fedkin.label_memory import LabelMemory
 from fedkin.measures.calibration import histogram
 from fedkin.measures.cosine import cosine
+from fedkin.simulation.shift_test import LabelMemory
 
 
 @dataclass

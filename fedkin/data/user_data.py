@@ -12,9 +12,9 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz, read_table
 from fedkin.data.leaf import leaf
-from fedkin.data.options import checked
 from fedkin.data.partition import by_writer
 from fedkin.data.partition import split as split_fairly
+from fedkin.data.partition_options import checked
 
 TABLES = (".csv", ".gz", ".parquet", ".pq")
 

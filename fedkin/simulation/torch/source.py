@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedkin.core.errors import ConfigError, MissingExtra, ModelError
 
 if TYPE_CHECKING:
-    from fedkin.pytorch.model import TorchModel
+    from fedkin.simulation.torch.model import TorchModel
 
 
 def torch_model(
@@ -42,7 +42,7 @@ def torch_model(
     _require_torch()
     from torch import nn
 
-    from fedkin.pytorch.model import of_module
+    from fedkin.simulation.torch.model import of_module
 
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ModelError(f"model {name!r}: threads must be an integer of at least 1, got {threads!r}")

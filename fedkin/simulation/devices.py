@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
-from fedkin.simulator.batching import Batches
+from fedkin.simulation.batching import Batches
 
 
 def devices(count: int | None) -> list:

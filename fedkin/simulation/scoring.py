@@ -13,9 +13,9 @@ from jaxtyping import Float, Int, Shaped
 from fedkin.data.federated import FederatedData
 from fedkin.measures.calibration import BINS, histogram
 from fedkin.models.model import Model
-from fedkin.simulator import local_training
-from fedkin.simulator.batching import bucket
-from fedkin.simulator.devices import mesh_of, replicated, split
+from fedkin.simulation import local_training
+from fedkin.simulation.batching import bucket
+from fedkin.simulation.devices import mesh_of, replicated, split
 
 _BLOCK = 64  # samples: one width for all, so that a sample's score does not depend on who else is scored
 _PORTION = 256 * 2**20  # bytes of samples that one compiled call may hold

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from fedkin.data.federated import FederatedData
 from fedkin.measures.calibration import BINS, histogram
-from fedkin.pytorch.model import TorchModel, tensor_of
+from fedkin.simulation.torch.model import TorchModel, tensor_of
 
 _WIDTH = 256  # samples at a time
 

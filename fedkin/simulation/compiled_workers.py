@@ -14,9 +14,9 @@ from fedkin.core.layout import Samples, fitted
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
-from fedkin.simulator.devices import devices as find_devices
-from fedkin.simulator.scoring import Scorer
-from fedkin.simulator.trainer import Trainer
+from fedkin.simulation.devices import devices as find_devices
+from fedkin.simulation.scoring import Scorer
+from fedkin.simulation.trainer import Trainer
 
 
 def maker(

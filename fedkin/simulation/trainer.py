@@ -11,11 +11,11 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
-from fedkin.simulator import local_training
-from fedkin.simulator.batching import Batches, bucket, for_work, in_order
-from fedkin.simulator.devices import mesh_of, replicated, shares, split
-from fedkin.simulator.local_training import Recipe
-from fedkin.simulator.plan import Plan, plan, side_by_side
+from fedkin.simulation import local_training
+from fedkin.simulation.batching import Batches, bucket, for_work, in_order
+from fedkin.simulation.devices import mesh_of, replicated, shares, split
+from fedkin.simulation.local_training import Recipe
+from fedkin.simulation.padding import Plan, plan, side_by_side
 
 _WIDTH = 64  # samples at a time of a full gradient
 

@@ -12,12 +12,12 @@ from fedkin.aggregation import WeightedSum
 from fedkin.core.randomness import Stream
 from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
 from fedkin.data.federated import FederatedData
-from fedkin.label_memory import LabelMemory
 from fedkin.measures.cosine import cosine
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Moving, Shift
-from fedkin.simulator.checks import check_detects, check_ids, check_scoring, check_work
-from fedkin.simulator.workers import AnyModel, check_samples, maker
+from fedkin.simulation.model_checks import check_detects, check_ids, check_scoring, check_work
+from fedkin.simulation.shift_test import LabelMemory
+from fedkin.simulation.workers import AnyModel, check_samples, maker
 
 _PORTION = 256 * 2**20  # bytes of samples, and of updates, that one call may hold
 

@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.world import LocalWork
-from fedkin.simulator.workers import AnyModel
+from fedkin.simulation.workers import AnyModel
 
 
 def check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:
