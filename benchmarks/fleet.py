@@ -107,7 +107,7 @@ def real(total: int, cohort: int, rounds: int) -> None:
 
 def traffic() -> list[list[str]]:
     """Bytes of a round for one node, by the size of its fleet; said while they are counted."""
-    from fedkin.experiment.deploy.config import load_client, load_server
+    from fedkin.config.server import load_client, load_server
     from fedkin.experiment.deploy.nodes import of_config
     from fedkin.experiment.deploy.serve import serve
     from tests.federation.memory_post import MemoryPost

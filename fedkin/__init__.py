@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from fedkin.experiment.repeat import Repeated as Repeated
     from fedkin.experiment.repeat import repeat as repeat
     from fedkin.experiment.report import report as report
-    from fedkin.experiment.results import Run as Run
-    from fedkin.experiment.simulate import simulate as simulate
-    from fedkin.experiment.trackers import Tracker as Tracker
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
     from fedkin.methods import PANM as PANM
@@ -67,6 +64,8 @@ if TYPE_CHECKING:
     from fedkin.methods import PANMLoss as PANMLoss
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
+    from fedkin.run.results import Run as Run
+    from fedkin.run.simulate import simulate as simulate
     from fedkin.scenarios.drift import Relabel as Relabel
     from fedkin.scenarios.drift import Rotate as Rotate
     from fedkin.scenarios.planted_clusters import planted as planted
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from fedkin.scenarios.swaps import SwapPart as SwapPart
     from fedkin.simulation.torch import torch_model as torch_model
     from fedkin.simulator import SimulatedWorld as SimulatedWorld
+    from fedkin.tracking.tracker import Tracker as Tracker
 
 __version__ = "0.1.0"
 
@@ -120,7 +120,7 @@ _HOME = {
     "Relabel": "fedkin.scenarios.drift",
     "Repeated": "fedkin.experiment.repeat",
     "Rotate": "fedkin.scenarios.drift",
-    "Run": "fedkin.experiment.results",
+    "Run": "fedkin.run.results",
     "SGD": "fedkin.core.world",
     "SattlerCFL": "fedkin.methods",
     "Scores": "fedkin.core.world",
@@ -130,7 +130,7 @@ _HOME = {
     "Stream": "fedkin.core.randomness",
     "SwapAll": "fedkin.scenarios.swaps",
     "SwapPart": "fedkin.scenarios.swaps",
-    "Tracker": "fedkin.experiment.trackers",
+    "Tracker": "fedkin.tracking.tracker",
     "Trained": "fedkin.core.world",
     "World": "fedkin.core.world",
     "advise": "fedkin.experiment.advise",
@@ -141,7 +141,7 @@ _HOME = {
     "planted": "fedkin.scenarios.planted_clusters",
     "repeat": "fedkin.experiment.repeat",
     "report": "fedkin.experiment.report",
-    "simulate": "fedkin.experiment.simulate",
+    "simulate": "fedkin.run.simulate",
     "study_eps": "fedkin.experiment.eps_study",
     "torch_client": "fedkin.experiment.deploy.hooks",
     "torch_model": "fedkin.simulation.torch",

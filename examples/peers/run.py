@@ -19,11 +19,12 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fedkin.config import registry
 from fedkin.core.storage import whole_lines
-from fedkin.experiment import choices, peer_config
+from fedkin.experiment import peer_config
 from fedkin.experiment.figure import save_as
 from fedkin.experiment.peer_init import init
-from fedkin.experiment.topology import circle
+from fedkin.run.trust_graph import circle
 
 PEERS, LATE = 8, 8  # peer-0 to peer-7 begin; peer-8 comes later
 PATIENCE = 180.0  # seconds
@@ -82,7 +83,7 @@ def records(config: Path) -> list[dict]:
 def tell(configs: list[Path], there: list[int], folder: Path) -> None:
     """The table of neighbours, and the picture."""
     described = peer_config.load(configs[0])
-    kind = choices.make(choices.datasets(), described.data).truth
+    kind = registry.make(registry.datasets(), described.data).truth
     trust = np.zeros((len(configs), len(configs)), bool)
     print(f"\n{'peer':8} {'kind':5} {'rounds':>6} {'accuracy':>8} {'exchanges':>9} {'failed':>6}  neighbours")
     for k in there:

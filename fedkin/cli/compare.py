@@ -14,8 +14,8 @@ from fedkin.cli.shell import BAD_INPUT, INTERRUPTED, arguments, new_folder, plai
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedkin.config.comparison import Grid
     from fedkin.experiment.compare.comparison import Comparison
-    from fedkin.experiment.compare.grid import Grid
 
 
 def compare_command(
@@ -40,8 +40,8 @@ def compare_command(
 ) -> None:
     """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences hold."""
     with plainly():
+        from fedkin.config.comparison import refuse_measure
         from fedkin.experiment.compare import cells
-        from fedkin.experiment.compare.grid import refuse_measure
 
         if by is not None:
             refuse_measure(by)
@@ -63,7 +63,7 @@ def compare_command(
 
 
 def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str) -> Grid:
-    from fedkin.experiment.compare import grid
+    from fedkin.config import comparison as grid
 
     file, overrides = arguments(settings)
     named = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]

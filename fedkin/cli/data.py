@@ -53,11 +53,12 @@ def pni_command(
 ) -> None:
     """How far the clients differ: FedSim's privacy-preserving non-IID index. Compare like with like only."""
     with plainly():
-        from fedkin.experiment import choices, config, heterogeneity
+        from fedkin.config import registry, run
+        from fedkin.experiment import heterogeneity
 
-        chosen = config.named("model", choices.models(), {"name": model}, lambda _: "--model")
+        chosen = run.named("model", registry.models(), {"name": model}, lambda _: "--model")
         data = _dataset(name, options or [])
-        made = choices.make(choices.models(), chosen, data)
+        made = registry.make(registry.models(), chosen, data)
         found = heterogeneity.non_iid_index(data, made, models=models, seed=seed)
         if as_json:
             print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **found.summary()}))
@@ -68,7 +69,7 @@ def pni_command(
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
     """A named data set with ``key=value`` options."""
-    from fedkin.experiment import choices, config
+    from fedkin.config import registry, run
 
     values = {"name": name, **dict(option(text) for text in options)}
-    return choices.make(choices.datasets(), config.named("data set", choices.datasets(), values, str))
+    return registry.make(registry.datasets(), run.named("data set", registry.datasets(), values, str))

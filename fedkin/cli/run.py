@@ -15,9 +15,9 @@ from fedkin.cli.shell import INTERRUPTED, configured, new_folder, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.experiment.config import Config
+    from fedkin.config.run import Config
     from fedkin.experiment.repeat import Repeated
-    from fedkin.experiment.results import Run
+    from fedkin.run.results import Run
 
 
 def run_command(
@@ -50,7 +50,7 @@ def run_command(
 
 def _execute(config: Config, folder: Path, resume: bool, track: list[str]) -> Run:
     from fedkin.experiment.progress import Display
-    from fedkin.experiment.simulate import execute
+    from fedkin.run.simulate import execute
 
     with Display(config.run.rounds) as display:
         return execute(config, out=folder, resume=resume, on_round=display, track=track)
@@ -100,7 +100,7 @@ def _resumable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from fedkin.experiment.folder import holds_run
+        from fedkin.run.run_folder import holds_run
 
         how = f"go on with: fedkin run --resume {folder}" if holds_run(folder) else "nothing was written yet"
         print(f"interrupted; {how}", file=sys.stderr)

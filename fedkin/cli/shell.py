@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from fedkin.core.errors import ConfigError, FedkinError
 
 if TYPE_CHECKING:
-    from fedkin.experiment.config import Config
+    from fedkin.config.run import Config
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -78,18 +78,19 @@ def arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
 
 def configured(settings: list[str], resume: Path | None) -> Config:
     """The configuration that the arguments name."""
-    from fedkin.experiment import config, folder
+    from fedkin.config import run
+    from fedkin.run import run_folder
 
     file, overrides = arguments(settings)
     if resume is None:
-        return config.load(file, overrides)
+        return run.load(file, overrides)
     if file:
         raise ConfigError(f"--resume takes its configuration from {resume}, not from {file}")
-    if "python" in folder.read_config(resume):
+    if "python" in run_folder.read_config(resume):
         raise ConfigError(
             f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, resume=True)"
         )
-    return config.load(resume / folder.CONFIG, overrides)
+    return run.load(resume / run_folder.CONFIG, overrides)
 
 
 def new_folder(what: str) -> Path:
@@ -102,7 +103,7 @@ def new_folder(what: str) -> Path:
 
 
 def option(text: str) -> tuple[str, Any]:
-    from fedkin.experiment.config import parse_value
+    from fedkin.config.run import parse_value
 
     key, equals, value = text.partition("=")
     if not (equals and key):

@@ -16,16 +16,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest
+from fedkin.config.run import Config
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD, Method
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork, World
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.config import Config
 from fedkin.experiment.figure import COLOURS, FADED, prepare, save_as
-from fedkin.experiment.runner import check_kind
-from fedkin.experiment.simulate import from_config
 from fedkin.methods.last_layer import LastLayer
+from fedkin.run.loop import check_kind
+from fedkin.run.simulate import from_config
 from fedkin.simulator import AnyModel, SimulatedWorld
 
 _ROWS = 12  # of the table

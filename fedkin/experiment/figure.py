@@ -16,11 +16,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from fedkin.config import registry
 from fedkin.core.storage import write_atomic
-from fedkin.experiment import choices
 
 if TYPE_CHECKING:
-    from fedkin.experiment.results import Run
+    from fedkin.run.results import Run
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; line styles tell them apart in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -98,7 +98,7 @@ def draw(run: Run) -> Figure:
 
 def title(name: str) -> str:
     """A method's name as its class spells it."""
-    kind = choices.methods().get(name)
+    kind = registry.methods().get(name)
     return kind.__name__ if kind else name
 
 

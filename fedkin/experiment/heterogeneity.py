@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Float32, Float64, Int
 
+from fedkin.config.plan import whole_number
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import BYTES_PER_NUMBER, World
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.plan import whole_number
 from fedkin.measures.pni import client_pni
 from fedkin.simulator import AnyModel, SimulatedWorld
 

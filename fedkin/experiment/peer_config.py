@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedkin.config import registry
+from fedkin.config.run import Local, named, named_model, override, read_toml
+from fedkin.config.schema import Values, checked, made, schema, told
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.world import LocalWork
-from fedkin.experiment import choices
-from fedkin.experiment.config import Local, named, named_model, override, read_toml
-from fedkin.experiment.options import Values, checked, made, schema, told
 from fedkin.experiment.peer_folder import PeerFolder
-from fedkin.experiment.side_by_side import stage
 from fedkin.federation.certificates import Signer
 from fedkin.federation.network import ZenohNetwork
 from fedkin.federation.peer import Peer, check
 from fedkin.federation.settings import About, Links, Lockstep, Tls
 from fedkin.methods.decentralized import PeerMethod
+from fedkin.run.lifecycle import stage
 from fedkin.simulator import SimulatedWorld
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
@@ -42,11 +42,11 @@ class PeerConfig:
         return LocalWork(**self.local.model_dump())
 
 
-def methods() -> choices.Registry:
+def methods() -> registry.Registry:
     """The methods that real peers can run: those without a server, but for the oracle, whom nobody can ask there."""
     return {
         name: made
-        for name, made in choices.methods().items()
+        for name, made in registry.methods().items()
         if isinstance(made, type) and issubclass(made, PeerMethod) and name != "oracle"
     }
 
@@ -77,13 +77,13 @@ def from_dict(raw: dict[str, Any], where: Where = str) -> PeerConfig:
     config = PeerConfig(
         about=made(About, section["peer"], place("peer")),
         links=_links(section["network"], place("network")),
-        data=named("data set", choices.datasets(), {"name": "digits"} | section["data"], place("data")),
+        data=named("data set", registry.datasets(), {"name": "digits"} | section["data"], place("data")),
         model=named_model(section["model"], place("model")),
         method=named("peer-to-peer method", methods(), {"name": "panm"} | section["method"], place("method")),
         local=checked(Local, section["local"], place("local")),
         lockstep=made(Lockstep, section["lockstep"], place("lockstep")) if "lockstep" in raw else None,
     )
-    for name, make in {"local": lambda: config.work, "method": lambda: choices.make(methods(), config.method)}.items():
+    for name, make in {"local": lambda: config.work, "method": lambda: registry.make(methods(), config.method)}.items():
         try:
             make()
         except FedkinError as error:
@@ -97,16 +97,16 @@ def build(config: PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None =
     Raises what these raise: ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra.
     """
     with stage("data"):
-        data = choices.make(choices.datasets(), config.data)
+        data = registry.make(registry.datasets(), config.data)
     with stage("model"):
-        model = choices.make(choices.models(), config.model, data)
+        model = registry.make(registry.models(), config.model, data)
     about, links, tls = config.about, config.links, config.links.tls
     world = SimulatedWorld(data, model, config.work, devices=1)
     check(about, world, config.lockstep)
     disk = PeerFolder(Path(about.folder), about)
     memory = disk.restore(world.spec.parameters)
     seal = Signer(about.name, Path(tls.ca), Path(tls.certificate), Path(tls.key)) if tls else None
-    method = choices.make(methods(), config.method)
+    method = registry.make(methods(), config.method)
     network = ZenohNetwork(about.federation, about.name, links, world.spec.parameters)
     options = {"lockstep": config.lockstep, "deadline": links.deadline, "seal": seal, "on_round": on_round}
     try:

@@ -9,10 +9,10 @@ from typing import Any
 
 import tomli_w
 
+from fedkin.config.run import parse_override
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import storing, write_atomic
 from fedkin.experiment import peer_config
-from fedkin.experiment.config import parse_override
 from fedkin.federation.certificates import Authority, access_rules, write_public, write_secret
 
 CONFIG, RULES = "peer.toml", "access.json5"

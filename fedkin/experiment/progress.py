@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedkin.experiment.figure import title
-from fedkin.experiment.metrics import Record
+from fedkin.run.metrics import Record
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives everybody a turn"
 INCOMPLETE_SEED = (

@@ -14,21 +14,22 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import whole_lines, write_atomic
-from fedkin.experiment import folder as folders
-from fedkin.experiment import statistics, trackers
-from fedkin.experiment.config import Config
-from fedkin.experiment.folder import Folder, holds_run
-from fedkin.experiment.identity import fingerprint
-from fedkin.experiment.results import Run
-from fedkin.experiment.runner import OnRound, whole_number
-from fedkin.experiment.side_by_side import Experiment, Methods
-from fedkin.experiment.simulate import from_config
+from fedkin.experiment import statistics
 from fedkin.experiment.statistics import Comparison
 from fedkin.experiment.tabular import mean_and_interval, rows_of
-from fedkin.experiment.trackers import Tracker
+from fedkin.run import run_folder as folders
+from fedkin.run.fingerprint import fingerprint
+from fedkin.run.lifecycle import Experiment, Methods
+from fedkin.run.loop import OnRound, whole_number
+from fedkin.run.results import Run
+from fedkin.run.run_folder import Folder, holds_run
+from fedkin.run.simulate import from_config
+from fedkin.tracking import tracker
+from fedkin.tracking.tracker import Tracker
 
 _log = logging.getLogger("fedkin")
 SEEDS = "seeds"  # the folder of the single runs, in that of all
@@ -201,7 +202,7 @@ def execute_seeds(
 
     Raises as ``execute`` does.
     """
-    tracked = trackers.make(track, out)
+    tracked = tracker.make(track, out)
     experiment, methods = from_config(config, resume, on_round)
     experiment = dataclasses.replace(experiment, track=tracked)
     experiment.refuse(methods)

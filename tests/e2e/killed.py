@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin import cli
-from fedkin.experiment import checkpoint, folder, simulate
+from fedkin.run import checkpoint, run_folder, simulate
 
 assert simulate  # all that is heavy is imported before the forks; JAX starts its threads after them
 
@@ -62,7 +62,7 @@ def sabotage(how: str, number: int) -> None:
     elif how == "before a sync":
         os.fsync = at(number, os.fsync, nothing)
     elif how == "in a line":
-        folder.append_line = at(number, folder.append_line, half_a_line)
+        run_folder.append_line = at(number, run_folder.append_line, half_a_line)
     elif how == "in a checkpoint":
         checkpoint.write_atomic = at(number, checkpoint.write_atomic, half_a_file)
     else:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.experiment import checkpoint
+from fedkin.run import checkpoint
 from tests.e2e import flower_project as project
 from tests.e2e.flower_lab import Lab
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.config.comparison import Grid, Setting, Variant
 from fedkin.experiment.compare.comparison import Comparison, Key
-from fedkin.experiment.compare.grid import Grid, Setting, Variant
-from fedkin.experiment.results import Run
+from fedkin.run.results import Run
 from tests.experiment.seeds import by_hand
 
 Curves = Mapping[str, Sequence[Sequence[float] | None]]  # by method: rounds 0 to T from each seed, None if not finished

@@ -12,9 +12,9 @@ import pandas as pd
 import tomli_w
 
 from fedkin.core.method import State
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.moves import changes
-from fedkin.experiment.results import Run
+from fedkin.run.metrics import Record
+from fedkin.run.migrations import changes
+from fedkin.run.results import Run
 
 
 def record(round: int, sizes: list[int], accuracy: float | None = None, **more: Any) -> Record:

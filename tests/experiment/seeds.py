@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedkin.experiment import config as configuration
-from fedkin.experiment.config import Config
+from fedkin.config import run as configuration
+from fedkin.config.run import Config
 from fedkin.experiment.repeat import Repeated
-from fedkin.experiment.results import Run
-from fedkin.experiment.runner import Plan, run
+from fedkin.run.loop import Plan, run
+from fedkin.run.results import Run
 from tests.experiment.toy import Toy, fake_world
 
 

@@ -12,10 +12,10 @@ import pytest
 
 import fedkin as fk
 from fedkin.clustering.cluster_count import Gap
+from fedkin.config import run
 from fedkin.core.errors import ConfigError, DataError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment import config
 from fedkin.experiment.advise import Advice, advise, how_many_kinds
 from fedkin.experiment.advise import kinds as kinds_module
 from fedkin.experiment.advise.differ import differences
@@ -241,7 +241,7 @@ def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
     told = json.loads(json.dumps(advice.summary(), allow_nan=False))
     assert told["verdict"] == "cluster" and told["votes"]["clients return"] == 2 and len(told["pilots"]) == 3
     assert [row["clusters"] for row in told["numbers"]] == [1, 2, 3]
-    checked = config.from_dict({"data": {"name": "digits"}, **tomllib.loads(advice.toml())})
+    checked = run.from_dict({"data": {"name": "digits"}, **tomllib.loads(advice.toml())})
     assert checked.run.cohort == 12 and checked.run.rounds == 3 and checked.local.lr == 0.3
     paths = save(advice, tmp_path / "a.png")
     assert [path.name for path in paths] == ["a.png", "a.svg"] and all(path.stat().st_size > 1000 for path in paths)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import COLD, State
-from fedkin.experiment import checkpoint
-from fedkin.experiment.checkpoint import Checkpoint
+from fedkin.run import checkpoint
+from fedkin.run.checkpoint import Checkpoint
 from tests.experiment.toy import ToyState
 
 

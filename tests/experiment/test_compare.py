@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.config import registry
+from fedkin.config import run as configuration
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
-from fedkin.experiment import choices
-from fedkin.experiment import config as configuration
 from fedkin.experiment.compare import comparison as tables
 from fedkin.experiment.compare.comparison import Comparison
-from fedkin.experiment.results import Run
-from fedkin.experiment.simulate import execute
+from fedkin.run.results import Run
+from fedkin.run.simulate import execute
 from tests.experiment.test_repeat import FIGURE, NEVER_THE_SAME, TRAIN, files, same, without_seconds
 
 # All clients are selected in every round, so that shapes are the same from any seed.
@@ -41,10 +41,10 @@ def compare(out: Path, *more: str, **options: Any) -> Comparison:
 def made() -> Iterator[list[str]]:
     """What was made of the configuration's choices, by name."""
     names: list[str] = []
-    make = choices.make
+    make = registry.make
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            choices, "make", lambda r, values, *first: (names.append(values["name"]), make(r, values, *first))[1]
+            registry, "make", lambda r, values, *first: (names.append(values["name"]), make(r, values, *first))[1]
         )
         yield names
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tomli_w
 
+from fedkin.config.comparison import Grid, from_description, load, slug
+from fedkin.config.comparison_axes import from_text
 from fedkin.core.errors import ConfigError
-from fedkin.experiment.compare.axes import from_text
-from fedkin.experiment.compare.grid import Grid, from_description, load, slug
 
 FILE = """
 [data]

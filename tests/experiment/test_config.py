@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from fedkin.config import registry as choices
+from fedkin.config.run import from_dict, load, named, parse_override, parse_value
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import LocalWork
-from fedkin.experiment import choices
-from fedkin.experiment.config import from_dict, load, named, parse_override, parse_value
 from fedkin.methods import FedGroup, FedProx
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Incremental, SwapPart

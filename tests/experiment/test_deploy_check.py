@@ -23,7 +23,7 @@ from fedkin.experiment.deploy.check_keys import SOON, server_keys
 from fedkin.experiment.deploy.finding import Finding, any_wrong
 from fedkin.experiment.deploy.init import init
 from fedkin.experiment.deploy.project import Address
-from fedkin.experiment.folder import Folder
+from fedkin.run.run_folder import Folder
 from tests.federation.sockets import free_ports
 
 pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.server import load_client, load_server
 from fedkin.core.errors import ConfigError, FedkinError, MissingExtra
 from fedkin.experiment.deploy import init as deploy_init
-from fedkin.experiment.deploy.config import load_client, load_server
 from fedkin.experiment.deploy.init import Written, init
 from fedkin.experiment.deploy.nodes import of_config
 

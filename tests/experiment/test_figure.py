@@ -16,9 +16,9 @@ from PIL import Image
 
 from fedkin.core.errors import StorageError
 from fedkin.experiment.figure import _apart, draw, save, title
-from fedkin.experiment.results import Run
-from fedkin.experiment.runner import Plan, run
 from fedkin.methods import FedAvg
+from fedkin.run.loop import Plan, run
+from fedkin.run.results import Run
 from tests.experiment.toy import Toy, fake_world
 
 

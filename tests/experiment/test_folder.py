@@ -13,8 +13,8 @@ import pytest
 
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment.folder import Folder, holds_run, read_config, read_records
-from fedkin.experiment.identity import data_digest, environment, essence, fingerprint
+from fedkin.run.fingerprint import data_digest, environment, essence, fingerprint
+from fedkin.run.run_folder import Folder, holds_run, read_config, read_records
 from tests.experiment.disk import no_file_longer_than
 from tests.experiment.toy import fake_world
 

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment.identity import model_digest
 from fedkin.models import Model, as_model, cnn, mclr, mlp
+from fedkin.run.fingerprint import model_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork, Trained
-from fedkin.experiment.lens import Lens, Seen, distances
+from fedkin.run.instrumented_world import Lens, Seen, distances
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 from tests.experiment.toy import fake_world

@@ -11,8 +11,8 @@ import pytest
 from fedkin.core.method import COLD, Served, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import Ledger, Scores
-from fedkin.experiment.lens import Lens
-from fedkin.experiment.metrics import (
+from fedkin.run.instrumented_world import Lens
+from fedkin.run.metrics import (
     Scored,
     accuracy_record,
     discrepancy_record,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.experiment.moves import changes, replay
-from fedkin.experiment.results import Run
+from fedkin.run.migrations import changes, replay
+from fedkin.run.results import Run
 
 
 def test_changes_are_those_who_moved() -> None:

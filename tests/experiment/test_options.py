@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
+from fedkin.config.schema import checked, choose, plain, schema
 from fedkin.core.errors import ConfigError
-from fedkin.experiment.options import checked, choose, plain, schema
 
 
 def dataset(

@@ -14,14 +14,14 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.runner import Plan, check, hurdles, run
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.gossip import Gossip, Local
 from fedkin.methods.oracle import Oracle
 from fedkin.methods.panm import PANM, PANMLoss
 from fedkin.methods.pens import PENS
 from fedkin.models import mclr
+from fedkin.run.loop import Plan, check, hurdles, run
+from fedkin.run.metrics import Record
 from tests.experiment.toy import fake_world
 
 N = 8

@@ -12,14 +12,14 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
+from fedkin.config import run as configuration
+from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment import config as configuration
-from fedkin.experiment.config import Config
 from fedkin.experiment.repeat import Repeated, execute_seeds, repeat
-from fedkin.experiment.results import Run
-from fedkin.experiment.simulate import execute
 from fedkin.models import mclr
+from fedkin.run.results import Run
+from fedkin.run.simulate import execute
 from fedkin.simulation import local_training
 from tests.experiment.seeds import with_options
 

@@ -18,8 +18,8 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.experiment.repeat import Repeated, execute_seeds, repeat
-from fedkin.experiment.results import Run
 from fedkin.models import mclr
+from fedkin.run.results import Run
 from tests.experiment.seeds import by_hand, with_options
 
 

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.config.run import Config, from_dict
 from fedkin.core.errors import CheckpointError, ConfigError, DataError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.config import Config, from_dict
 from fedkin.experiment.report.contents import contents
 from fedkin.experiment.report.page import in_script
 from fedkin.experiment.report.portrait import FILE, portrait_of
 from fedkin.experiment.report.reading import subject_of
-from fedkin.experiment.simulate import execute
 from fedkin.measures.cosine import cosine
+from fedkin.run.simulate import execute
 from tests.experiment.reports import a_run, unfinished, wandering
 
 DIGITS: dict[str, dict[str, Any]] = {

@@ -13,11 +13,11 @@ import pytest
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
-from fedkin.experiment.folder import Folder
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.runner import Plan, Track, run, select
-from fedkin.experiment.watch import Scene
 from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
+from fedkin.run.cluster_metrics import Scene
+from fedkin.run.loop import Plan, Track, run, select
+from fedkin.run.metrics import Record
+from fedkin.run.run_folder import Folder
 from fedkin.simulation.fake_world import FakeWorld
 from tests.experiment.toy import Toy, ToyState, fake_world
 

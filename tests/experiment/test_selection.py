@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
-from fedkin.experiment.runner import SELECTIONS, Plan, select
+from fedkin.run.loop import SELECTIONS, Plan, select
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError, ModelError
 from fedkin.experiment.deploy import serve as serving
-from fedkin.experiment.deploy.config import load_server
-from fedkin.experiment.results import Run
 from fedkin.federation.exchange import Exchange
 from fedkin.federation.parcel import Parcel
+from fedkin.run.results import Run
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import kinds, model_of, node_of
 

@@ -13,13 +13,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
+from fedkin.config.run import from_dict
 from fedkin.core.errors import CheckpointError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.config import from_dict
-from fedkin.experiment.results import Run
-from fedkin.experiment.simulate import execute
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
+from fedkin.run.results import Run
+from fedkin.run.simulate import execute
 from fedkin.scenarios.drift import Relabel
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.swaps import Moved, SwapAll, SwapPart

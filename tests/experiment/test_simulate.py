@@ -19,8 +19,8 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.results import Run
 from fedkin.models import mclr
+from fedkin.run.results import Run
 from tests.experiment.toy import Toy
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)

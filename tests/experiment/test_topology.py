@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 import fedkin as fk
 from fedkin.core.method import State
-from fedkin.experiment.topology import agreement, circle, draw, packed, peers_record, trust_over_time, unpacked
 from fedkin.methods.decentralized import PeerState
+from fedkin.run.trust_graph import agreement, circle, draw, packed, peers_record, trust_over_time, unpacked
 
 TRUST = np.array(
     [

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import fedkin as fk
 from fedkin.cli import app
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.trackers import figures, make, name_of, settings
+from fedkin.tracking.tracker import figures, make, name_of, settings
 from tests.refusals import refused
 
 MODELS: dict[int, fk.models.Model] = {}

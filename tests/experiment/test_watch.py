@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.method import COLD
-from fedkin.experiment.watch import Scene, Watch, summary
+from fedkin.run.cluster_metrics import Scene, Watch, summary
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.experiment.deploy.config import methods
-from fedkin.experiment.runner import Plan, Track, run
+from fedkin.config.server import methods
 from fedkin.models.model import Model
+from fedkin.run.loop import Plan, Track, run
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import dealt, kinds, model_of, remote, simulated
 from tests.simulator.detectors import linear

@@ -17,8 +17,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
+from fedkin.config import registry
 from fedkin.core.storage import whole_lines
-from fedkin.experiment import choices, peer_config
+from fedkin.experiment import peer_config
 from fedkin.experiment.peer_folder import STATE
 from fedkin.experiment.peer_init import init
 from fedkin.methods.decentralized import PeerState
@@ -156,9 +157,9 @@ def test_in_lock_step_four_processes_are_the_simulators_four(tmp_path: Path, nur
     peers = [nursery.start(config) for config in configs]
     assert [nursery.ended(one) for one in peers] == [0] * 4
     described = peer_config.load(configs[0])
-    data = choices.make(choices.datasets(), described.data)
-    model = choices.make(choices.models(), described.model, data)
-    panm = choices.make(choices.methods(), described.method)
+    data = registry.make(registry.datasets(), described.data)
+    model = registry.make(registry.models(), described.model, data)
+    panm = registry.make(registry.methods(), described.method)
     state = fk.simulate(panm, data, model, rounds=6, cohort=4, local=described.work, seed=0).state
     assert isinstance(state, PeerState)
     for k, one in enumerate(peers):

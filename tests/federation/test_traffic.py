@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.experiment.runner import Plan, run
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.flexcfl import FlexCFL
+from fedkin.run.loop import Plan, run
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import P, fake_node, fake_remote
 

@@ -13,15 +13,16 @@ import tomli_w
 
 import fedkin as fk
 from fedkin import models as registry
+from fedkin.config import registry as choices
+from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD
 from fedkin.core.world import LocalWork
-from fedkin.experiment import choices, folder
-from fedkin.experiment.config import from_dict, load
-from fedkin.experiment.runner import Plan, run
-from fedkin.experiment.simulate import execute
 from fedkin.methods.athena import Athena
 from fedkin.models import mclr
+from fedkin.run import run_folder
+from fedkin.run.loop import Plan, run
+from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, ROUND, groups, kinds, started, world
@@ -267,7 +268,7 @@ def test_given_clusters_in_a_configuration(tmp_path: Path, monkeypatch: pytest.M
     path.write_text(tomli_w.dumps(config.description()))
     assert choices.make(choices.methods(), load(path).method) == method
     first = execute(config, out=tmp_path / "run")
-    kept = from_dict(folder.read_config(tmp_path / "run")).description()
+    kept = from_dict(run_folder.read_config(tmp_path / "run")).description()
     again = execute(from_dict({**kept, "run": {**kept["run"], "rounds": 2}}), out=tmp_path / "run", resume=True)
     assert again.records[:2] == first.records and len(again.records) == 3
     assert again.state.assignment.tolist() == [0, 0, 1]

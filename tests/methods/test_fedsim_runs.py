@@ -17,15 +17,15 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 import fedkin as fk
+from fedkin.config import registry
+from fedkin.config.run import from_dict
 from fedkin.core.errors import ConfigError, FedkinError, MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
-from fedkin.experiment import choices
-from fedkin.experiment.config import from_dict
-from fedkin.experiment.simulate import execute
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.models import mclr
+from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.trainer import Trainer
 from fedkin.simulator import SimulatedWorld
@@ -201,10 +201,10 @@ def test_a_broken_client_is_named(caplog: pytest.LogCaptureFixture, monkeypatch:
 def test_it_survives_toml() -> None:
     method = {"name": "fedsim", "clusters": 4, "variance": 0.9, "as_coded": ["leftover_model", "configured_count"]}
     config = from_dict({"method": method, "run": {"cohort": 6}})
-    made = choices.make(choices.methods(), config.method)
+    made = registry.make(registry.methods(), config.method)
     assert made == FedSim(clusters=4, variance=0.9, as_coded=("leftover_model", "configured_count"))
     again = from_dict(tomllib.loads(tomli_w.dumps(config.description())))
-    assert again == config and choices.make(choices.methods(), again.method) == made
+    assert again == config and registry.make(registry.methods(), again.method) == made
 
 
 def test_a_configuration_and_python_come_to_the_same() -> None:

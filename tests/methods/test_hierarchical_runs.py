@@ -15,10 +15,10 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import COLD
 from fedkin.core.world import LocalWork
-from fedkin.experiment.runner import Plan, run
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.hierarchical import Hierarchical
 from fedkin.models import as_model, mclr, mlp
+from fedkin.run.loop import Plan, run
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world

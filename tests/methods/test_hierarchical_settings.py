@@ -11,15 +11,16 @@ import pytest
 import tomli_w
 
 import fedkin as fk
+from fedkin.config import registry
+from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD
 from fedkin.core.world import LocalWork
-from fedkin.experiment import choices, folder
-from fedkin.experiment.config import from_dict, load
-from fedkin.experiment.simulate import execute
 from fedkin.methods.hierarchical import NEVER, Hierarchical
 from fedkin.models import mclr
 from fedkin.models.model import Model
+from fedkin.run import run_folder
+from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulator import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, ROUND, kinds, simulated, started
@@ -172,13 +173,13 @@ def test_hyper_parameters_of_clusters_in_a_configuration(tmp_path: Path) -> None
     path.write_text(TOML)
     config = load(path)
     own = {0: {"optimizer": "adam"}, 1: {"lr": 0.01, "epochs": 2}}
-    method = choices.make(choices.methods(), config.method)
+    method = registry.make(registry.methods(), config.method)
     assert method.own == own and all(isinstance(key, int) for key in method.own)
     path.write_text(tomli_w.dumps(config.description()))
-    assert choices.make(choices.methods(), load(path).method) == method
+    assert registry.make(registry.methods(), load(path).method) == method
     first = execute(config, out=tmp_path / "run")
-    kept = from_dict(folder.read_config(tmp_path / "run"))
-    assert choices.make(choices.methods(), kept.method) == method
+    kept = from_dict(run_folder.read_config(tmp_path / "run"))
+    assert registry.make(registry.methods(), kept.method) == method
     longer = from_dict({**kept.description(), "run": {**kept.description()["run"], "rounds": 2}})
     again = execute(longer, out=tmp_path / "run", resume=True)
     assert again.records[: len(first.records)] == first.records and len(again.records) == 3

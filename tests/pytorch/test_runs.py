@@ -23,9 +23,9 @@ import fedkin as fk
 from fedkin.cli import app
 from fedkin.core.errors import CheckpointError, ConfigError, MissingExtra, ModelError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment import simulate as simulate_module
 from fedkin.experiment.advise.pilots import Plans
 from fedkin.models import mclr
+from fedkin.run import simulate as simulate_module
 from fedkin.simulation.torch import configured
 from tests.conftest import ROOT
 from tests.pytorch.twins import of_jax
@@ -291,7 +291,8 @@ def test_nobody_else_brings_pytorch() -> None:
     code = """
 import sys
 import fedkin as fk
-from fedkin.experiment import choices, simulate
+from fedkin.config import registry
+from fedkin.run import simulate
 assert fk.torch_model and "torch" in choices.models()
 data = fk.data.digits(clients=4)
 fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2)

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
+from fedkin.config.schema import Values
 from fedkin.experiment.advise.kinds import HOLDS, Kinds
 from fedkin.experiment.advise.pilots import PLAIN
-from fedkin.experiment.options import Values
 from fedkin.experiment.tabular import rows_of
 
 CLUSTER, DO_NOT, CANNOT_TELL = "cluster", "do not cluster", "cannot tell"

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.config import registry
+from fedkin.config.run import Config
+from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import SGD, LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.experiment import choices
 from fedkin.experiment.advise.advice import Advice
 from fedkin.experiment.advise.differ import differences
 from fedkin.experiment.advise.kinds import Say, check, how_many_kinds, of_clients
 from fedkin.experiment.advise.pilots import Plans, pilots
-from fedkin.experiment.config import Config
-from fedkin.experiment.options import Values
-from fedkin.experiment.side_by_side import plain_values, stage
-from fedkin.experiment.simulate import known
+from fedkin.run.lifecycle import plain_values, stage
+from fedkin.run.simulate import known
 from fedkin.simulator import AnyModel
 
 ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
@@ -88,9 +88,9 @@ def of_config(config: Config, *, private_labels: bool = False, say: Say | None =
     """The same for a configuration: its data, model, local work, seed, rounds and cohort. Its method, scenario and
     shift are not looked at."""
     with stage("data"):
-        data = choices.make(choices.datasets(), config.data)
+        data = registry.make(registry.datasets(), config.data)
     with stage("model"):
-        model = choices.make(choices.models(), config.model, data)
+        model = registry.make(registry.models(), config.model, data)
     run = config.run
     return advise(
         data,

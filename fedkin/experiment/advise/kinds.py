@@ -24,11 +24,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.clustering import cluster_count
+from fedkin.config.plan import whole_number
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import SGD, LocalWork, Trained
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment.plan import whole_number
 from fedkin.measures.cosine import cosine
 from fedkin.simulator import AnyModel, SimulatedWorld
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import tomli_w
 
+from fedkin.config.comparison import Grid, Setting, Variant, from_description, slug
+from fedkin.config.run import read_toml
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import write_atomic
-from fedkin.experiment import folder as folders
-from fedkin.experiment.compare.grid import Grid, Setting, Variant, from_description, slug
-from fedkin.experiment.config import read_toml
-from fedkin.experiment.folder import holds_run
-from fedkin.experiment.identity import essence
-from fedkin.experiment.results import Run
+from fedkin.run import run_folder as folders
+from fedkin.run.fingerprint import essence
+from fedkin.run.results import Run
+from fedkin.run.run_folder import holds_run
 
 COMPARISON, CELLS = "comparison.toml", "cells"
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedkin.config import registry
+from fedkin.config.comparison import Grid, Setting, load
+from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
-from fedkin.experiment import choices
 from fedkin.experiment.compare.cells import Cell, abandon, cells_of, create, finished, same
 from fedkin.experiment.compare.comparison import Comparison, Key
-from fedkin.experiment.compare.grid import Grid, Setting, load
 from fedkin.experiment.compare.writing import write
-from fedkin.experiment.config import Config
-from fedkin.experiment.folder import holds_run
-from fedkin.experiment.identity import fingerprint
-from fedkin.experiment.results import Run
-from fedkin.experiment.runner import OnRound
-from fedkin.experiment.side_by_side import Digests, Experiment, Methods
-from fedkin.experiment.simulate import from_config
+from fedkin.run.fingerprint import fingerprint
+from fedkin.run.lifecycle import Digests, Experiment, Methods
+from fedkin.run.loop import OnRound
+from fedkin.run.results import Run
+from fedkin.run.run_folder import holds_run
+from fedkin.run.simulate import from_config
 
 _log = logging.getLogger("fedkin")
 OnCell = Callable[[Cell, bool], Any]  # a cell is next; whether it is finished already
@@ -114,7 +114,7 @@ class _Held:
     def run(self, cell: Cell, on_round: OnRound | None) -> Run:
         """One cell, begun or gone on with."""
         config = cell.setting.config(cell.method)
-        named: Methods = [(config.method, choices.make(choices.methods(), config.method))]
+        named: Methods = [(config.method, registry.make(registry.methods(), config.method))]
         experiment = self._experiment(cell.setting, config, on_round).of_seed(cell.seed)
         experiment.refuse(named)
         return experiment.side_by_side(named, self.digests, cell.path, holds_run(cell.path), picture=False)

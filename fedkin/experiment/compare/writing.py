@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedkin.config.comparison import MEASURES
 from fedkin.core.storage import write_atomic
-from fedkin.experiment import folder as folders
 from fedkin.experiment.compare import picture
 from fedkin.experiment.compare.comparison import Comparison
 from fedkin.experiment.compare.differences import HOLDS, TOO_FEW, as_good_as_the_best
-from fedkin.experiment.compare.grid import MEASURES
 from fedkin.experiment.figure import save_as
 from fedkin.experiment.repeat import CURVES
 from fedkin.experiment.statistics import LEAST_SEEDS
 from fedkin.experiment.tabular import rows_of
+from fedkin.run import run_folder as folders
 
 TABLE, DIFFERENCES, FIGURE = "comparison", "differences.csv", "figure"
 HEADS = ("final (%)", "best (%)", "worst tenth (%)", "rounds to target", "MB down / up", "seconds")

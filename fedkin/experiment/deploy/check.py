@@ -14,23 +14,24 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
+from fedkin.config import registry
+from fedkin.config.run import read_toml
+from fedkin.config.schema import plain, stage
+from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server, methods
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
-from fedkin.experiment import checkpoint, choices
-from fedkin.experiment.config import read_toml
 from fedkin.experiment.deploy import project
 from fedkin.experiment.deploy.check_keys import server_keys, site_keys
 from fedkin.experiment.deploy.check_network import port, reach
-from fedkin.experiment.deploy.config import ClientConfig, ServerConfig, load_client, load_server, methods
 from fedkin.experiment.deploy.finding import Finding, doubtful, tried, wrong
 from fedkin.experiment.deploy.nodes import of_config
 from fedkin.experiment.deploy.project import Address
-from fedkin.experiment.folder import AGAINST, CHECKPOINTS, Folder, holds_run
-from fedkin.experiment.identity import fingerprint
-from fedkin.experiment.options import plain, stage
-from fedkin.experiment.runner import check as check_plan
-from fedkin.experiment.runner import check_kind
 from fedkin.federation.introduction import introduce
+from fedkin.run import checkpoint
+from fedkin.run.fingerprint import fingerprint
+from fedkin.run.loop import check as check_plan
+from fedkin.run.loop import check_kind
+from fedkin.run.run_folder import AGAINST, CHECKPOINTS, Folder, holds_run
 from fedkin.simulation.workers import check_samples
 
 FLOWER = "1.41.0"  # the one that is asked for in pyproject.toml
@@ -119,10 +120,10 @@ def trained(config: ServerConfig) -> ModelSpec:
     """
     described: Any = config.described()
     with stage("model"):
-        spec = check_samples(choices.make(choices.models(), config.model, described), described)
+        spec = check_samples(registry.make(registry.models(), config.model, described), described)
     for entry in (config.method, *config.others):
         place = "method" if entry is config.method else f"run.against: {entry['name']}"
-        method = choices.make(methods(), entry)
+        method = registry.make(methods(), entry)
         check_plan(config.plan, method, config.terms.capacity, place)
         check_kind(method, spec, place)
     return spec
@@ -218,7 +219,7 @@ def _connection(folder: Path, address: Address) -> str:
 
 def _model(config: ClientConfig) -> ModelSpec:
     described: Any = config.described()
-    return check_samples(choices.make(choices.models(), config.model, described), described)
+    return check_samples(registry.make(registry.models(), config.model, described), described)
 
 
 def _data(config: ClientConfig) -> str:

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import tomli_w
 
+from fedkin.config import registry
+from fedkin.config.run import named, parse_override, read_toml
+from fedkin.config.schema import Values, stage
+from fedkin.config.server import CLIENT, SERVER, load_client, load_server
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.storage import storing, write_atomic
-from fedkin.experiment import choices
-from fedkin.experiment.config import named, parse_override, read_toml
 from fedkin.experiment.deploy import keys, project
 from fedkin.experiment.deploy.check import trained
-from fedkin.experiment.deploy.config import CLIENT, SERVER, load_client, load_server
 from fedkin.experiment.deploy.nodes import of_config
 from fedkin.experiment.deploy.project import Address
-from fedkin.experiment.options import Values, stage
 
 # Handwritten digits of two kinds of sites, each of which calls the digits by names of its own.
 TRIAL: dict[str, Values] = {
@@ -201,9 +201,9 @@ def _samples(data: Values, site: Path, given: Values) -> Values:
             "look like: samples.shape=[30] samples.classes=2"
         )
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
-    values = named("data set", choices.datasets(), values, lambda key: f"data.{key}")
+    values = named("data set", registry.datasets(), values, lambda key: f"data.{key}")
     with stage("data"):
-        made = choices.make(choices.datasets(), values)
+        made = registry.make(registry.datasets(), values)
     words = {} if made.vocabulary is None else {"words": len(made.vocabulary)}
     return {"shape": list(made.x.shape[1:]), "classes": made.classes, **words} | given
 

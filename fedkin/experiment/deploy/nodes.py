@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin import __version__
+from fedkin.config import registry
+from fedkin.config.schema import stage
+from fedkin.config.server import ClientConfig, Described, load_client
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
-from fedkin.experiment import choices
-from fedkin.experiment.deploy.config import ClientConfig, Described, load_client
 from fedkin.experiment.deploy.disk import NodeDisk
-from fedkin.experiment.options import stage
 from fedkin.federation.introduction import Introduction, digest_of, introduce
 from fedkin.federation.node import Node
 from fedkin.federation.terms import Site
@@ -43,10 +43,10 @@ def of_config(config: ClientConfig) -> Node:
     with stage("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
-        data = choices.make(choices.datasets(), config.data)
+        data = registry.make(registry.datasets(), config.data)
         _check_shape(data, config.described())
     with stage("model"):
-        model = choices.make(choices.models(), config.model, config.described())
+        model = registry.make(registry.models(), config.model, config.described())
     return of_data(model, data, config.site, config.agreed)
 
 

@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from fedkin import __version__
+from fedkin.config import registry
+from fedkin.config.schema import Values, stage
+from fedkin.config.server import ServerConfig, methods
 from fedkin.core.method import Method
-from fedkin.experiment import choices
 from fedkin.experiment.deploy.alone import alone
-from fedkin.experiment.deploy.config import ServerConfig, methods
 from fedkin.experiment.deploy.nodes import FIXED
 from fedkin.experiment.deploy.roster_file import RosterFile
-from fedkin.experiment.folder import AGAINST, Folder, holds_run
-from fedkin.experiment.identity import fingerprint
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.options import Values, stage
-from fedkin.experiment.results import Run
-from fedkin.experiment.runner import check, check_kind, run
-from fedkin.experiment.side_by_side import client_table
 from fedkin.federation.exchange import Exchange, Post
 from fedkin.federation.hall import Hall
 from fedkin.federation.introduction import digest_of, introduce
 from fedkin.federation.remote import RemoteWorld
+from fedkin.run.fingerprint import fingerprint
+from fedkin.run.lifecycle import client_table
+from fedkin.run.loop import check, check_kind, run
+from fedkin.run.metrics import Record
+from fedkin.run.results import Run
+from fedkin.run.run_folder import AGAINST, Folder, holds_run
 from fedkin.simulation.workers import check_samples
 
 _log = logging.getLogger("fedkin")
@@ -43,7 +43,7 @@ def serve(config: ServerConfig, post: Post) -> Run:
 
 
 def _serve(config: ServerConfig, server: _Server) -> Run:
-    (entry, method), *others = [(m, choices.make(methods(), m)) for m in (config.method, *config.others)]
+    (entry, method), *others = [(m, registry.make(methods(), m)) for m in (config.method, *config.others)]
     for place, one in ("method", method), *((f"run.against: {values['name']}", other) for values, other in others):
         check(config.plan, one, config.terms.capacity, place)
         check_kind(one, server.spec, place)
@@ -63,7 +63,7 @@ class _Server:
     def __init__(self, config: ServerConfig, post: Post) -> None:
         self.config, self._described = config, config.described()
         with stage("model"):
-            self.model = choices.make(choices.models(), config.model, self._described)
+            self.model = registry.make(registry.models(), config.model, self._described)
             self.spec = check_samples(self.model, self._described)
         start, shape = self.model.initial(FIXED), self._described.x.shape[1:]
         classes = self._described.classes

@@ -7,8 +7,8 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
-from fedkin.experiment.deploy.config import load_server
 from fedkin.experiment.deploy.serve import log_to, serve
 from fedkin.federation.flower import FlowerPost
 

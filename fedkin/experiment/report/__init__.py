@@ -15,7 +15,7 @@ from fedkin.experiment.repeat import Repeated
 from fedkin.experiment.report.contents import contents
 from fedkin.experiment.report.page import page
 from fedkin.experiment.report.reading import subject_of
-from fedkin.experiment.results import Run
+from fedkin.run.results import Run
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedkin.config.comparison import MEASURES
 from fedkin.experiment.compare.comparison import Comparison
-from fedkin.experiment.compare.grid import MEASURES
 from fedkin.experiment.compare.writing import HEADS, cells_in_words, differences_in_words, small_print, strong_rows
 from fedkin.experiment.tabular import rows_of
 

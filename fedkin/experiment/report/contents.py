@@ -14,13 +14,13 @@ from jaxtyping import Int
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import COLD
 from fedkin.data.federated import FederatedData
-from fedkin.experiment import folder
 from fedkin.experiment.report import compared, curves
 from fedkin.experiment.report.portrait import Portrait, alike, portrait_of
 from fedkin.experiment.report.reading import Cell, Subject, assignments
 from fedkin.experiment.report.ribbon import BANDS, OTHERS, Ribbon, migrations, ribbon
 from fedkin.experiment.report.trees import Tree, dendrogram, split_tree, splits
-from fedkin.experiment.results import Run
+from fedkin.run import run_folder
+from fedkin.run.results import Run
 from fedkin.simulator import AnyModel
 
 Json = dict[str, Any]
@@ -242,7 +242,7 @@ def _versions(run: Run) -> dict[str, str]:
     if run.folder is None:
         return {}
     try:
-        told = json.loads((run.folder / folder.ENVIRONMENT).read_text())
+        told = json.loads((run.folder / run_folder.ENVIRONMENT).read_text())
         versions = told.pop("versions", {})
         flat = {**versions, **told}
     except (OSError, ValueError, AttributeError, TypeError):

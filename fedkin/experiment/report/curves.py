@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import COLD
 from fedkin.experiment.report.reading import Subject
-from fedkin.experiment.results import Run
 from fedkin.experiment.statistics import LEAST_SEEDS, interval
 from fedkin.experiment.tabular import mean_and_interval
+from fedkin.run.results import Run
 
 POINTS = 400  # of a curve, at most
 Json = dict[str, Any]

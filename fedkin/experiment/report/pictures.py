@@ -19,10 +19,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedkin.core.storage import write_atomic
-from fedkin.experiment import folder as folders
 from fedkin.experiment.figure import DASHES, FADED, FAINT, STYLE
 from fedkin.experiment.report.curves import size
 from fedkin.experiment.report.page import PALETTE
+from fedkin.run import run_folder as folders
 
 Json = dict[str, Any]
 WIDTH = 3.3  # inches

@@ -20,16 +20,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.config import registry
+from fedkin.config import run as config
 from fedkin.core.errors import DataError, FedkinError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
 from fedkin.core.world import BYTES_PER_NUMBER, LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.experiment import choices, config
-from fedkin.experiment.identity import data_digest, fingerprint, model_digest
-from fedkin.experiment.results import Run
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
+from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
+from fedkin.run.results import Run
 from fedkin.simulator import AnyModel, SimulatedWorld
 
 CLIENTS, FILE = 200, "portrait.npz"
@@ -102,10 +103,10 @@ def _made(run: Run, data: FederatedData | None, model: AnyModel | None) -> Portr
         if "python" in settings or "method" not in settings or settings["data"]["name"] == "?":
             raise DataError("the run was started from Python; fk.report(run, data=data, model=model) makes it")
         read = config.from_dict({name: values for name, values in settings.items() if name != "python"})
-        data = choices.make(choices.datasets(), read.data) if data is None else data
-        model = choices.make(choices.models(), read.model, data) if model is None else model
-        work, population = read.work, choices.make_population(read.scenario)
-        shift = choices.make(choices.shifts(), read.shift) if read.shift else None
+        data = registry.make(registry.datasets(), read.data) if data is None else data
+        model = registry.make(registry.models(), read.model, data) if model is None else model
+        work, population = read.work, registry.make_population(read.scenario)
+        shift = registry.make(registry.shifts(), read.shift) if read.shift else None
     else:
         work = _work(settings)
     assert data is not None and model is not None

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
-from fedkin.experiment import folder
 from fedkin.experiment.compare import cells as grids
 from fedkin.experiment.figure import title
-from fedkin.experiment.identity import essence
 from fedkin.experiment.repeat import SEEDS, Repeated
 from fedkin.experiment.report.salvage import read_config, read_run, sound, walk
-from fedkin.experiment.results import Run
+from fedkin.run import run_folder
+from fedkin.run.fingerprint import essence
+from fedkin.run.results import Run
 
 Key = tuple[str, str, int]  # setting, method, seed of a comparison
 
@@ -51,7 +51,7 @@ class Subject:
     kind: str  # run, seeds or comparison
     cells: tuple[Cell, ...]
     notes: list[str] = field(default_factory=list)
-    folder: Path | None = None
+    run_folder: Path | None = None
     comparison: Any = None
 
     @property
@@ -92,7 +92,7 @@ def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
 def _read(path: Path) -> Subject:
     if (path / grids.COMPARISON).exists():
         return _read_comparison(path)
-    if not path.is_dir() or not folder.holds_run(path):
+    if not path.is_dir() or not run_folder.holds_run(path):
         raise CheckpointError(f"{path} holds no run, no seeds and no comparison; expected the folder of one")
     config = read_config(path, [])
     if "seeds" in config["run"] or (path / SEEDS).is_dir():
@@ -113,7 +113,7 @@ def _read_seeds(path: Path, config: dict[str, Any]) -> Subject:
         names = sorted((p.name for p in (path / SEEDS).glob("*") if p.name.isdigit()), key=int)
     for name in names:
         inner = path / SEEDS / name
-        if not folder.holds_run(inner):
+        if not run_folder.holds_run(inner):
             notes.append(f"Seed {name} has not begun.")
             continue
         run, remarks = read_run(inner)
@@ -151,11 +151,11 @@ def _of_grid(cell: grids.Cell) -> tuple[Run | None, bool, list[str]]:
         problem = f"{error}."
     except (KeyError, TypeError, ValueError, AttributeError):  # of a line or a table that is something else
         problem = f"{cell.path} is damaged."
-    if not folder.holds_run(cell.path):
+    if not run_folder.holds_run(cell.path):
         return None, False, []
     asked = _asked(cell)
     try:
-        if asked and essence(asked) != essence(folder.read_config(cell.path)):
+        if asked and essence(asked) != essence(run_folder.read_config(cell.path)):
             return None, False, [f"{cell.path} holds another run than this comparison's, and is left out."]
     except (CheckpointError, AttributeError, TypeError):  # then the grid says what it is
         run, remarks = read_run(cell.path)

@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from fedkin.config import registry
 from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import COLD, State
 from fedkin.core.storage import whole_lines
-from fedkin.experiment import checkpoint, choices, folder
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.moves import Moves, replay
-from fedkin.experiment.results import Run
+from fedkin.run import checkpoint, run_folder
+from fedkin.run.metrics import Record
+from fedkin.run.migrations import Moves, replay
+from fedkin.run.results import Run
 
 _SHARES = ("accuracy", "worst_decile", "bytes_down", "bytes_up")
 _UNKNOWN: dict[str, dict[str, Any]] = {
@@ -36,21 +37,21 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     records = _believed(path, remarks)
     if not records:
         return None, [f"{path} has no round that can be shown.", *remarks]
-    choices.methods()  # the kinds of state they keep are known from here on
+    registry.methods()  # the kinds of state they keep are known from here on
     moves = [one for one in _moves(path, remarks) if one["round"] <= records[-1]["round"]]
     kept = _checkpoint(path)
     if moves and not walk(moves, _count(moves, kept), records, kept[0].state.clusters if kept else 0):
-        remarks.append(f"{path / folder.MOVES} does not fit the run (a cluster it does not have?); it is left out.")
+        remarks.append(f"{path / run_folder.MOVES} does not fit the run (a cluster it does not have?); it is left out.")
         moves = []
-    finished = (path / folder.SUMMARY).exists() and kept is not None and kept[0].round == records[-1]["round"]
+    finished = (path / run_folder.SUMMARY).exists() and kept is not None and kept[0].round == records[-1]["round"]
     if not finished:
         wanted = config["run"].get("rounds")
         of = f" of {wanted}" if wanted else ""
         remarks.append(f"{path} is not finished or not whole: shown up to round {records[-1]['round']}{of}.")
     state = kept[0].state if kept and finished else _stand_in(moves, kept, records)
     others = {}
-    for inner in sorted((path / folder.AGAINST).glob("*")):
-        if folder.holds_run(inner):
+    for inner in sorted((path / run_folder.AGAINST).glob("*")):
+        if run_folder.holds_run(inner):
             other, told = read_run(inner)
             remarks += told
             others |= {inner.name: other} if other else {}
@@ -86,7 +87,7 @@ def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
     """The configuration, with blanks for what every run has and this one does not say."""
     config: dict[str, Any] = {}
     try:
-        config = folder.read_config(path)
+        config = run_folder.read_config(path)
     except CheckpointError as error:
         remarks.append(f"{error}.")
     filled: dict[str, dict[str, Any]] = {}
@@ -103,13 +104,15 @@ def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
 def _believed(path: Path, remarks: list[str]) -> list[Record]:
     """The records of the rounds 0, 1, ... up to the first that is damaged or missing."""
     records: list[Record] = []
-    for line in whole_lines(path / folder.METRICS):
+    for line in whole_lines(path / run_folder.METRICS):
         try:
             record = json.loads(line)
         except ValueError:
             record = None
         if not isinstance(record, dict) or record.get("round") != len(records) or not plausible(record):
-            remarks.append(f"{path / folder.METRICS} is damaged in line {len(records) + 1}; what follows is left out.")
+            remarks.append(
+                f"{path / run_folder.METRICS} is damaged in line {len(records) + 1}; what follows is left out."
+            )
             break
         records.append(record)
     return records
@@ -131,14 +134,14 @@ def _number(value: object) -> bool:
 
 def _moves(path: Path, remarks: list[str]) -> list[Moves]:
     moves: list[Moves] = []
-    for number, line in enumerate(whole_lines(path / folder.MOVES), 1):
+    for number, line in enumerate(whole_lines(path / run_folder.MOVES), 1):
         try:
             one = json.loads(line)
             who, where = (np.asarray(one[name], np.int64) for name in ("clients", "clusters"))
             if who.shape != where.shape or who.ndim != 1 or who.min(initial=0) < 0 or int(one["round"]) < 0:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            remarks.append(f"{path / folder.MOVES} is damaged in line {number}; who moved after that is not shown.")
+            remarks.append(f"{path / run_folder.MOVES} is damaged in line {number}; who moved after that is not shown.")
             break
         moves.append(one)
     return moves
@@ -146,7 +149,7 @@ def _moves(path: Path, remarks: list[str]) -> list[Moves]:
 
 def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
     try:
-        return checkpoint.newest(path / folder.CHECKPOINTS)
+        return checkpoint.newest(path / run_folder.CHECKPOINTS)
     except FedkinError:
         return None
 
@@ -168,15 +171,15 @@ def _count(moves: Sequence[Moves], kept: tuple[checkpoint.Checkpoint, str] | Non
 
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path / folder.CLIENTS)
+        return pd.read_parquet(path / run_folder.CLIENTS)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        remarks.append(f"{path / folder.CLIENTS} cannot be read ({reason}).")
+        remarks.append(f"{path / run_folder.CLIENTS} cannot be read ({reason}).")
         return pd.DataFrame()
 
 
 def _seconds(path: Path) -> float:
-    for line in reversed(whole_lines(path / folder.TIMINGS)):
+    for line in reversed(whole_lines(path / run_folder.TIMINGS)):
         try:
             return float(json.loads(line)["total"])
         except (ValueError, KeyError, TypeError):

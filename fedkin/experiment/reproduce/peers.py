@@ -12,9 +12,9 @@ from typing import Any
 from fedkin.core.method import Method
 from fedkin.core.world import SGD
 from fedkin.experiment.reproduce.jobs import Job, job_of_question
-from fedkin.experiment.simulate import simulate
 from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
 from fedkin.models import mlp
+from fedkin.run.simulate import simulate
 from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
 

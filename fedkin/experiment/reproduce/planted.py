@@ -17,9 +17,9 @@ import equinox as eqx
 from fedkin.core.method import Method
 from fedkin.core.world import SGD
 from fedkin.experiment.reproduce.jobs import Job, job_of_question
-from fedkin.experiment.simulate import simulate
 from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
 from fedkin.models import Model, as_model, mlp
+from fedkin.run.simulate import simulate
 from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.shift import SwapAll
 

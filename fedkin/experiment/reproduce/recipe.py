@@ -16,9 +16,9 @@ from fedkin.data import DATASETS
 from fedkin.data import load as own_file
 from fedkin.data.download import Source, find
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.results import Run
-from fedkin.experiment.simulate import simulate
 from fedkin.models import MODELS
+from fedkin.run.results import Run
+from fedkin.run.simulate import simulate
 from fedkin.scenarios.shift import Shift
 
 Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable

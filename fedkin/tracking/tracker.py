@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.storage import append_line, whole_lines
-from fedkin.experiment import folder as folders
-from fedkin.experiment.metrics import Record
+from fedkin.run import run_folder as folders
+from fedkin.run.metrics import Record
 
 _log = logging.getLogger("fedkin")
 TRACKED = "tracked"  # in a run folder: what trackers must remember until the run is resumed
@@ -183,7 +183,7 @@ def make(track: Any, out: Path | None) -> list[Tracker]:
             into a run's folder where there is none.
         MissingExtra: a library that is not installed.
     """
-    from fedkin.experiment.tracker_kinds import TRACKERS
+    from fedkin.tracking.tracker_kinds import TRACKERS
 
     if isinstance(track, str) or not isinstance(track, Sequence):
         raise ConfigError(f"track must be a list of trackers or of their names, got {track!r}")

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.config.plan import SELECTIONS as SELECTIONS
+from fedkin.config.plan import Plan as Plan
+from fedkin.config.plan import whole_number as whole_number
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import ModelSpec, World
-from fedkin.experiment.checkpoint import Checkpoint
-from fedkin.experiment.folder import Folder
-from fedkin.experiment.lens import Lens
-from fedkin.experiment.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
-from fedkin.experiment.moves import Moves, changes
-from fedkin.experiment.plan import SELECTIONS as SELECTIONS
-from fedkin.experiment.plan import Plan as Plan
-from fedkin.experiment.plan import whole_number as whole_number
-from fedkin.experiment.topology import peers_record
-from fedkin.experiment.watch import Scene, Watch
 from fedkin.methods.decentralized import PeerMethod, PeerState
+from fedkin.run.checkpoint import Checkpoint
+from fedkin.run.cluster_metrics import Scene, Watch
+from fedkin.run.instrumented_world import Lens
+from fedkin.run.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
+from fedkin.run.migrations import Moves, changes
+from fedkin.run.run_folder import Folder
+from fedkin.run.trust_graph import peers_record
 
 _log = logging.getLogger("fedkin")
 OnRound = Callable[[Record], Any]

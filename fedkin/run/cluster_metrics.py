@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.method import COLD
-from fedkin.experiment.metrics import Record, ratio
+from fedkin.run.metrics import Record, ratio
 
 NEVER = -1  # in place of a round
 NOTICED = -2  # in place of the round of a move: its client has noticed, and is still to be placed anew

@@ -30,14 +30,14 @@ from typing import Any
 
 from pydantic import Field
 
+from fedkin.config import comparison_axes as axis
+from fedkin.config import registry
+from fedkin.config.comparison_axes import SECTIONS, Axis
+from fedkin.config.plan import whole_number
+from fedkin.config.run import DEMO, Config, Positive, from_dict, named, override, read_toml
+from fedkin.config.schema import Section, Values, checked
 from fedkin.core.errors import ConfigError, unknown
-from fedkin.experiment import choices
-from fedkin.experiment.compare import axes as axis
-from fedkin.experiment.compare.axes import SECTIONS, Axis
-from fedkin.experiment.config import DEMO, Config, Positive, from_dict, named, override, read_toml
 from fedkin.experiment.figure import title
-from fedkin.experiment.options import Section, Values, checked
-from fedkin.experiment.plan import whole_number
 
 SEEDS = 3  # where nothing is said: the least that can be tested
 MEASURES = {  # what methods are told apart by, and where a run's summary has it
@@ -204,15 +204,15 @@ def _variants(entries: Iterable[Values], axes: Sequence[Axis], where: str) -> tu
     variants, used = [], set()
     for entry in entries:
         bare = {key: value for key, value in entry.items() if key != "label"}
-        options = named("method", choices.methods(), bare, lambda key: f"{where}compare.methods: {key}")
+        options = named("method", registry.methods(), bare, lambda key: f"{where}compare.methods: {key}")
         _refuse_label(entry.get("label", ""), f"{where}compare.methods")
         label = _one_line(entry.get("label") or title(bare["name"]))
         own = [(key.removeprefix("method."), values) for key, values in axes]
-        own = [(key, values) for key, values in own if key in choices.options(choices.methods()[bare["name"]])]
+        own = [(key, values) for key, values in own if key in registry.options(registry.methods()[bare["name"]])]
         used |= {key for key, _ in own}
         for values in itertools.product(*(values for _, values in own)):
             changed = dict(zip((key for key, _ in own), values, strict=True))
-            full = named("method", choices.methods(), {**bare, **changed}, lambda key: f"compare.grid: method.{key}")
+            full = named("method", registry.methods(), {**bare, **changed}, lambda key: f"compare.grid: method.{key}")
             told = [f"{key} {changed[key]}" for key, several in own if len(several) > 1]
             variants.append(Variant(", ".join([label, *told]), full if changed else options))
     for key, _ in axes:

@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.config import registry
+from fedkin.config.run import Config
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.experiment import choices, trackers
-from fedkin.experiment.config import Config
-from fedkin.experiment.results import Run
-from fedkin.experiment.runner import OnRound, Plan, whole_number
-from fedkin.experiment.side_by_side import Experiment, Methods, name_of, name_of_shift, plain_values, stage
-from fedkin.experiment.trackers import Tracker
+from fedkin.run.lifecycle import Experiment, Methods, name_of, name_of_shift, plain_values, stage
+from fedkin.run.loop import OnRound, Plan, whole_number
+from fedkin.run.results import Run
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import adopted
 from fedkin.simulation.workers import BringsWorkers
 from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.tracking import tracker
+from fedkin.tracking.tracker import Tracker
 
 _log = logging.getLogger("fedkin")
 
@@ -106,7 +107,7 @@ def simulate(
     )
     methods = [({"name": name_of(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
-    tracked = trackers.make(track, folder)
+    tracked = tracker.make(track, folder)
     return Experiment(data, model, plan, description, world, on_round, resume, tracked).run(methods, folder)
 
 
@@ -122,7 +123,7 @@ def execute(
 
     Raises as ``simulate`` does.
     """
-    tracked = trackers.make(track, out)
+    tracked = tracker.make(track, out)
     experiment, methods = from_config(config, resume, on_round)
     return dataclasses.replace(experiment, track=tracked).run(methods, out)
 
@@ -132,17 +133,17 @@ def from_config(
 ) -> tuple[Experiment, Methods]:
     """Data, model and methods that a configuration describes, made; ``data`` where the caller has them already."""
     with stage("data"):
-        held = choices.make(choices.datasets(), config.data) if data is None else data
+        held = registry.make(registry.datasets(), config.data) if data is None else data
     with stage("model"):
-        model = known(choices.make(choices.models(), config.model, held))
+        model = known(registry.make(registry.models(), config.model, held))
     world = partial(
         *(SimulatedWorld, held, model, config.work),
-        population=choices.make_population(config.scenario),
-        shift=choices.make(choices.shifts(), config.shift) if config.shift else None,
+        population=registry.make_population(config.scenario),
+        shift=registry.make(registry.shifts(), config.shift) if config.shift else None,
         devices=config.run.devices,
         clients_per_batch=config.run.clients_per_batch,
     )
-    methods = [(entry, choices.make(choices.methods(), entry)) for entry in (config.method, *config.against)]
+    methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     return Experiment(held, model, config.plan, config.description(), world, on_round, resume), methods
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.core.method import COLD, Served, State
 from fedkin.core.world import Ledger, Scores, Trained
-from fedkin.experiment.lens import Lens, distances
+from fedkin.run.instrumented_world import Lens, distances
 
 Record = dict[str, Any]
 _SCORED = (

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from fedkin.config import registry
+from fedkin.config.plan import Plan
+from fedkin.config.run import Local, Rounds, against, named, named_model, override, read_toml
+from fedkin.config.schema import Section, Values, checked, made, plain
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.world import LocalWork
-from fedkin.experiment import choices
-from fedkin.experiment.config import Local, Rounds, against, named, named_model, override, read_toml
-from fedkin.experiment.options import Section, Values, checked, made, plain
-from fedkin.experiment.plan import Plan
 from fedkin.federation.introduction import digest
 from fedkin.federation.terms import Site, Terms
 
@@ -123,13 +123,13 @@ def agreement(samples: Samples, model: Values) -> str:
     return digest({"samples": plain(samples), "model": model})
 
 
-def methods() -> choices.Registry:
+def methods() -> registry.Registry:
     """The methods that have a server, but for those that must know the truth."""
     from fedkin.methods.decentralized import PeerMethod
 
     return {
         name: made
-        for name, made in choices.methods().items()
+        for name, made in registry.methods().items()
         if not (isinstance(made, type) and issubclass(made, PeerMethod)) and not getattr(made, "needs_truth", False)
     }
 
@@ -156,7 +156,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         local=checked(Local, raw["local"], place("local")),
         run=run.model_copy(update={"against": others}),
     )
-    makers = {"local": lambda: config.work, "method": lambda: [choices.make(methods(), m) for m in (method, *others)]}
+    makers = {"local": lambda: config.work, "method": lambda: [registry.make(methods(), m) for m in (method, *others)]}
     for name, make in makers.items():
         try:
             make()
@@ -177,7 +177,7 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
         site=replace(site, folder=str(path.parent.absolute() / site.folder)),
         samples=checked(Samples, raw["samples"], place("samples")),
         model=named_model(raw["model"], place("model")),
-        data=named("data set", choices.datasets(), data, place("data")) if data else {},
+        data=named("data set", registry.datasets(), data, place("data")) if data else {},
     )
 
 

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from fedkin.config import registry
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.storage import write_atomic
-from fedkin.experiment import checkpoint, choices, folder, watch
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.moves import Moves
+from fedkin.run import checkpoint, cluster_metrics, run_folder
+from fedkin.run.metrics import Record
+from fedkin.run.migrations import Moves
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
-CLIENTS, SUMMARY, AGAINST = folder.CLIENTS, folder.SUMMARY, folder.AGAINST
+CLIENTS, SUMMARY, AGAINST = run_folder.CLIENTS, run_folder.SUMMARY, run_folder.AGAINST
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +46,7 @@ class Run:
     clients: pd.DataFrame
     seconds: float
     against: dict[str, Run] = field(default_factory=dict)
-    folder: Path | None = None
+    run_folder: Path | None = None
     fingerprint: str = ""
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     moves: list[Moves] = field(default_factory=list)
@@ -109,7 +110,7 @@ class Run:
             "ari": last["ari"],
             "nmi": last["nmi"],
             **{name: last[name] for name in _OF_PEERS if name in last},
-            **watch.summary(self.records),
+            **cluster_metrics.summary(self.records),
             "discrepancy_sum_mean": float(np.mean(apart)) if apart else None,
             "discrepancy_sum_variance": float(np.var(apart)) if apart else None,
             "missing": sum(r["missing"] for r in self.records),
@@ -124,7 +125,7 @@ class Run:
 
         Raises StorageError for a folder that holds a run, or that cannot be written; then nothing is left.
         """
-        begun: list[folder.Folder] = []
+        begun: list[run_folder.Folder] = []
         try:
             self._save(Path(path), begun)
         except Exception:
@@ -133,8 +134,8 @@ class Run:
             raise
         return Path(path)
 
-    def _save(self, target: Path, begun: list[folder.Folder]) -> None:
-        kept = folder.Folder.create(target, self.config, self.fingerprint)
+    def _save(self, target: Path, begun: list[run_folder.Folder]) -> None:
+        kept = run_folder.Folder.create(target, self.config, self.fingerprint)
         begun.append(kept)
         moved = {one["round"]: one for one in self.moves}
         for record in self.records:
@@ -149,10 +150,11 @@ class Run:
         """Write what is known only at the end: clients, summary and figure."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
         if picture:
-            from fedkin.experiment import figure, topology
+            from fedkin.experiment import figure
+            from fedkin.run import trust_graph
 
             figure.save(self, path)
-            topology.save(self, path)
+            trust_graph.save(self, path)
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
 
     @classmethod
@@ -162,8 +164,8 @@ class Run:
         Raises CheckpointError where there is none, where it is not finished, or where a file is damaged.
         """
         source = Path(path)
-        config, records = folder.read_config(source), folder.read_records(source)
-        moves = folder.read_records(source, folder.MOVES)
+        config, records = run_folder.read_config(source), run_folder.read_records(source)
+        moves = run_folder.read_records(source, run_folder.MOVES)
         if "seeds" in config.get("run", {}):
             raise CheckpointError(f"{source} holds several seeds; Repeated.load reads them, this one those in seeds/")
         if not (source / SUMMARY).exists():
@@ -172,8 +174,8 @@ class Run:
             clients = pd.read_parquet(source / CLIENTS)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
-        choices.methods()  # the kinds of state they keep are known from here on
-        last, fingerprint = checkpoint.newest(source / folder.CHECKPOINTS)
-        beside = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if folder.holds_run(p)}
+        registry.methods()  # the kinds of state they keep are known from here on
+        last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
+        beside = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)}
         found = (last.state, clients, last.seconds, beside, source, fingerprint, last.memory, moves)
         return cls(config, records, *found)

@@ -29,11 +29,11 @@ import tomli_w
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
 from fedkin.core.world import World
-from fedkin.experiment import checkpoint
-from fedkin.experiment.checkpoint import Checkpoint
-from fedkin.experiment.identity import changes, difference, environment, essence
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.moves import Moves
+from fedkin.run import checkpoint
+from fedkin.run.checkpoint import Checkpoint
+from fedkin.run.fingerprint import changes, difference, environment, essence
+from fedkin.run.metrics import Record
+from fedkin.run.migrations import Moves
 
 CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "moves.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"

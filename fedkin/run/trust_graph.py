@@ -14,14 +14,14 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import State
 from fedkin.core.world import BYTES_PER_NUMBER
-from fedkin.experiment.metrics import Record, number
 from fedkin.methods.decentralized import PeerState
+from fedkin.run.metrics import Record, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedkin.experiment.results import Run
+    from fedkin.run.results import Run
 
 _PANELS = 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fedkin.experiment.options import Values, revive, schema
+from fedkin.config.schema import Values, revive, schema
 from fedkin.scenarios.population import Population
 
 Registry = Mapping[str, Callable[..., Any]]

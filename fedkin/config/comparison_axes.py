@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.config.run import parse_value
 from fedkin.core.errors import ConfigError, unknown
-from fedkin.experiment.config import parse_value
 
 SECTIONS = ("data", "model", "local", "scenario", "shift", "run")
 Axis = tuple[str, list[Any]]  # section.key, and its values

@@ -12,8 +12,8 @@ from typing import Any
 
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import storing
-from fedkin.experiment.metrics import Record
-from fedkin.experiment.trackers import TRACKED, figures, outermost, settings
+from fedkin.run.metrics import Record
+from fedkin.tracking.tracker import TRACKED, figures, outermost, settings
 
 
 class TensorBoard:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from fedkin.config import registry as choices
+from fedkin.config.plan import Plan
+from fedkin.config.schema import Section, Values, checked, choose, plain, schema
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.world import LocalWork
-from fedkin.experiment import choices
-from fedkin.experiment.options import Section, Values, checked, choose, plain, schema
-from fedkin.experiment.plan import Plan
 from fedkin.scenarios.population import Population
 
 Positive = Annotated[int, Field(ge=1)]

@@ -13,21 +13,21 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from fedkin.config import registry
+from fedkin.config.schema import Values
+from fedkin.config.schema import stage as stage
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
-from fedkin.experiment import choices
-from fedkin.experiment.folder import Folder, holds_run
-from fedkin.experiment.identity import data_digest, fingerprint, model_digest
-from fedkin.experiment.options import Values
-from fedkin.experiment.options import stage as stage
-from fedkin.experiment.results import AGAINST, Run
-from fedkin.experiment.runner import OnRound, Plan, Track, check, check_kind, run
-from fedkin.experiment.topology import peer_columns
-from fedkin.experiment.trackers import Tracker, telling
-from fedkin.experiment.watch import Scene
+from fedkin.run.cluster_metrics import Scene
+from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
+from fedkin.run.loop import OnRound, Plan, Track, check, check_kind, run
+from fedkin.run.results import AGAINST, Run
+from fedkin.run.run_folder import Folder, holds_run
+from fedkin.run.trust_graph import peer_columns
 from fedkin.scenarios.shift import Shift
 from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.tracking.tracker import Tracker, telling
 
 Description = dict[str, Any]
 Digests = tuple[str, str]  # of the data, of the model
@@ -171,13 +171,13 @@ def client_table(
 
 def name_of(method: Method) -> str:
     """What configurations call a method; the lower-case name of the class for a user's own."""
-    names = {kind: name for name, kind in choices.methods().items()}
+    names = {kind: name for name, kind in registry.methods().items()}
     return names.get(type(method), type(method).__name__.lower())
 
 
 def name_of_shift(shift: Shift) -> str:
     """What configurations call a shift; the lower-case name of the class for a user's own."""
-    names = {kind: name for name, kind in choices.shifts().items()}
+    names = {kind: name for name, kind in registry.shifts().items()}
     return names.get(type(shift), type(shift).__name__.lower())
 
 
