@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedkin import data as data
     from fedkin import models as models
+    from fedkin.analysis.advise import Advice as Advice
+    from fedkin.analysis.advise import advise as advise
+    from fedkin.analysis.compare.comparison import Comparison as Comparison
+    from fedkin.analysis.compare.runner import compare as compare
+    from fedkin.analysis.dbscan_eps import EpsStudy as EpsStudy
+    from fedkin.analysis.dbscan_eps import study_eps as study_eps
+    from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
+    from fedkin.analysis.repeat import Repeated as Repeated
+    from fedkin.analysis.repeat import repeat as repeat
     from fedkin.core.errors import CheckpointError as CheckpointError
     from fedkin.core.errors import ChecksumError as ChecksumError
     from fedkin.core.errors import ConfigError as ConfigError
@@ -31,18 +40,8 @@ if TYPE_CHECKING:
     from fedkin.core.world import Scores as Scores
     from fedkin.core.world import Trained as Trained
     from fedkin.core.world import World as World
-    from fedkin.experiment.advise import Advice as Advice
-    from fedkin.experiment.advise import advise as advise
-    from fedkin.experiment.compare.comparison import Comparison as Comparison
-    from fedkin.experiment.compare.running import compare as compare
     from fedkin.experiment.deploy.hooks import jax_client as jax_client
     from fedkin.experiment.deploy.hooks import torch_client as torch_client
-    from fedkin.experiment.eps_study import EpsStudy as EpsStudy
-    from fedkin.experiment.eps_study import study_eps as study_eps
-    from fedkin.experiment.heterogeneity import non_iid_index as non_iid_index
-    from fedkin.experiment.repeat import Repeated as Repeated
-    from fedkin.experiment.repeat import repeat as repeat
-    from fedkin.experiment.report import report as report
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
     from fedkin.methods import PANM as PANM
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from fedkin.methods import PANMLoss as PANMLoss
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
+    from fedkin.reporting.report import report as report
     from fedkin.run.results import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.scenarios.drift import Relabel as Relabel
@@ -81,14 +81,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Adam": "fedkin.core.world",
-    "Advice": "fedkin.experiment.advise",
+    "Advice": "fedkin.analysis.advise",
     "Athena": "fedkin.methods",
     "CheckpointError": "fedkin.core.errors",
     "ChecksumError": "fedkin.core.errors",
-    "Comparison": "fedkin.experiment.compare.comparison",
+    "Comparison": "fedkin.analysis.compare.comparison",
     "ConfigError": "fedkin.core.errors",
     "DataError": "fedkin.core.errors",
-    "EpsStudy": "fedkin.experiment.eps_study",
+    "EpsStudy": "fedkin.analysis.dbscan_eps",
     "FLHC": "fedkin.methods",
     "FeSEM": "fedkin.methods",
     "FeSEMMig": "fedkin.methods",
@@ -118,7 +118,7 @@ _HOME = {
     "PENS": "fedkin.methods",
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
-    "Repeated": "fedkin.experiment.repeat",
+    "Repeated": "fedkin.analysis.repeat",
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.world",
@@ -133,16 +133,16 @@ _HOME = {
     "Tracker": "fedkin.tracking.tracker",
     "Trained": "fedkin.core.world",
     "World": "fedkin.core.world",
-    "advise": "fedkin.experiment.advise",
+    "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
-    "compare": "fedkin.experiment.compare.running",
+    "compare": "fedkin.analysis.compare.runner",
     "jax_client": "fedkin.experiment.deploy.hooks",
-    "non_iid_index": "fedkin.experiment.heterogeneity",
+    "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
-    "repeat": "fedkin.experiment.repeat",
-    "report": "fedkin.experiment.report",
+    "repeat": "fedkin.analysis.repeat",
+    "report": "fedkin.reporting.report",
     "simulate": "fedkin.run.simulate",
-    "study_eps": "fedkin.experiment.eps_study",
+    "study_eps": "fedkin.analysis.dbscan_eps",
     "torch_client": "fedkin.experiment.deploy.hooks",
     "torch_model": "fedkin.simulation.torch",
 }

@@ -320,7 +320,7 @@ def test_nothing_said_is_the_help(arguments: list[str]) -> None:
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedkin.experiment.progress import Display
+    from fedkin.reporting.progress import Display
 
     show = Display.__call__
 
@@ -490,7 +490,7 @@ def test_many_seeds_in_one_run(elsewhere: Path) -> None:
 
 
 def test_ctrl_c_between_seeds_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedkin.experiment.progress import Display
+    from fedkin.reporting.progress import Display
 
     def interrupt(self: Display, number: int, seed: int) -> None:
         if number == 1:

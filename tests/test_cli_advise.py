@@ -11,11 +11,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from fedkin.analysis.advise import Advice
+from fedkin.analysis.advise.split_half_stability import Kinds
 from fedkin.cli import advise as module
 from fedkin.cli import app
 from fedkin.clustering.cluster_count import Gap
-from fedkin.experiment.advise import Advice
-from fedkin.experiment.advise.kinds import Kinds
 from tests.refusals import refused
 
 IID = ["data.partition=iid", "data.clients=12", "local.lr=0.3", "local.epochs=2"]
@@ -64,7 +64,7 @@ def of_nothing(*_: object, **__: object) -> Advice:
 
 
 def test_a_picture_that_fails_takes_no_advice_away(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.experiment.advise.of_config", of_nothing)
+    monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
     (elsewhere / "a.png").mkdir()
     result = fedkin("--private-labels", "--out", "a")
     assert result.exit_code == 2 and "do not cluster: no split" in result.stdout and "[method]" in result.stdout
@@ -88,7 +88,7 @@ def test_a_place_for_the_picture_is_looked_for_first(
 ) -> None:
     (elsewhere / "file").write_text("")
     (elsewhere / "folder").mkdir()
-    monkeypatch.setattr("fedkin.experiment.advise.of_config", lambda *_, **__: pytest.fail("computed all the same"))
+    monkeypatch.setattr("fedkin.analysis.advise.of_config", lambda *_, **__: pytest.fail("computed all the same"))
     result = fedkin("--out", out)
     refused(result, *words)
     assert "free some space" not in result.stderr

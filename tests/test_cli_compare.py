@@ -145,7 +145,7 @@ def test_a_finished_comparison_is_told_again_and_takes_more_seeds(compared: tupl
 
 
 def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedkin.experiment.compare.display import Display
+    from fedkin.reporting.comparison_progress import Display
 
     shown = Display.round
 

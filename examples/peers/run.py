@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from fedkin.config import registry
 from fedkin.core.storage import whole_lines
 from fedkin.experiment import peer_config
-from fedkin.experiment.figure import save_as
 from fedkin.experiment.peer_init import init
+from fedkin.reporting.run_figure import save_as
 from fedkin.run.trust_graph import circle
 
 PEERS, LATE = 8, 8  # peer-0 to peer-7 begin; peer-8 comes later

@@ -17,7 +17,7 @@ from fedkin.core.errors import StorageError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedkin.experiment.advise import Advice
+    from fedkin.analysis.advise import Advice
 
 
 def advise_command(
@@ -34,7 +34,7 @@ def advise_command(
     """Whether clustering helps these clients, with how many clusters and which method, and what it costs. The file is
     that of `fedkin run`; its method, scenario and shift are not looked at."""
     with plainly():
-        from fedkin.experiment.advise import of_config
+        from fedkin.analysis.advise import of_config
 
         if out is not None:
             _check_place(out)
@@ -77,9 +77,9 @@ def _limits(advice: Advice, private_labels: bool) -> list[str]:
 
 
 def _picture(advice: Advice, out: Path) -> list[Path]:
-    from fedkin.experiment.advise import picture
+    from fedkin.reporting import advice_figure
 
-    return picture.save(advice, out)
+    return advice_figure.save(advice, out)
 
 
 def _tell(advice: Advice) -> None:

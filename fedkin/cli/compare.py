@@ -14,8 +14,8 @@ from fedkin.cli.shell import BAD_INPUT, INTERRUPTED, arguments, new_folder, plai
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedkin.analysis.compare.comparison import Comparison
     from fedkin.config.comparison import Grid
-    from fedkin.experiment.compare.comparison import Comparison
 
 
 def compare_command(
@@ -40,19 +40,19 @@ def compare_command(
 ) -> None:
     """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences hold."""
     with plainly():
+        from fedkin.analysis.compare import comparison_folder
         from fedkin.config.comparison import refuse_measure
-        from fedkin.experiment.compare import cells
 
         if by is not None:
             refuse_measure(by)
         if resume:
             if settings or methods is not None or grid or out:
                 raise ConfigError(f"--resume takes its grid from {resume}; only --seeds, --by and --json go with it")
-            wanted, folder, made = cells.reopen(resume, seeds, by), resume, None
+            wanted, folder, made = comparison_folder.reopen(resume, seeds, by), resume, None
         else:
             wanted = _grid(settings or [], methods, seeds, grid or [], by or "final")
             folder = out or new_folder("compare")
-            made = cells.create(folder, wanted)
+            made = comparison_folder.create(folder, wanted)
         comparison, stopped = _run(wanted, folder, made)
         _close(comparison, folder, as_json)
         if stopped:
@@ -72,9 +72,9 @@ def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: l
 
 def _run(grid: Grid, folder: Path, made: list[Path] | None) -> tuple[Comparison, bool]:
     """What came of it, and whether somebody stopped it."""
-    from fedkin.experiment.compare.comparison import Comparison
-    from fedkin.experiment.compare.display import Display
-    from fedkin.experiment.compare.running import run
+    from fedkin.analysis.compare.comparison import Comparison
+    from fedkin.analysis.compare.runner import run
+    from fedkin.reporting.comparison_progress import Display
 
     with Display(grid) as display:
         try:
@@ -88,14 +88,14 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     """The tables, which differences hold, and where things are."""
     from rich.console import Console
 
-    from fedkin.experiment.compare import writing
-    from fedkin.experiment.compare.display import tables
+    from fedkin.reporting import comparison_tables
+    from fedkin.reporting.comparison_progress import tables
 
-    writing.write(comparison, folder)
+    comparison_tables.write(comparison, folder)
     console = Console(stderr=as_json)
     for table in tables(comparison):
         console.print(table)
-    for line in (*writing.differences_in_words(comparison), *writing.small_print(comparison)):
+    for line in (*comparison_tables.differences_in_words(comparison), *comparison_tables.small_print(comparison)):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     for key, reason in comparison.failed.items():
         name = ", ".join(str(part) for part in key if part != "")

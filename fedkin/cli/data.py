@@ -53,18 +53,18 @@ def pni_command(
 ) -> None:
     """How far the clients differ: FedSim's privacy-preserving non-IID index. Compare like with like only."""
     with plainly():
+        from fedkin.analysis import non_iid_index
         from fedkin.config import registry, run
-        from fedkin.experiment import heterogeneity
 
         chosen = run.named("model", registry.models(), {"name": model}, lambda _: "--model")
         data = _dataset(name, options or [])
         made = registry.make(registry.models(), chosen, data)
-        found = heterogeneity.non_iid_index(data, made, models=models, seed=seed)
+        found = non_iid_index.non_iid_index(data, made, models=models, seed=seed)
         if as_json:
             print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **found.summary()}))
             return
-        show(heterogeneity.figures(found).reset_index(), f"{data.name}, {made.name}")
-        show(heterogeneity.extremes(found, data), "clients by their index")
+        show(non_iid_index.figures(found).reset_index(), f"{data.name}, {made.name}")
+        show(non_iid_index.extremes(found, data), "clients by their index")
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:

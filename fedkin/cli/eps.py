@@ -22,11 +22,11 @@ def eps_command(
     """Which eps makes which clusters of the clients, for methods hierarchical and athena: one clustering round is
     run, and nothing is trained after it."""
     with plainly():
-        from fedkin.experiment import eps_study
+        from fedkin.analysis import dbscan_eps
 
         config = configured(settings or [], None)
-        study = eps_study.of_config(config)
-        paths = eps_study.save(study, out)
+        study = dbscan_eps.of_config(config)
+        paths = dbscan_eps.save(study, out)
         if as_json:
             print(json.dumps(study.summary()))
             return

@@ -22,7 +22,7 @@ def report_command(
 ) -> None:
     """One page about a run, its seeds or a comparison, finished or not: a file that opens anywhere, without network."""
     with plainly():
-        from fedkin.experiment.report import report
+        from fedkin.reporting.report import report
 
         written = report(folder, out, figures=figures, portrait=portrait)
         typer.echo(f"report: {written}")

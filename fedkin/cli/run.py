@@ -15,8 +15,8 @@ from fedkin.cli.shell import INTERRUPTED, configured, new_folder, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedkin.analysis.repeat import Repeated
     from fedkin.config.run import Config
-    from fedkin.experiment.repeat import Repeated
     from fedkin.run.results import Run
 
 
@@ -49,7 +49,7 @@ def run_command(
 
 
 def _execute(config: Config, folder: Path, resume: bool, track: list[str]) -> Run:
-    from fedkin.experiment.progress import Display
+    from fedkin.reporting.progress import Display
     from fedkin.run.simulate import execute
 
     with Display(config.run.rounds) as display:
@@ -57,8 +57,8 @@ def _execute(config: Config, folder: Path, resume: bool, track: list[str]) -> Ru
 
 
 def _execute_seeds(config: Config, folder: Path, resume: bool, track: list[str]) -> Repeated:
-    from fedkin.experiment.progress import Display
-    from fedkin.experiment.repeat import execute_seeds
+    from fedkin.analysis.repeat import execute_seeds
+    from fedkin.reporting.progress import Display
 
     with Display(config.run.rounds, config.run.seeds or 1) as display:
         told = {"on_round": display, "on_seed": display.begin}
@@ -69,7 +69,7 @@ def _close_seeds(repeated: Repeated, folder: Path, as_json: bool) -> None:
     """What the seeds say together, and where it is kept."""
     from rich.console import Console
 
-    from fedkin.experiment.progress import compared, seeds_table
+    from fedkin.reporting.progress import compared, seeds_table
 
     summary, console = repeated.summary(), Console(stderr=as_json)
     console.print(seeds_table(summary))
@@ -84,7 +84,7 @@ def _close(run: Run, folder: Path, as_json: bool) -> None:
     """The closing table, where things are, and the summary for machines."""
     from rich.console import Console
 
-    from fedkin.experiment.progress import table
+    from fedkin.reporting.progress import table
 
     summaries = {name: other.summary() for name, other in run.against.items()}
     console = Console(stderr=as_json)

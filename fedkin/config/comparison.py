@@ -37,7 +37,7 @@ from fedkin.config.plan import whole_number
 from fedkin.config.run import DEMO, Config, Positive, from_dict, named, override, read_toml
 from fedkin.config.schema import Section, Values, checked
 from fedkin.core.errors import ConfigError, unknown
-from fedkin.experiment.figure import title
+from fedkin.reporting.run_figure import title
 
 SEEDS = 3  # where nothing is said: the least that can be tested
 MEASURES = {  # what methods are told apart by, and where a run's summary has it

@@ -150,10 +150,10 @@ class Run:
         """Write what is known only at the end: clients, summary and figure."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
         if picture:
-            from fedkin.experiment import figure
+            from fedkin.reporting import run_figure
             from fedkin.run import trust_graph
 
-            figure.save(self, path)
+            run_figure.save(self, path)
             trust_graph.save(self, path)
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
 

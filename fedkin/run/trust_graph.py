@@ -98,7 +98,7 @@ def trust_over_time(run: Run) -> dict[int, Bool[np.ndarray, "N N"]]:
 
 def save(run: Run, folder: Path) -> None:
     """Write ``topology.png`` and ``topology.svg`` where clients are peers; else nothing."""
-    from fedkin.experiment.figure import save_as
+    from fedkin.reporting.run_figure import save_as
 
     if trust_over_time(run):
         save_as(lambda: draw(run), folder / "topology")
@@ -110,7 +110,7 @@ def draw(run: Run) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from fedkin.experiment.figure import title
+    from fedkin.reporting.run_figure import title
 
     known = "truth" in run.clients
     figure = Figure(figsize=(10.5, 5.6 if known else 3.4), layout="constrained")
@@ -135,7 +135,7 @@ def draw(run: Run) -> Figure:
 
 def _rightness(below: Axes, history: pd.DataFrame) -> None:
     """Precision and recall of neighbours over the rounds."""
-    from fedkin.experiment.figure import COLOURS, DASHES, prepare
+    from fedkin.reporting.run_figure import COLOURS, DASHES, prepare
 
     prepare(below, "Neighbours", "share of a peer's neighbours that are of its kind, and of its kind that it has found")
     for name, colour, dash in zip(("precision", "recall"), COLOURS, DASHES, strict=False):

@@ -27,7 +27,7 @@ SECONDS = {"comparison.csv", "comparison.md", "comparison.tex"}  # they hold the
 WAITING = """
 import sys, time, pathlib
 from fedkin import cli
-from fedkin.experiment.compare.display import Display
+from fedkin.reporting.comparison_progress import Display
 shown, at = Display.round, int(sys.argv.pop(1))
 seen = []
 def round(self, record):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.config.comparison import Grid, Setting, Variant
-from fedkin.experiment.compare.comparison import Comparison, Key
 from fedkin.run.results import Run
 from tests.experiment.seeds import by_hand
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from fedkin.analysis.repeat import Repeated
 from fedkin.config import run as configuration
 from fedkin.config.run import Config
-from fedkin.experiment.repeat import Repeated
 from fedkin.run.loop import Plan, run
 from fedkin.run.results import Run
 from tests.experiment.toy import Toy, fake_world

@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
+from fedkin.analysis.advise import Advice, advise, how_many_kinds
+from fedkin.analysis.advise import split_half_stability as kinds_module
+from fedkin.analysis.advise.heterogeneity import differences
+from fedkin.analysis.advise.pilot_runs import Plans, pilots
+from fedkin.analysis.advise.split_half_stability import Kinds, dealt, usable
 from fedkin.clustering.cluster_count import Gap
 from fedkin.config import run
 from fedkin.core.errors import ConfigError, DataError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment.advise import Advice, advise, how_many_kinds
-from fedkin.experiment.advise import kinds as kinds_module
-from fedkin.experiment.advise.differ import differences
-from fedkin.experiment.advise.kinds import Kinds, dealt, usable
-from fedkin.experiment.advise.picture import save
-from fedkin.experiment.advise.pilots import Plans, pilots
 from fedkin.models import mclr
+from fedkin.reporting.advice_figure import save
 
 LOCAL = fk.SGD(epochs=10, batch_size=10, lr=0.3)
 QUICK = Plans(rounds=2, cohort=8, seeds=3)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.analysis.compare import comparison as tables
+from fedkin.analysis.compare.comparison import Comparison
 from fedkin.config import registry
 from fedkin.config import run as configuration
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
-from fedkin.experiment.compare import comparison as tables
-from fedkin.experiment.compare.comparison import Comparison
 from fedkin.run.results import Run
 from fedkin.run.simulate import execute
 from tests.experiment.test_repeat import FIGURE, NEVER_THE_SAME, TRAIN, files, same, without_seconds

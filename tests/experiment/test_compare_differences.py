@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkin.experiment.compare.differences import as_good_as_the_best, pairs
+from fedkin.analysis.compare.pairwise_tests import as_good_as_the_best, pairs
 
 NAN = float("nan")
 RNG = np.random.default_rng(3)

@@ -14,10 +14,10 @@ from PIL import Image
 from rich.console import Console
 from scipy import stats
 
+from fedkin.analysis.compare.comparison import Comparison
 from fedkin.core.errors import ConfigError
-from fedkin.experiment.compare import picture, writing
-from fedkin.experiment.compare.comparison import Comparison
-from fedkin.experiment.compare.display import Pace, tables
+from fedkin.reporting import comparison_figure, comparison_tables
+from fedkin.reporting.comparison_progress import Pace, tables
 from tests.experiment.compared import LOWER, at_the_end, comparison
 
 # From each of three seeds, rounds 0 to 2. FedAvg is at its best in round 1.
@@ -47,7 +47,7 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
         assert [told[name], told[f"{name}_low"], told[f"{name}_high"]] == pytest.approx([np.mean(values), low, high])
     assert (told["seeds"], told["seconds"]) == (3, 0.5)
     assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)  # a run's: seed s has s + 1 millions down
-    assert writing.cells_in_words(comparison({"": CURVES}).summary()["table"][0])[4] == "2.0 / 4.0"
+    assert comparison_tables.cells_in_words(comparison({"": CURVES}).summary()["table"][0])[4] == "2.0 / 4.0"
 
 
 def test_without_a_target_it_is_what_the_first_method_has_at_the_end() -> None:
@@ -65,8 +65,8 @@ def test_a_target_that_is_asked_for() -> None:
     assert [found.target(""), *found.table()["target"]] == [0.82] * 4
     assert (row(found, "IFCA")["reached"], row(found, "IFCA")["rounds_to_target"]) == (2, 2.0)
     assert row(found, "FedAvg")["reached"] == 0
-    assert writing.cells_in_words(found.summary()["table"][0])[3] == "-"
-    assert writing.cells_in_words(found.summary()["table"][1])[3] == "2.0 (2 of 3)"
+    assert comparison_tables.cells_in_words(found.summary()["table"][0])[3] == "-"
+    assert comparison_tables.cells_in_words(found.summary()["table"][1])[3] == "2.0 (2 of 3)"
 
 
 def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
@@ -140,7 +140,7 @@ def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
     found = comparison({"": {"FedAvg": [[nan] * 3] * 3, "IFCA": [[nan] * 3] * 3}})
     json.dumps(found.summary(), allow_nan=False)
     assert row(found, "FedAvg")["seeds"] == 3 and found.target("") is None
-    writing.write(found, tmp_path)
+    comparison_tables.write(found, tmp_path)
     assert "| FedAvg | 3 | - | - | - | - |" in (tmp_path / "comparison.md").read_text()
 
 
@@ -157,21 +157,25 @@ def markdown_table(text: str) -> list[list[str]]:
 
 def test_markdown_has_one_cell_per_column_whatever_labels_hold() -> None:
     found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
-    text = writing.markdown(found)
+    text = comparison_tables.markdown(found)
     table = markdown_table(text)
     assert [len(line) for line in table] == [9] * 6
-    assert table[0] == ["setting", "method", "seeds", *writing.HEADS]
+    assert table[0] == ["setting", "method", "seeds", *comparison_tables.HEADS]
     assert [line[:2] for line in table[2:]] == [[s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")]
     assert "* a|b: IFCA over Fed|Avg: +21.0 points" in text
 
 
 def test_one_setting_has_no_column() -> None:
-    assert markdown_table(writing.markdown(comparison({"": CURVES})))[0] == ["method", "seeds", *writing.HEADS]
-    assert r"\begin{tabular}{lrrrrrrr}" in writing.latex(comparison({"": CURVES}))
+    assert markdown_table(comparison_tables.markdown(comparison({"": CURVES})))[0] == [
+        "method",
+        "seeds",
+        *comparison_tables.HEADS,
+    ]
+    assert r"\begin{tabular}{lrrrrrrr}" in comparison_tables.latex(comparison({"": CURVES}))
 
 
 def test_numbers_are_those_of_the_table() -> None:
-    table = markdown_table(writing.markdown(comparison({"": CURVES})))
+    table = markdown_table(comparison_tables.markdown(comparison({"": CURVES})))
     half = (stats.t.interval(0.95, 2, 0.61, stats.sem([0.60, 0.61, 0.62]))[1] - 0.61) * 100
     assert table[2][:3] == ["FedAvg", "3", f"61.0 ± {half:.1f}"]
     assert table[4][:3] == ["FedProx", "2", "61.5"]  # two seeds have no interval
@@ -183,17 +187,19 @@ def test_bold_is_the_best_and_what_was_not_shown_to_differ(measure: str, place: 
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
     bold = {line[0]: [i for i, cell in enumerate(line) if "**" in cell] for line in markdown_table(
-        writing.markdown(found, measure)
+        comparison_tables.markdown(found, measure)
     )[2:]}  # fmt: skip
     assert bold == {"FedAvg": [], "IFCA": [place], "near": [place]}
     latex = {
-        line.split(" & ")[0]: r"\textbf" in line for line in writing.latex(found, measure).splitlines() if "&" in line
+        line.split(" & ")[0]: r"\textbf" in line
+        for line in comparison_tables.latex(found, measure).splitlines()
+        if "&" in line
     }
     assert latex == {"Method": False, "FedAvg": False, "IFCA": True, "near": True}
 
 
 def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None:
-    text = writing.markdown(comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])}))
+    text = comparison_tables.markdown(comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])}))
     assert [line[2] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
     assert "1 of 1 pairs have fewer than 3 seeds in common: not tested" in text
     assert "interval" not in text and "t-test" not in text
@@ -201,22 +207,22 @@ def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None
 
 def test_differences_in_words() -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
-    told = writing.differences_in_words(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
+    told = comparison_tables.differences_in_words(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
     assert len(told) == 3  # two hold, one is not shown
     d = np.array([0.21, 0.22, 0.20])
     low, high = stats.t.interval(0.95, 2, d.mean(), stats.sem(d))
     (line,) = [line for line in told if line.startswith("IFCA over FedAvg")]
     assert f"+21.0 points ({100 * low:.1f} to {100 * high:.1f}), p = " in line
     assert told[-1] == "no difference shown between 1 of 3 pairs"
-    assert writing.differences_in_words(comparison({"": {"FedAvg": AVG}})) == []
+    assert comparison_tables.differences_in_words(comparison({"": {"FedAvg": AVG}})) == []
 
 
 def test_small_print_says_what_the_numbers_are() -> None:
-    told = " ".join(writing.small_print(comparison({"": CURVES})))
+    told = " ".join(comparison_tables.small_print(comparison({"": CURVES})))
     assert "with their 95% intervals" in told and "Holm" in told
     assert "Target: what FedAvg has in its last round, 61.0%" in told and "Not finished: 1 of 9 runs." in told
-    assert "Target: run.target, 70.0%" in " ".join(writing.small_print(comparison({"": CURVES}, target=0.7)))
-    alone = " ".join(writing.small_print(comparison({"": {"FedAvg": AVG[:1]}})))
+    assert "Target: run.target, 70.0%" in " ".join(comparison_tables.small_print(comparison({"": CURVES}, target=0.7)))
+    alone = " ".join(comparison_tables.small_print(comparison({"": {"FedAvg": AVG[:1]}})))
     assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
 
 
@@ -225,7 +231,7 @@ NASTY = r"[50%] a_b & c # {d} $5 ^~ \x"
 
 def test_latex_is_balanced_whatever_labels_hold() -> None:
     found = comparison({NASTY: {NASTY: AVG, "*IFCA": IFCA}, "b": {NASTY: AVG, "*IFCA": IFCA}})
-    lines = writing.latex(found).splitlines()
+    lines = comparison_tables.latex(found).splitlines()
     body = [line for line in lines if line.endswith(r"\\")]
     columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", "\n".join(lines))
     assert columns and columns[1] == "llrrrrrrr"
@@ -246,7 +252,7 @@ def test_latex_is_balanced_whatever_labels_hold() -> None:
 
 def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
     found = comparison({"x, y": CURVES, 'say "z"': CURVES})
-    writing.write(found, tmp_path / "deep/out")
+    comparison_tables.write(found, tmp_path / "deep/out")
     out = tmp_path / "deep/out"
     assert sorted(p.name for p in out.iterdir()) == sorted(
         [*(f"comparison.{e}" for e in ("csv", "md", "tex")), "differences.csv", "curves.csv", "summary.json"]
@@ -263,10 +269,10 @@ def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
 
 def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
     found = comparison({"": {"FedAvg": [None] * 3, "IFCA": [None] * 3}})
-    writing.write(found, tmp_path)
+    comparison_tables.write(found, tmp_path)
     assert not list(tmp_path.glob("figure.*"))
     assert list(pd.read_csv(tmp_path / "curves.csv").columns) == ["setting", "method", "seed", "round", "accuracy"]
-    assert [line[1:] for line in markdown_table(writing.markdown(found))[2:]] == [
+    assert [line[1:] for line in markdown_table(comparison_tables.markdown(found))[2:]] == [
         ["0", "-", "-", "-", "-", "- / -", "-"]
     ] * 2
     assert "Not finished: 6 of 6 runs." in (tmp_path / "comparison.md").read_text()
@@ -276,13 +282,13 @@ def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
 
 
 def test_a_picture_has_a_panel_for_every_setting_and_a_line_for_every_method() -> None:
-    shown = picture.draw(comparison({"": CURVES}))
+    shown = comparison_figure.draw(comparison({"": CURVES}))
     (axes,) = shown.axes
     assert axes.get_title("left") == "Test accuracy"
     lines = [np.asarray(line.get_ydata(), float) for line in axes.lines]
     expected = [np.mean(rows, axis=0) for rows in (AVG, IFCA, PROX[:2])]
     assert len(lines) == 3 and all(np.allclose(line, mean) for line, mean in zip(lines, expected, strict=True))
-    four = picture.draw(comparison({label: {"FedAvg": AVG, "IFCA": IFCA} for label in "abcd"}))
+    four = comparison_figure.draw(comparison({label: {"FedAvg": AVG, "IFCA": IFCA} for label in "abcd"}))
     assert [axes.get_title("left") for axes in four.axes if axes.axison] == ["a", "b", "c", "d"]
     assert "FedAvg / IFCA: 3 seeds" in four.get_suptitle()
 
@@ -290,22 +296,22 @@ def test_a_picture_has_a_panel_for_every_setting_and_a_line_for_every_method() -
 def test_more_methods_than_colours(tmp_path: Path) -> None:
     nine = {f"method {i}": [[0.1, 0.2 + i / 20, 0.3 + i / 20]] for i in range(9)}
     found = comparison({"": nine})
-    (axes,) = picture.draw(found).axes
+    (axes,) = comparison_figure.draw(found).axes
     looks = [(line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern) for line in axes.lines]  # pyright: ignore
     assert len(axes.lines) == 9 and len({str(look) for look in looks}) == 9
-    writing.write(found, tmp_path)
+    comparison_tables.write(found, tmp_path)
     image = Image.open(io.BytesIO((tmp_path / "figure.png").read_bytes()))
     assert image.format == "PNG" and image.width > 600
 
 
 def test_more_settings_than_panels_are_counted() -> None:
-    shown = picture.draw(comparison({str(i): {"FedAvg": AVG[:1]} for i in range(picture.MOST + 2)}))
-    assert len([axes for axes in shown.axes if axes.axison]) == picture.MOST
+    shown = comparison_figure.draw(comparison({str(i): {"FedAvg": AVG[:1]} for i in range(comparison_figure.MOST + 2)}))
+    assert len([axes for axes in shown.axes if axes.axison]) == comparison_figure.MOST
     assert "2 more settings in the tables" in shown.get_suptitle()
 
 
 def test_settings_without_a_run_have_no_panel() -> None:
-    shown = picture.draw(comparison({"a": {"FedAvg": [None]}, "b": {"FedAvg": AVG[:1]}}))
+    shown = comparison_figure.draw(comparison({"a": {"FedAvg": [None]}, "b": {"FedAvg": AVG[:1]}}))
     assert [axes.get_title("left") for axes in shown.axes] == ["b"]
 
 

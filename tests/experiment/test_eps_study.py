@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.analysis import dbscan_eps
+from fedkin.analysis.dbscan_eps import EpsStudy, of_world, study_eps
 from fedkin.clustering.density import dbscan
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import LocalWork
-from fedkin.experiment import eps_study
-from fedkin.experiment.eps_study import EpsStudy, of_world, study_eps
 from fedkin.methods import FedAvg, Hierarchical
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -84,7 +84,7 @@ def test_suspicious_clients_are_left_out() -> None:
 def test_the_table_has_a_row_for_every_number_of_clusters_and_not_many() -> None:
     rng = np.random.default_rng(0)
     many = of_biases(rng.normal(size=(60, 2)).tolist())
-    assert len(many.ranges) > 30 and len(many.table()) <= eps_study._ROWS
+    assert len(many.ranges) > 30 and len(many.table()) <= dbscan_eps._ROWS
     lows = [float(text) for text in many.table()["eps from"]]
     assert lows == sorted(lows)
 
@@ -98,10 +98,10 @@ def test_one_row_is_always_the_suggested(seed: int) -> None:
 
 def test_the_picture(tmp_path: Path) -> None:
     found = of_biases([[0.0], [1.0], [10.0], [12.0]])
-    paths = eps_study.save(found, tmp_path / "kin.v2")
+    paths = dbscan_eps.save(found, tmp_path / "kin.v2")
     assert [path.name for path in paths] == ["kin.v2.png", "kin.v2.svg"] and all(path.exists() for path in paths)
     equal = of_biases([[1.0], [1.0], [1.0]])  # no distance above zero to draw
-    assert eps_study.save(equal, tmp_path / "equal.png")[0].stat().st_size > 1000
+    assert dbscan_eps.save(equal, tmp_path / "equal.png")[0].stat().st_size > 1000
 
 
 def test_other_methods_and_models_are_refused() -> None:

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedkin.core.errors import StorageError
-from fedkin.experiment.figure import _apart, draw, save, title
 from fedkin.methods import FedAvg
+from fedkin.reporting.run_figure import _apart, draw, save, title
 from fedkin.run.loop import Plan, run
 from fedkin.run.results import Run
 from tests.experiment.toy import Toy, fake_world

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.analysis import non_iid_index as module
+from fedkin.analysis.non_iid_index import extremes, figures, heterogeneity, non_iid_index
 from fedkin.core.errors import ConfigError, MethodError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment import heterogeneity as module
-from fedkin.experiment.heterogeneity import extremes, figures, heterogeneity, non_iid_index
 from fedkin.simulation.fake_world import FakeWorld
 from tests.simulator.small import federation
 

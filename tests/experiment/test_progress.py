@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedkin.experiment.progress import Display, compared, plain_line, seeds_table, table
+from fedkin.reporting.progress import Display, compared, plain_line, seeds_table, table
 from tests.experiment.seeds import by_hand
 
 RECORD: dict[str, Any] = {

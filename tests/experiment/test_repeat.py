@@ -12,11 +12,11 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
+from fedkin.analysis.repeat import Repeated, execute_seeds, repeat
 from fedkin.config import run as configuration
 from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.repeat import Repeated, execute_seeds, repeat
 from fedkin.models import mclr
 from fedkin.run.results import Run
 from fedkin.run.simulate import execute

@@ -15,9 +15,9 @@ import pytest
 from scipy import stats
 
 import fedkin as fk
+from fedkin.analysis.repeat import Repeated, execute_seeds, repeat
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.repeat import Repeated, execute_seeds, repeat
 from fedkin.models import mclr
 from fedkin.run.results import Run
 from tests.experiment.seeds import by_hand, with_options

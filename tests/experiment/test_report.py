@@ -18,11 +18,11 @@ import fedkin as fk
 from fedkin.config.run import Config, from_dict
 from fedkin.core.errors import CheckpointError, ConfigError, DataError
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.report.contents import contents
-from fedkin.experiment.report.page import in_script
-from fedkin.experiment.report.portrait import FILE, portrait_of
-from fedkin.experiment.report.reading import subject_of
 from fedkin.measures.cosine import cosine
+from fedkin.reporting.html.client_similarity import FILE, portrait_of
+from fedkin.reporting.html.contents import contents
+from fedkin.reporting.html.page import in_script
+from fedkin.reporting.html.read_runs import subject_of
 from fedkin.run.simulate import execute
 from tests.experiment.reports import a_run, unfinished, wandering
 
@@ -100,7 +100,7 @@ def test_seeds_give_intervals_and_a_choice(tmp_path: Path) -> None:
 
 
 def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
-    from fedkin.experiment.compare.comparison import Comparison
+    from fedkin.analysis.compare.comparison import Comparison
 
     grid = {"data.clients": "8"}
     made = _compared(tmp_path, grid)
@@ -366,7 +366,7 @@ def _seed(settings: dict[str, Any], seed: int) -> Config:
 
 
 def test_where_portraits_are_many_the_last_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedkin.experiment.report.contents"], "PORTRAITS", 1)
+    monkeypatch.setattr(sys.modules["fedkin.reporting.html.contents"], "PORTRAITS", 1)
     moving = {**DIGITS, "shift": {"name": "swap_all"}}
     made = contents(subject_of(fk.Repeated(tuple(execute(_seed(moving, seed), out=None) for seed in (0, 1)))))
     assert len(made["portraits"]) == 1

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from jaxtyping import Int
 
-from fedkin.experiment.report import curves
-from fedkin.experiment.report.contents import contents
-from fedkin.experiment.report.reading import Cell, Subject
-from fedkin.experiment.report.ribbon import OTHERS, Ribbon, chosen_rounds, migrations, ribbon
-from fedkin.experiment.report.trees import dendrogram, split_tree, splits
-from fedkin.experiment.tabular import mean_and_interval
+from fedkin.analysis.tables import mean_and_interval
+from fedkin.reporting.html import charts
+from fedkin.reporting.html.alluvial import OTHERS, Ribbon, chosen_rounds, migrations, ribbon
+from fedkin.reporting.html.contents import contents
+from fedkin.reporting.html.dendrogram import dendrogram, split_tree, splits
+from fedkin.reporting.html.read_runs import Cell, Subject
 from tests.experiment.reports import a_run, wandering
 
 # --- who moved when
@@ -138,27 +138,27 @@ def test_the_mean_over_seeds_and_its_interval_are_students() -> None:
     rows = np.zeros((3, 4), np.int64)
     values = [[0.1, 0.5, 0.6], [0.1, 0.6, 0.7], [0.1, 0.7, 0.9]]
     runs = [a_run(rows, seed=i, accuracy=v) for i, v in enumerate(values)]
-    told = curves.overall(runs)
+    told = charts.overall(runs)
     last = np.array([0.6, 0.7, 0.9])
     half = 4.302652729911275 * last.std(ddof=1) / np.sqrt(3)  # t(0.975, 2), from a table
     assert told["accuracy"][2] == round(last.mean(), 4)
     assert told["accuracy_high"][2] == pytest.approx(last.mean() + half, abs=1e-4)
     assert told["accuracy_low"][2] == pytest.approx(last.mean() - half, abs=1e-4)
-    assert curves.share(last.tolist()) == f"{100 * last.mean():.1f} ± {100 * half:.1f}%"
-    two = curves.overall(runs[:2])
-    assert two["accuracy_low"] == [None] * 3 and curves.share([0.5, 0.6]) == "55.0%"
+    assert charts.share(last.tolist()) == f"{100 * last.mean():.1f} ± {100 * half:.1f}%"
+    two = charts.overall(runs[:2])
+    assert two["accuracy_low"] == [None] * 3 and charts.share([0.5, 0.6]) == "55.0%"
 
 
 def test_an_interval_is_not_cut_off_at_nothing() -> None:
     runs = [a_run(np.zeros((1, 4), np.int64), seed=i, accuracy=[v]) for i, v in enumerate((0.0, 0.1, 0.5))]
     half = 4.302652729911275 * np.std([0.0, 0.1, 0.5], ddof=1) / np.sqrt(3)
-    assert curves.overall(runs)["accuracy_low"] == [pytest.approx(0.2 - half, abs=1e-4)] and 0.2 < half
+    assert charts.overall(runs)["accuracy_low"] == [pytest.approx(0.2 - half, abs=1e-4)] and 0.2 < half
 
 
 def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
     rows = np.zeros((2, 4), np.int64)
     runs = [a_run(rows, seed=0), a_run(rows, seed=1), a_run(rows, seed=2, partial=[True, True])]  # no complete round
-    table = curves.table(Subject("seeds", tuple(Cell("", "X", run) for run in runs)))
+    table = charts.table(Subject("seeds", tuple(Cell("", "X", run) for run in runs)))
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["best accuracy"] == "-" and row["final accuracy"] == "50.1 ± 0.0%"
     assert mean_and_interval("best", [0.5, None]) == {"best": None, "best_low": None, "best_high": None}
@@ -166,17 +166,17 @@ def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
 
 def test_partial_rounds_are_pale_and_not_the_best() -> None:
     run = a_run(np.zeros((4, 3), np.int64), accuracy=[0.9, 0.8, 0.5, 0.6], partial=[True, True, False, False])
-    told = curves.overall([run])
+    told = charts.overall([run])
     assert told["accuracy"] == [None, None, 0.5, 0.6]
     assert told["pale"] == [0.9, 0.8, 0.5, None]
-    assert curves.figures(run)["best"] == 0.6 and curves.figures(run)["final"] == 0.6
+    assert charts.figures(run)["best"] == 0.6 and charts.figures(run)["final"] == 0.6
 
 
 def test_rounds_that_were_not_scored_are_gaps() -> None:
     run = a_run(np.zeros((3, 3), np.int64))
     run.records[1].update(accuracy=None, worst_decile=None, accuracy_by_cluster=None, cluster_sizes=None)
-    assert curves.overall([run])["accuracy"] == [0.5, None, 0.502]
-    assert curves.by_cluster(run, [0])["lines"][0]["accuracy"] == [0.5, None, 0.502]
+    assert charts.overall([run])["accuracy"] == [0.5, None, 0.502]
+    assert charts.by_cluster(run, [0])["lines"][0]["accuracy"] == [0.5, None, 0.502]
 
 
 def test_marks_are_kept_for_what_is_rare() -> None:
@@ -184,13 +184,13 @@ def test_marks_are_kept_for_what_is_rare() -> None:
     rows[:10, 0] = -1  # placed in round 10
     moved: list[int | None] = [None, *[8 if r == 5 else 2 for r in range(1, 21)]]  # 2 of 8 are not more than a quarter
     run = a_run(rows, moved=moved)
-    assert curves.marks(run, list(rows)) == {"shift": [5], "placed": [10]}
+    assert charts.marks(run, list(rows)) == {"shift": [5], "placed": [10]}
     always = a_run(rows, moved=[8] * 21)
-    assert curves.marks(always, list(rows))["shift"] == []
+    assert charts.marks(always, list(rows))["shift"] == []
 
 
 def test_bytes_are_the_last_records_and_measurement_is_apart() -> None:
-    told = curves.traffic(a_run(np.zeros((5, 3), np.int64)))["rows"]
+    told = charts.traffic(a_run(np.zeros((5, 3), np.int64)))["rows"]
     assert told == [
         {"verb": "train", "down": 400, "up": 200, "own": True},
         {"verb": "scoring.evaluate", "down": 7, "up": 0, "own": False},
@@ -198,16 +198,16 @@ def test_bytes_are_the_last_records_and_measurement_is_apart() -> None:
 
 
 def test_sizes_and_thinning() -> None:
-    told = [curves.size(n) for n in (0, 999, 1000, 1_234_567, 5e12)]
+    told = [charts.size(n) for n in (0, 999, 1000, 1_234_567, 5e12)]
     assert told == ["0 B", "999 B", "1.0 kB", "1.2 MB", "5.0 TB"]
-    assert curves.thinned(3).tolist() == [0, 1, 2]
-    many = curves.thinned(10_000)
-    assert len(many) == curves.POINTS and many[0] == 0 and many[-1] == 9999
+    assert charts.thinned(3).tolist() == [0, 1, 2]
+    many = charts.thinned(10_000)
+    assert len(many) == charts.POINTS and many[0] == 0 and many[-1] == 9999
 
 
 def test_the_table_has_a_row_for_each_method_and_setting() -> None:
     rows = np.zeros((3, 4), np.int64)
     cells = tuple(Cell(s, m, a_run(rows, seed=i)) for s in ("a", "b") for m in ("X", "Y") for i in (0, 1, 2))
-    table = curves.table(Subject("comparison", cells))
+    table = charts.table(Subject("comparison", cells))
     assert [row[:3] for row in table["rows"]] == [[s, m, "3"] for s in "ab" for m in "XY"]
     assert all(len(row) == len(table["heads"]) for row in table["rows"])

@@ -15,7 +15,7 @@ from PIL import Image
 from scipy import stats
 
 from fedkin.core.errors import StorageError
-from fedkin.experiment.seeds_figure import draw, save
+from fedkin.reporting.seeds_figure import draw, save
 from tests.experiment.seeds import by_hand
 
 # Against FedAvg, every seed gains in rounds 2 and 3; in round 1 as many lose as gain.

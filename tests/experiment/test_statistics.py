@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from fedkin.core.errors import ConfigError
-from fedkin.core.randomness import Stream
-from fedkin.experiment.statistics import (
+from fedkin.analysis.statistics import (
     LEAST_SEEDS,
     Comparison,
     as_printed,
@@ -29,6 +27,8 @@ from fedkin.experiment.statistics import (
     paired_p,
     table,
 )
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
 
 # Student (1908), the sleep data: extra hours of ten patients under two drugs.
 FIRST = np.array([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])

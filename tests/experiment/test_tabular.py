@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedkin.experiment.tabular import mean_and_interval, plain, rows_of
+from fedkin.analysis.tables import mean_and_interval, plain, rows_of
 
 
 @pytest.mark.parametrize("values", [[0.5, 0.7, 0.9], [0.2, 0.2, 0.25, 0.4, 0.1]])

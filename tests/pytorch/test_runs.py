@@ -20,10 +20,10 @@ from torch import nn
 from typer.testing import CliRunner
 
 import fedkin as fk
+from fedkin.analysis.advise.pilot_runs import Plans
 from fedkin.cli import app
 from fedkin.core.errors import CheckpointError, ConfigError, MissingExtra, ModelError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment.advise.pilots import Plans
 from fedkin.models import mclr
 from fedkin.run import simulate as simulate_module
 from fedkin.simulation.torch import configured

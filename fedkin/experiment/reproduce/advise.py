@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedkin.analysis.advise.advisor import advise
+from fedkin.analysis.advise.pilot_runs import PLAIN
+from fedkin.analysis.advise.split_half_stability import how_many_kinds
 from fedkin.core.world import SGD
 from fedkin.data import digits, mnist
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.advise.advising import advise
-from fedkin.experiment.advise.kinds import how_many_kinds
-from fedkin.experiment.advise.pilots import PLAIN
 from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.models import mclr
 from fedkin.scenarios.planted_clusters import planted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import mean
 
-from fedkin.experiment.advise.kinds import HOLDS, LEARNT
+from fedkin.analysis.advise.split_half_stability import HOLDS, LEARNT
 from fedkin.experiment.reproduce.advise import OTHERS, PLANTED, SEEDS, Case, named
 from fedkin.experiment.reproduce.marks import Compared, held
 from fedkin.experiment.reproduce.tables import Measured, markdown

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.analysis.dbscan_eps import study_eps
 from fedkin.clustering.density import dbscan, optics
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.world import Adam
-from fedkin.experiment.eps_study import study_eps
 from fedkin.experiment.reproduce.recipe import Cell, Options, Setting, load, run
 from fedkin.methods import Athena, FedAvg, Hierarchical
 from fedkin.models import MODELS

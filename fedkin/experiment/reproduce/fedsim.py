@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.analysis.non_iid_index import non_iid_index
 from fedkin.core.method import Method
 from fedkin.core.randomness import Stream
-from fedkin.experiment.heterogeneity import non_iid_index
 from fedkin.experiment.reproduce.recipe import Cell, Options, Setting, load, run
 from fedkin.measures.pca import explained_variance
 from fedkin.methods import FedAvg, FedProx, FedSim

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from fedkin.analysis.statistics import improvement
 from fedkin.experiment.reproduce.fedsim import ALPHAS, AS_CODED, BETAS, FIGURE_8, TABLE_4, THREE, Published
 from fedkin.experiment.reproduce.marks import Compared, Mark, Measured, average, held, number, of
 from fedkin.experiment.reproduce.recipe import Setting
-from fedkin.experiment.statistics import improvement
 from fedkin.measures.pca import components as fewest
 
 BASELINES = ("FedAvg", "FedProx")

@@ -8,6 +8,17 @@ from statistics import mean
 import numpy as np
 from jaxtyping import Float
 
+from fedkin.analysis.statistics import (
+    BETTER,
+    WORSE,
+    as_printed,
+    bootstrap,
+    compare,
+    holm,
+    improvement,
+    paired_p,
+    verdict,
+)
 from fedkin.core.randomness import Stream
 from fedkin.experiment.reproduce.fedsim import (
     AS_CODED,
@@ -27,17 +38,6 @@ from fedkin.experiment.reproduce.fedsim_numbers import BASELINES, Curves, curves
 from fedkin.experiment.reproduce.marks import of
 from fedkin.experiment.reproduce.recipe import Setting
 from fedkin.experiment.reproduce.tables import Measured, markdown
-from fedkin.experiment.statistics import (
-    BETTER,
-    WORSE,
-    as_printed,
-    bootstrap,
-    compare,
-    holm,
-    improvement,
-    paired_p,
-    verdict,
-)
 from fedkin.measures.pca import components as fewest
 
 VARIANTS = ("FedSim", AS_CODED, "FedSim, round robin")

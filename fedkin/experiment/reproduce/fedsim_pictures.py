@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.analysis.statistics import LEAST_SEEDS, compare
 from fedkin.core.randomness import Stream
 from fedkin.experiment.reproduce.fedsim import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
 from fedkin.experiment.reproduce.fedsim_numbers import curves_of, table_of
 from fedkin.experiment.reproduce.marks import Measured, of
 from fedkin.experiment.reproduce.recipe import Setting
-from fedkin.experiment.statistics import LEAST_SEEDS, compare
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
 
@@ -22,7 +22,7 @@ def draw(measured: Measured, docs: Path) -> None:
     """Write every picture into ``docs/images``."""
     import matplotlib
 
-    from fedkin.experiment.figure import STYLE, write
+    from fedkin.reporting.run_figure import STYLE, write
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
@@ -44,7 +44,7 @@ def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
 
 def _curves(measured: Measured, settings: Sequence[Setting], columns: int) -> Any:
     """Figures 3 and 9: mean accuracy of the three methods."""
-    from fedkin.experiment.seeds_figure import accuracies
+    from fedkin.reporting.seeds_figure import accuracies
 
     figure, panels = _panels(-(-len(settings) // columns), columns)
     for axes, setting in zip(panels, settings, strict=True):
@@ -57,7 +57,7 @@ def _curves(measured: Measured, settings: Sequence[Setting], columns: int) -> An
 
 def _gains(measured: Measured, settings: Sequence[Setting]) -> Any:
     """Figure 5: what FedSim gains, grey where it is not significant against both."""
-    from fedkin.experiment.seeds_figure import differences
+    from fedkin.reporting.seeds_figure import differences
 
     figure, panels = _panels(2, 2)
     for axes, setting in zip(panels, settings, strict=True):
@@ -70,7 +70,7 @@ def _gains(measured: Measured, settings: Sequence[Setting]) -> Any:
 
 def _random(measured: Measured) -> Any:
     """Figure 7, and the same where the paper says that random clusters do better: Synthetic(1, 1)."""
-    from fedkin.experiment.seeds_figure import accuracies
+    from fedkin.reporting.seeds_figure import accuracies
 
     figure, panels = _panels(1, 2)
     for axes, setting in zip(panels, (FEMNIST, SYNTHETIC["(1, 1)"]), strict=True):
@@ -90,7 +90,7 @@ def _components_and_pni(measured: Measured) -> Any:
     """Figure 8: variance of the gradients by number of components. Figure 10: PNI of Synthetic(alpha, beta)."""
     from matplotlib.ticker import AutoLocator
 
-    from fedkin.experiment.figure import COLOURS, DASHES, FADED, prepare
+    from fedkin.reporting.run_figure import COLOURS, DASHES, FADED, prepare
 
     figure, (left, right) = _panels(1, 2)
     prepare(left, "Variance kept by principal components", "gradients of a cohort after ten rounds, mean over seeds")

@@ -86,7 +86,7 @@ def draw(measured: Measured, docs: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from fedkin.experiment.figure import STYLE, write
+    from fedkin.reporting.run_figure import STYLE, write
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
@@ -96,7 +96,7 @@ def draw(measured: Measured, docs: Path) -> None:
 
 
 def _panel(measured: Measured, panel: str, axes: Any) -> None:
-    from fedkin.experiment.figure import COLOURS, DASHES, prepare
+    from fedkin.reporting.run_figure import COLOURS, DASHES, prepare
 
     heading, label = AXES[panel]
     prepare(axes, heading, "agreement with the truth (ARI); dots: seeds")

@@ -9,17 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedkin.analysis.repeat import Repeated
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
-from fedkin.experiment.repeat import Repeated
-from fedkin.experiment.report.contents import contents
-from fedkin.experiment.report.page import page
-from fedkin.experiment.report.reading import subject_of
+from fedkin.reporting.html.contents import contents
+from fedkin.reporting.html.page import page
+from fedkin.reporting.html.read_runs import subject_of
 from fedkin.run.results import Run
 
 if TYPE_CHECKING:
+    from fedkin.analysis.compare.comparison import Comparison
     from fedkin.data.federated import FederatedData
-    from fedkin.experiment.compare.comparison import Comparison
     from fedkin.simulator import AnyModel
 
 FILE = "report.html"
@@ -62,7 +62,7 @@ def report(
     told = contents(subject, data, model, portrait)
     write_atomic(target, page(told))
     if figures is not None:
-        from fedkin.experiment.report.pictures import save
+        from fedkin.reporting.paper_figures import save
 
         save(told, Path(figures))
     return target

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.analysis.compare import comparison_folder as grids
+from fedkin.analysis.repeat import SEEDS, Repeated
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
-from fedkin.experiment.compare import cells as grids
-from fedkin.experiment.figure import title
-from fedkin.experiment.repeat import SEEDS, Repeated
-from fedkin.experiment.report.salvage import read_config, read_run, sound, walk
+from fedkin.reporting.html.recovery import read_config, read_run, sound, walk
+from fedkin.reporting.run_figure import title
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import essence
 from fedkin.run.results import Run
@@ -126,7 +126,7 @@ def _read_seeds(path: Path, config: dict[str, Any]) -> Subject:
 
 def _read_comparison(path: Path) -> Subject:
     """Its finished runs, and of the others what there is."""
-    from fedkin.experiment.compare.comparison import Comparison
+    from fedkin.analysis.compare.comparison import Comparison
 
     grid = grids.reopen(path)
     found: dict[Key, Run] = {}

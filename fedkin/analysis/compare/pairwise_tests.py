@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.experiment.statistics import LEAST_SEEDS, LEVEL, holm, interval, paired_p
+from fedkin.analysis.statistics import LEAST_SEEDS, LEVEL, holm, interval, paired_p
 
 HOLDS, NOT_SHOWN, TOO_FEW = "holds", "not shown", "too few seeds"
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedkin.experiment.seeds_figure import accuracies
+from fedkin.reporting.seeds_figure import accuracies
 
 if TYPE_CHECKING:
-    from fedkin.experiment.compare.comparison import Comparison
+    from fedkin.analysis.compare.comparison import Comparison
 
 MOST = 12  # panels; more of them are a report's matter
 

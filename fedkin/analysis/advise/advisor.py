@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.analysis.advise.advice import Advice
+from fedkin.analysis.advise.heterogeneity import differences
+from fedkin.analysis.advise.pilot_runs import Plans, pilots
+from fedkin.analysis.advise.split_half_stability import Say, check, how_many_kinds, of_clients
 from fedkin.config import registry
 from fedkin.config.run import Config
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import SGD, LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.advise.advice import Advice
-from fedkin.experiment.advise.differ import differences
-from fedkin.experiment.advise.kinds import Say, check, how_many_kinds, of_clients
-from fedkin.experiment.advise.pilots import Plans, pilots
 from fedkin.run.lifecycle import plain_values, stage
 from fedkin.run.simulate import known
 from fedkin.simulator import AnyModel

@@ -13,11 +13,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from fedkin.experiment.figure import COLOURS, DASHES, FADED, label_ends, look, prepare, save_as, title
-from fedkin.experiment.statistics import LEAST_SEEDS, Comparison, interval
+from fedkin.analysis.statistics import LEAST_SEEDS, Comparison, interval
+from fedkin.reporting.run_figure import COLOURS, DASHES, FADED, label_ends, look, prepare, save_as, title
 
 if TYPE_CHECKING:
-    from fedkin.experiment.repeat import Repeated
+    from fedkin.analysis.repeat import Repeated
 
 Curves = Mapping[str, Float[np.ndarray, "S R"]]  # by method
 

@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare.comparison_folder import Cell
 from fedkin.config.comparison import Grid
-from fedkin.experiment.compare.cells import Cell
-from fedkin.experiment.compare.comparison import Comparison
-from fedkin.experiment.compare.writing import HEADS, cells_in_words, strong_rows
-from fedkin.experiment.progress import percent
+from fedkin.reporting.comparison_tables import HEADS, cells_in_words, strong_rows
+from fedkin.reporting.progress import percent
 from fedkin.run.metrics import Record
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis.advise.split_half_stability import dealt
+from fedkin.analysis.non_iid_index import heterogeneity
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.advise.kinds import dealt
-from fedkin.experiment.heterogeneity import heterogeneity
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 from fedkin.measures.label_divergence import label_divergence
 from fedkin.simulator import AnyModel, SimulatedWorld

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedkin.experiment.statistics import LEAST_SEEDS, interval
+from fedkin.analysis.statistics import LEAST_SEEDS, interval
 
 
 def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:

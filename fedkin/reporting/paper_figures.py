@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedkin.core.storage import write_atomic
-from fedkin.experiment.figure import DASHES, FADED, FAINT, STYLE
-from fedkin.experiment.report.curves import size
-from fedkin.experiment.report.page import PALETTE
+from fedkin.reporting.html.charts import size
+from fedkin.reporting.html.page import PALETTE
+from fedkin.reporting.run_figure import DASHES, FADED, FAINT, STYLE
 from fedkin.run import run_folder as folders
 
 Json = dict[str, Any]

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare.pairwise_tests import HOLDS, TOO_FEW, as_good_as_the_best
+from fedkin.analysis.repeat import CURVES
+from fedkin.analysis.statistics import LEAST_SEEDS
+from fedkin.analysis.tables import rows_of
 from fedkin.config.comparison import MEASURES
 from fedkin.core.storage import write_atomic
-from fedkin.experiment.compare import picture
-from fedkin.experiment.compare.comparison import Comparison
-from fedkin.experiment.compare.differences import HOLDS, TOO_FEW, as_good_as_the_best
-from fedkin.experiment.figure import save_as
-from fedkin.experiment.repeat import CURVES
-from fedkin.experiment.statistics import LEAST_SEEDS
-from fedkin.experiment.tabular import rows_of
+from fedkin.reporting import comparison_figure
+from fedkin.reporting.run_figure import save_as
 from fedkin.run import run_folder as folders
 
 TABLE, DIFFERENCES, FIGURE = "comparison", "differences.csv", "figure"
@@ -39,7 +39,7 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
     write_atomic(folder / f"{TABLE}.md", markdown(comparison, measure))
     write_atomic(folder / f"{TABLE}.tex", latex(comparison, measure))
     if comparison.found:
-        save_as(lambda: picture.draw(comparison), folder / FIGURE)
+        save_as(lambda: comparison_figure.draw(comparison), folder / FIGURE)
     write_atomic(folder / folders.SUMMARY, json.dumps(comparison.summary(measure), indent=2) + "\n")
     return folder
 

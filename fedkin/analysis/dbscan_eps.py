@@ -22,8 +22,8 @@ from fedkin.core.method import COLD, Method
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork, World
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.figure import COLOURS, FADED, prepare, save_as
 from fedkin.methods.last_layer import LastLayer
+from fedkin.reporting.run_figure import COLOURS, FADED, prepare, save_as
 from fedkin.run.loop import check_kind
 from fedkin.run.simulate import from_config
 from fedkin.simulator import AnyModel, SimulatedWorld

@@ -12,7 +12,7 @@ from typing import Any
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from fedkin import __version__
-from fedkin.experiment.figure import COLOURS
+from fedkin.reporting.run_figure import COLOURS
 
 Json = dict[str, Any]
 PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: a ribbon has up to ten bands
@@ -134,4 +134,4 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
 
 
 def _file(name: str) -> str:
-    return (resources.files("fedkin.experiment.report") / name).read_text(encoding="utf-8")
+    return (resources.files("fedkin.reporting.report") / name).read_text(encoding="utf-8")

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis.compare.comparison_folder import cells_of, finished, reopen
+from fedkin.analysis.compare.pairwise_tests import pairs
+from fedkin.analysis.repeat import curve_of
+from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.config.comparison import MEASURES, Grid, refuse_measure
-from fedkin.experiment.compare.cells import cells_of, finished, reopen
-from fedkin.experiment.compare.differences import pairs
-from fedkin.experiment.repeat import curve_of
-from fedkin.experiment.tabular import mean_and_interval, rows_of
 from fedkin.run.results import Run
 
 Key = tuple[str, str, int]  # setting, method, seed

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
+from fedkin.analysis.advise.pilot_runs import PLAIN
+from fedkin.analysis.advise.split_half_stability import HOLDS, Kinds
+from fedkin.analysis.tables import rows_of
 from fedkin.config.schema import Values
-from fedkin.experiment.advise.kinds import HOLDS, Kinds
-from fedkin.experiment.advise.pilots import PLAIN
-from fedkin.experiment.tabular import rows_of
 
 CLUSTER, DO_NOT, CANNOT_TELL = "cluster", "do not cluster", "cannot tell"
 _AS_GOOD = 1.0  # percentage points: of methods this near to the best, the cheapest is advised

@@ -11,9 +11,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import dendrogram, linkage
 
-from fedkin.experiment.advise.advice import Advice
-from fedkin.experiment.advise.kinds import HOLDS, Kinds
-from fedkin.experiment.figure import COLOURS, FADED, prepare, save_as
+from fedkin.analysis.advise.advice import Advice
+from fedkin.analysis.advise.split_half_stability import HOLDS, Kinds
+from fedkin.reporting.run_figure import COLOURS, FADED, prepare, save_as
 
 
 def save(advice: Advice, path: Path) -> list[Path]:

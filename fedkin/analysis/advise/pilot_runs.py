@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.config.plan import whole_number
 from fedkin.core.errors import DataError
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.statistics import LEAST_SEEDS, interval
 from fedkin.methods import IFCA, FedAvg, FlexCFL
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate

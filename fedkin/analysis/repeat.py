@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis import statistics
+from fedkin.analysis.statistics import Comparison
+from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import whole_lines, write_atomic
-from fedkin.experiment import statistics
-from fedkin.experiment.statistics import Comparison
-from fedkin.experiment.tabular import mean_and_interval, rows_of
 from fedkin.run import run_folder as folders
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Experiment, Methods
@@ -136,7 +136,7 @@ class Repeated:
 
     def write(self, target: Path) -> Path:
         """As ``save``, into the folder that holds the single runs."""
-        from fedkin.experiment import seeds_figure
+        from fedkin.reporting import seeds_figure
 
         folders.make(target)
         write_atomic(target / CURVES, self._long().to_csv(index=False))

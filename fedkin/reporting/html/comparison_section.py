@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.tables import rows_of
 from fedkin.config.comparison import MEASURES
-from fedkin.experiment.compare.comparison import Comparison
-from fedkin.experiment.compare.writing import HEADS, cells_in_words, differences_in_words, small_print, strong_rows
-from fedkin.experiment.tabular import rows_of
+from fedkin.reporting.comparison_tables import HEADS, cells_in_words, differences_in_words, small_print, strong_rows
 
 Json = dict[str, Any]
 _NAMES = {"final": "final accuracy", "best": "best accuracy", "worst": "worst tenth"}

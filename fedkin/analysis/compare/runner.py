@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedkin.analysis.compare.comparison import Comparison, Key
+from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished, same
 from fedkin.config import registry
 from fedkin.config.comparison import Grid, Setting, load
 from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
-from fedkin.experiment.compare.cells import Cell, abandon, cells_of, create, finished, same
-from fedkin.experiment.compare.comparison import Comparison, Key
-from fedkin.experiment.compare.writing import write
+from fedkin.reporting.comparison_tables import write
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.analysis.tables import mean_and_interval
 from fedkin.core.method import COLD
-from fedkin.experiment.report.reading import Subject
-from fedkin.experiment.statistics import LEAST_SEEDS, interval
-from fedkin.experiment.tabular import mean_and_interval
+from fedkin.reporting.html.read_runs import Subject
 from fedkin.run.results import Run
 
 POINTS = 400  # of a curve, at most

@@ -14,11 +14,11 @@ from jaxtyping import Int
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import COLD
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.report import compared, curves
-from fedkin.experiment.report.portrait import Portrait, alike, portrait_of
-from fedkin.experiment.report.reading import Cell, Subject, assignments
-from fedkin.experiment.report.ribbon import BANDS, OTHERS, Ribbon, migrations, ribbon
-from fedkin.experiment.report.trees import Tree, dendrogram, split_tree, splits
+from fedkin.reporting.html import charts, comparison_section
+from fedkin.reporting.html.alluvial import BANDS, OTHERS, Ribbon, migrations, ribbon
+from fedkin.reporting.html.client_similarity import Portrait, alike, portrait_of
+from fedkin.reporting.html.dendrogram import Tree, dendrogram, split_tree, splits
+from fedkin.reporting.html.read_runs import Cell, Subject, assignments
 from fedkin.run import run_folder
 from fedkin.run.results import Run
 from fedkin.simulator import AnyModel
@@ -45,12 +45,12 @@ def contents(
     untold = [cell.label for cell in subject.cells if cell.run.moves and not assignments(cell.run)]
     lost = [f"{label}: its moves are damaged or not its own; who moved when is not shown." for label in untold]
     notes = [*subject.notes, *lost, *remarks]
-    tables, words = compared.tables(subject.comparison)
+    tables, words = comparison_section.tables(subject.comparison)
     return {
         "title": _title(subject),
         "line": _line(subject),
         "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
-        "table": curves.table(subject),
+        "table": charts.table(subject),
         "views": [_view(subject, setting) for setting in subject.settings],
         "portraits": {key: _portrait(one) for key, one in drawn.items()},
         "cells": [_cell(cell, key, drawn.get(key)) for cell, key in zip(subject.cells, keys, strict=True)],
@@ -106,9 +106,9 @@ def _line(subject: Subject) -> str:
 def _view(subject: Subject, setting: str) -> Json:
     """The curves of all methods in one setting."""
     methods = [name for name in subject.methods if subject.of(setting, name)]
-    lines = [{"method": name, **curves.overall(subject.of(setting, name))} for name in methods]
+    lines = [{"method": name, **charts.overall(subject.of(setting, name))} for name in methods]
     longest = max((run for name in methods for run in subject.of(setting, name)), key=lambda run: len(run.records))
-    return {"setting": setting, "lines": lines, "marks": curves.marks(longest, assignments(longest))}
+    return {"setting": setting, "lines": lines, "marks": charts.marks(longest, assignments(longest))}
 
 
 def _portrait(one: Portrait) -> Json:
@@ -118,13 +118,13 @@ def _portrait(one: Portrait) -> Json:
     scale = float(np.abs(one.scores).max()) or 1.0
     return {
         "ids": one.ids.tolist(),
-        "x": curves.plain(one.scores[:, 0] / scale),
-        "y": curves.plain(one.scores[:, 1] / scale),
-        "explained": curves.plain(one.explained),
+        "x": charts.plain(one.scores[:, 0] / scale),
+        "y": charts.plain(one.scores[:, 1] / scale),
+        "explained": charts.plain(one.explained),
         "truth": None if one.truth is None else one.truth[one.ids].tolist(),
         "names": None if one.names is None else [one.names[i] for i in one.ids],
         "similarity": base64.b64encode(steps.tobytes()).decode(),
-        "range": curves.plain([low, high]),
+        "range": charts.plain([low, high]),
         "remark": one.remark,
         "clients": len(one.counts),
     }
@@ -138,14 +138,14 @@ def _cell(cell: Cell, key: str, portrait: Portrait | None) -> Json:
         "setting": cell.setting,
         "method": cell.method,
         "seed": cell.seed,
-        "clusters": curves.by_cluster(run, kept),
+        "clusters": charts.by_cluster(run, kept),
         "shown": kept,
-        "marks": curves.marks(run, walked),
+        "marks": charts.marks(run, walked),
         "ribbon": _ribbon(ribbon(walked, kept)) if walked and len(walked[0]) else None,
         "moved": _moved(walked),
         "portrait": key if portrait is not None else None,
         "peers": "neighbours" in run.records[-1],
-        "bytes": curves.traffic(run),
+        "bytes": charts.traffic(run),
         "settings": tomli_w.dumps(run.config),
         "versions": _versions(run),
         **(_pictured(run, portrait, walked) if portrait is not None else {}),
