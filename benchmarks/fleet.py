@@ -108,8 +108,8 @@ def real(total: int, cohort: int, rounds: int) -> None:
 def traffic() -> list[list[str]]:
     """Bytes of a round for one node, by the size of its fleet; said while they are counted."""
     from fedkin.config.server import load_client, load_server
-    from fedkin.experiment.deploy.nodes import of_config
-    from fedkin.experiment.deploy.serve import serve
+    from fedkin.server.deploy.build_node import of_config
+    from fedkin.server.deploy.run_server import serve
     from tests.federation.memory_post import MemoryPost
 
     print(*TRAFFIC, sep=" | ")

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.federation.certificates import Signer
-from fedkin.federation.network import ZenohNetwork
-from fedkin.federation.peer import Memory, Peer
-from fedkin.federation.settings import About, Links, Tls
 from fedkin.methods import PANM, Gossip
 from fedkin.methods.decentralized import PeerMethod
+from fedkin.p2p.peer import Memory, Peer
+from fedkin.p2p.settings import About, Links, Tls
+from fedkin.p2p.zenoh_transport import ZenohNetwork
+from fedkin.security.certificates import Signer
 from fedkin.simulation.fake_world import FakeWorld
 
 PARAMETERS, PORT = 100_000, 7850
@@ -83,7 +83,7 @@ def measure(method: str, peers: int, seconds: float, tls: bool) -> dict[str, flo
     """All of them at once: exchanges a second in all, failures, megabytes a second, median seconds of a round."""
     with tempfile.TemporaryDirectory() as folder:
         if tls:
-            from fedkin.experiment.peer_init import init
+            from fedkin.p2p.init import init
 
             init(Path(folder), peers, tls=True, federation="benchmark")
         command = [sys.executable, "-m", "benchmarks.peers", "--peers", str(peers), "--seconds", str(seconds)]

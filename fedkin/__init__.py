@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from fedkin.core.world import Scores as Scores
     from fedkin.core.world import Trained as Trained
     from fedkin.core.world import World as World
-    from fedkin.experiment.deploy.hooks import jax_client as jax_client
-    from fedkin.experiment.deploy.hooks import torch_client as torch_client
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
     from fedkin.methods import PANM as PANM
@@ -73,6 +71,8 @@ if TYPE_CHECKING:
     from fedkin.scenarios.shift import Incremental as Incremental
     from fedkin.scenarios.swaps import SwapAll as SwapAll
     from fedkin.scenarios.swaps import SwapPart as SwapPart
+    from fedkin.server.deploy.client_hooks import jax_client as jax_client
+    from fedkin.server.deploy.client_hooks import torch_client as torch_client
     from fedkin.simulation.torch import torch_model as torch_model
     from fedkin.simulator import SimulatedWorld as SimulatedWorld
     from fedkin.tracking.tracker import Tracker as Tracker
@@ -136,14 +136,14 @@ _HOME = {
     "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
     "compare": "fedkin.analysis.compare.runner",
-    "jax_client": "fedkin.experiment.deploy.hooks",
+    "jax_client": "fedkin.server.deploy.client_hooks",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.report",
     "simulate": "fedkin.run.simulate",
     "study_eps": "fedkin.analysis.dbscan_eps",
-    "torch_client": "fedkin.experiment.deploy.hooks",
+    "torch_client": "fedkin.server.deploy.client_hooks",
     "torch_model": "fedkin.simulation.torch",
 }
 _MODULES = ("data", "models")

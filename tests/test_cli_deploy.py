@@ -11,7 +11,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fedkin.cli import app
-from fedkin.experiment.deploy import check
+from fedkin.server.deploy import check
 from tests.federation.sockets import free_ports
 from tests.refusals import refused
 

@@ -19,10 +19,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedkin.config import registry
+from fedkin.config import peer, registry
 from fedkin.core.storage import whole_lines
-from fedkin.experiment import peer_config
-from fedkin.experiment.peer_init import init
+from fedkin.p2p.init import init
 from fedkin.reporting.run_figure import save_as
 from fedkin.run.trust_graph import circle
 
@@ -82,7 +81,7 @@ def records(config: Path) -> list[dict]:
 
 def tell(configs: list[Path], there: list[int], folder: Path) -> None:
     """The table of neighbours, and the picture."""
-    described = peer_config.load(configs[0])
+    described = peer.load(configs[0])
     kind = registry.make(registry.datasets(), described.data).truth
     trust = np.zeros((len(configs), len(configs)), bool)
     print(f"\n{'peer':8} {'kind':5} {'rounds':>6} {'accuracy':>8} {'exchanges':>9} {'failed':>6}  neighbours")

@@ -8,6 +8,7 @@ import typer
 
 from fedkin import __version__
 from fedkin.cli.advise import advise_command
+from fedkin.cli.common import Plain
 from fedkin.cli.compare import compare_command
 from fedkin.cli.data import data_app
 from fedkin.cli.deploy import deploy_app
@@ -16,7 +17,6 @@ from fedkin.cli.peer import peer_app
 from fedkin.cli.report import report_command
 from fedkin.cli.reproduce import reproduce_command
 from fedkin.cli.run import run_command
-from fedkin.cli.shell import Plain
 
 app = typer.Typer(cls=Plain, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(data_app, name="data")

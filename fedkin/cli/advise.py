@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import configured, plainly, show
+from fedkin.cli.common import configured, plainly, show
 from fedkin.core.errors import StorageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import BAD_INPUT, INTERRUPTED, arguments, new_folder, plainly
+from fedkin.cli.common import BAD_INPUT, INTERRUPTED, arguments, new_folder, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import option, plainly, show
+from fedkin.cli.common import option, plainly, show
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import plainly
+from fedkin.cli.common import plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.experiment.deploy.finding import Finding
+    from fedkin.server.deploy.check_result import Finding
 
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FOUND_WRONG = 1
@@ -35,7 +35,7 @@ def init_command(
     """Write all that a federation needs, with data to try it on, and say how to start it. Again with more clients: adds
     sites, and leaves what is there."""
     with plainly():
-        from fedkin.experiment.deploy.init import init
+        from fedkin.server.deploy.init import init
 
         more = {"host": host, "port": port, "secure": not insecure, "settings": settings or []}
         written = init(folder, clients, **more)
@@ -54,8 +54,8 @@ def check_command(
     with plainly():
         if server and site is not None:
             raise ConfigError("--server and --site exclude each other; without both, all is checked")
-        from fedkin.experiment.deploy.check import check
-        from fedkin.experiment.deploy.finding import any_wrong
+        from fedkin.server.deploy.check import check
+        from fedkin.server.deploy.check_result import any_wrong
 
         table = check(folder, server=server, site=site)
         _tell(table)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.shell import configured, plainly, show
+from fedkin.cli.common import configured, plainly, show
 
 
 def eps_command(

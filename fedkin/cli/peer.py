@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fedkin.cli.shell import plainly
+from fedkin.cli.common import plainly
 
 if TYPE_CHECKING:
-    from fedkin.federation.peer import Peer
+    from fedkin.p2p.peer import Peer
 
 _TELL_EVERY = 5.0  # seconds
 
@@ -42,7 +42,7 @@ def run_command(
 ) -> None:
     """Run one peer until its rounds are done or it is stopped (Ctrl-C). `run` may be left out."""
     with plainly():
-        from fedkin.experiment import peer_config
+        from fedkin.config import peer as peer_config
 
         peer = peer_config.build(peer_config.load(config, settings or []), on_round=_Teller())
         _stop_on_signals(peer)
@@ -66,7 +66,7 @@ def init_command(
 ) -> None:
     """Write a peer.toml for each peer of a federation; with --tls keys, certificates and access rules too."""
     with plainly():
-        from fedkin.experiment.peer_init import init
+        from fedkin.p2p.init import init
 
         paths = init(folder, peers, tls=tls, federation=federation, host=host, port=port, settings=settings or [])
         typer.echo(f"{len(paths)} peers in {folder}; start each of them, in any order:")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.shell import plainly
+from fedkin.cli.common import plainly
 
 
 def report_command(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import INTERRUPTED, plainly
+from fedkin.cli.common import INTERRUPTED, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.shell import INTERRUPTED, configured, new_folder, plainly
+from fedkin.cli.common import INTERRUPTED, configured, new_folder, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:

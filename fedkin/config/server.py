@@ -20,8 +20,8 @@ from fedkin.config.run import Local, Rounds, against, named, named_model, overri
 from fedkin.config.schema import Section, Values, checked, made, plain
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.world import LocalWork
-from fedkin.federation.introduction import digest
-from fedkin.federation.terms import Site, Terms
+from fedkin.server.handshake import digest
+from fedkin.server.settings import Site, Terms
 
 SERVER = ("federation", "samples", "model", "method", "local", "run")
 CLIENT = ("client", "samples", "model", "data")

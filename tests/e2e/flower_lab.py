@@ -30,7 +30,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedkin.federation.certificates import write_secret
+from fedkin.security.certificates import write_secret
 from tests.federation.sockets import free_ports, until
 
 SUPERLINK, CONNECTION, CLI = "superlink", "lab", "flwr"

@@ -20,8 +20,8 @@ APP: dict[str, Any] = {
             "app": {
                 "publisher": "fedkin",
                 "components": {
-                    "serverapp": "fedkin.experiment.deploy.server_app:app",
-                    "clientapp": "fedkin.experiment.deploy.client_app:app",
+                    "serverapp": "fedkin.server.deploy.server_app:app",
+                    "clientapp": "fedkin.server.deploy.client_app:app",
                 },
                 "config": {"config": ""},
             }

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError
-from fedkin.experiment.deploy import check, check_network, project
-from fedkin.experiment.deploy.check_keys import SOON, server_keys
-from fedkin.experiment.deploy.finding import Finding, any_wrong
-from fedkin.experiment.deploy.init import init
-from fedkin.experiment.deploy.project import Address
 from fedkin.run.run_folder import Folder
+from fedkin.server.deploy import check, check_network, project
+from fedkin.server.deploy.check_keys import SOON, server_keys
+from fedkin.server.deploy.check_result import Finding, any_wrong
+from fedkin.server.deploy.init import init
+from fedkin.server.deploy.project import Address
 from tests.federation.sockets import free_ports
 
 pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")

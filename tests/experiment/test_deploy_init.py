@@ -18,9 +18,9 @@ import pytest
 
 from fedkin.config.server import load_client, load_server
 from fedkin.core.errors import ConfigError, FedkinError, MissingExtra
-from fedkin.experiment.deploy import init as deploy_init
-from fedkin.experiment.deploy.init import Written, init
-from fedkin.experiment.deploy.nodes import of_config
+from fedkin.server.deploy import init as deploy_init
+from fedkin.server.deploy.build_node import of_config
+from fedkin.server.deploy.init import Written, init
 
 x509 = pytest.importorskip("cryptography.x509", reason="keys need pip install 'fedkin[flower]'")
 from cryptography.hazmat.primitives import serialization  # noqa: E402

@@ -11,11 +11,11 @@ from safetensors.numpy import load_file
 
 from fedkin.core.errors import FedkinError, StorageError
 from fedkin.core.randomness import Stream
-from fedkin.experiment.deploy.disk import NodeDisk
-from fedkin.experiment.deploy.nodes import of_data
-from fedkin.federation.node import CLUSTER, PERSONAL
-from fedkin.federation.parcel import Parcel, Unfit
-from fedkin.federation.terms import Site
+from fedkin.server.deploy.build_node import of_data
+from fedkin.server.deploy.node_disk import NodeDisk
+from fedkin.server.message import Parcel, Unfit
+from fedkin.server.node import CLUSTER, PERSONAL
+from fedkin.server.settings import Site
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import kinds, model_of, remote
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from fedkin.config import peer
 from fedkin.core.errors import ConfigError
-from fedkin.experiment import peer_config
-from fedkin.experiment.peer_init import init
-from fedkin.federation.settings import About, Links, Lockstep, Tls
+from fedkin.p2p.init import init
+from fedkin.p2p.settings import About, Links, Lockstep, Tls
 
 SMALL = '[peer]\nname = "ada"\nfolder = "state"\n'
 
@@ -26,7 +26,7 @@ def written(folder: Path, text: str = SMALL) -> Path:
 
 
 def test_a_name_is_enough(tmp_path: Path) -> None:
-    found = peer_config.load(written(tmp_path))
+    found = peer.load(written(tmp_path))
     assert found.about == About("ada", folder=str(tmp_path / "state"))
     assert found.links == Links() and found.lockstep is None
     assert (found.data["name"], found.model["name"], found.method["name"]) == ("digits", "mclr", "panm")
@@ -35,14 +35,14 @@ def test_a_name_is_enough(tmp_path: Path) -> None:
 def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
     text = SMALL + '[network]\nzenoh = "z.json5"\nlisten = ["tls/127.0.0.1:1"]\n'
     text += '[network.tls]\nca = "ca.pem"\ncertificate = "/abs/c.pem"\nkey = "k.pem"\n'
-    links = peer_config.load(written(tmp_path, text)).links
+    links = peer.load(written(tmp_path, text)).links
     assert links.zenoh == str(tmp_path / "z.json5")
     assert links.tls == Tls(str(tmp_path / "ca.pem"), "/abs/c.pem", str(tmp_path / "k.pem"))
 
 
 def test_changes_come_on_top(tmp_path: Path) -> None:
     changes = ["peer.rounds=3", "network.deadline=1", "method.name=pens", "method.top=1", "lockstep.peers=['ada', 'b']"]
-    found = peer_config.load(written(tmp_path), changes)
+    found = peer.load(written(tmp_path), changes)
     assert found.about.rounds == 3 and found.links.deadline == 1
     assert found.method["name"] == "pens" and found.method["top"] == 1
     assert found.lockstep == Lockstep(["ada", "b"])
@@ -79,20 +79,20 @@ def test_changes_come_on_top(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_told_with_its_place(tmp_path: Path, change: str, words: str | None) -> None:
     if words is None:
-        assert peer_config.load(written(tmp_path), [change]).links.tls is not None
+        assert peer.load(written(tmp_path), [change]).links.tls is not None
         return
     with pytest.raises(ConfigError, match=words):
-        peer_config.load(written(tmp_path), [change])
+        peer.load(written(tmp_path), [change])
 
 
 def test_in_a_file_the_place_has_the_files_name(tmp_path: Path) -> None:
     path = written(tmp_path, SMALL + "[network]\ndeadline = -1\n")
     with pytest.raises(ConfigError, match=rf"{path}: network\.deadline must be seconds above 0, got -1"):
-        peer_config.load(path)
+        peer.load(path)
     with pytest.raises(ConfigError, match=r"none\.toml: there is no such file"):
-        peer_config.load(tmp_path / "none.toml")
+        peer.load(tmp_path / "none.toml")
     with pytest.raises(ConfigError, match=r"peer\.name: is required"):
-        peer_config.load(written(tmp_path, "[peer]\nclient = 1\n"))
+        peer.load(written(tmp_path, "[peer]\nclient = 1\n"))
 
 
 def test_a_built_peer_keeps_its_folder_and_goes_on_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -102,7 +102,7 @@ def test_a_built_peer_keeps_its_folder_and_goes_on_there(tmp_path: Path, caplog:
     with caplog.at_level(logging.WARNING, "fedkin"):
         for changes in ([], ["peer.rounds=3"]):
             free = [*changes, "network.listen=['tcp/127.0.0.1:0']"]
-            peer_config.build(peer_config.load(config, free), on_round=told.append).run()
+            peer.build(peer.load(config, free), on_round=told.append).run()
     assert [record["round"] for record in told] == [1, 2, 3]
     assert all("no other peer can be reached" in record.getMessage() for record in caplog.records)
     assert {path.name for path in config.parent.iterdir()} == {"peer.toml", "peer.safetensors", "metrics.jsonl"}
@@ -115,7 +115,7 @@ def test_init_writes_a_peer_each_that_finds_the_others_through_two(tmp_path: Pat
     configs = init(tmp_path, 4, federation="mine", port=8000, settings=["method.name=gossip", "local.lr=0.5"])
     assert configs == [tmp_path / f"peer-{k}" / "peer.toml" for k in range(4)]
     for k, path in enumerate(configs):
-        found = peer_config.load(path)
+        found = peer.load(path)
         assert (found.about.name, found.about.client, found.about.federation) == (f"peer-{k}", k, "mine")
         assert found.links.listen == [f"tcp/127.0.0.1:{8000 + k}"]
         assert found.links.connect == [f"tcp/127.0.0.1:{port}" for port in (8000, 8001) if port != 8000 + k]

@@ -11,10 +11,10 @@ from safetensors.numpy import load_file
 
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import whole_lines
-from fedkin.experiment.peer_folder import PeerFolder
-from fedkin.federation.peer import Memory
-from fedkin.federation.settings import About
 from fedkin.methods import Gossip
+from fedkin.p2p.peer import Memory
+from fedkin.p2p.peer_folder import PeerFolder
+from fedkin.p2p.settings import About
 from tests.experiment.disk import no_file_longer_than
 from tests.federation.small import peer, two_kinds
 from tests.federation.switchboard import Switchboard

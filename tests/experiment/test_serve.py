@@ -13,10 +13,10 @@ import pytest
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError, ModelError
-from fedkin.experiment.deploy import serve as serving
-from fedkin.federation.exchange import Exchange
-from fedkin.federation.parcel import Parcel
 from fedkin.run.results import Run
+from fedkin.server.deploy import run_server as serving
+from fedkin.server.message import Parcel
+from fedkin.server.request_round import Exchange
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import kinds, model_of, node_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fedkin.federation.network import ZenohNetwork
+from fedkin.p2p.zenoh_transport import ZenohNetwork
 from tests.federation.sockets import network
 
 

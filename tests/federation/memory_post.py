@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedkin.core.errors import FedkinError
-from fedkin.federation.exchange import Answer, Exchange, Seat, Sent
-from fedkin.federation.node import Node
-from fedkin.federation.parcel import Parcel, header_of, pack, unpack
-from fedkin.federation.terms import Terms
+from fedkin.server.message import Parcel, header_of, pack, unpack
+from fedkin.server.node import Node
+from fedkin.server.request_round import Answer, Exchange, Seat, Sent
+from fedkin.server.settings import Terms
 
 BEAT, HOLDS = 30.0, 60.0  # seconds between signs of life, and how long one holds
 Handler = Callable[[Parcel], Parcel]

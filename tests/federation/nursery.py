@@ -13,9 +13,9 @@ import signal
 import sys
 
 from fedkin.cli import app
-from fedkin.experiment import peer_config
+from fedkin.config import peer
 
-assert peer_config  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
+assert peer  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
 
 
 def begin(log: str, arguments: list[str]) -> int:

@@ -12,13 +12,13 @@ import numpy as np
 from fedkin import __version__
 from fedkin.core.world import LocalWork, ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.experiment.deploy.nodes import FIXED, shard
-from fedkin.federation.hall import Hall
-from fedkin.federation.introduction import Introduction, digest_of, introduce
-from fedkin.federation.node import Node
-from fedkin.federation.remote import RemoteWorld
 from fedkin.models import mclr
 from fedkin.models.model import Model
+from fedkin.server.deploy.build_node import FIXED, shard
+from fedkin.server.handshake import Introduction, digest_of, introduce
+from fedkin.server.membership import Hall
+from fedkin.server.node import Node
+from fedkin.server.remote_world import RemoteWorld
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulator import SimulatedWorld
 from tests.federation.memory_post import MemoryPost, exchange

@@ -9,10 +9,10 @@ import numpy as np
 
 from fedkin.core.errors import StorageError
 from fedkin.core.world import LocalWork
-from fedkin.federation.peer import Disk, Memory, Peer
-from fedkin.federation.settings import About, Lockstep
-from fedkin.federation.wire import Message, Seal, asked_for, encode
 from fedkin.methods.decentralized import PeerMethod
+from fedkin.p2p.messages import Message, Seal, asked_for, encode
+from fedkin.p2p.peer import Disk, Memory, Peer
+from fedkin.p2p.settings import About, Lockstep
 from fedkin.simulation.fake_world import FakeWorld
 from tests.federation.switchboard import Switchboard
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from fedkin.core.errors import ConfigError
-from fedkin.federation.network import Answer
+from fedkin.p2p.zenoh_transport import Answer
 
 
 class Switchboard:

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from fedkin.federation.book import Book
+from fedkin.p2p.peer_table import Book
 
 
 def test_numbers_are_given_in_the_order_of_appearance_and_kept() -> None:

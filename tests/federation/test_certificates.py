@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError, MissingExtra
-from fedkin.federation.certificates import Authority, Signer, access_rules, write_public, write_secret
-from fedkin.federation.wire import MODEL, Message, Question, WireError, decode, encode
+from fedkin.p2p.messages import MODEL, Message, Question, WireError, decode, encode
+from fedkin.security.certificates import Authority, Signer, access_rules, write_public, write_secret
 
 pytest.importorskip("cryptography", reason="certificates need pip install 'fedkin[p2p]'")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.world import LocalWork
-from fedkin.federation.replies import Sieve
+from fedkin.server.update_collector import Sieve
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import ABOUT, fake_node, hall_of
 from tests.federation.test_remote_broken import MODELS, ODD, STREAM, WHICH, federation, train

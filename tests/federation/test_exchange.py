@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.federation.exchange import Answer, Exchange
-from fedkin.federation.parcel import Parcel
+from fedkin.server.message import Parcel
+from fedkin.server.request_round import Answer, Exchange
 from tests.federation.memory_post import MemoryPost, exchange
 
 LETTER = Parcel({"verb": "train"}, {"models": np.zeros((1, 100), np.float32)})

@@ -13,10 +13,10 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, MetricRecord, RecordDict
 
 from fedkin.core.errors import DataError
-from fedkin.experiment.deploy.hooks import jax_client
-from fedkin.federation.flower import client_app, from_record, to_record
-from fedkin.federation.parcel import Parcel, Unfit
 from fedkin.models import mclr
+from fedkin.server.deploy.client_hooks import jax_client
+from fedkin.server.flower_transport import client_app, from_record, to_record
+from fedkin.server.message import Parcel, Unfit
 from tests.federation.memory_post import carried
 from tests.federation.sites import ABOUT, fake_node, kinds
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.federation.hall import Hall
-from fedkin.federation.parcel import Parcel
+from fedkin.server.membership import Hall
+from fedkin.server.message import Parcel
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import ABOUT, fake_node, hall_of
 

@@ -11,8 +11,8 @@ import pytest
 
 from fedkin import __version__
 from fedkin.core.world import ModelSpec
-from fedkin.federation.introduction import Introduction, check, digest_of, introduce
-from fedkin.federation.parcel import Parcel, Unfit
+from fedkin.server.handshake import Introduction, check, digest_of, introduce
+from fedkin.server.message import Parcel, Unfit
 from tests.federation.sites import ABOUT, fake_node
 
 OTHERS: list[tuple[dict[str, Any], tuple[str, ...]]] = [

@@ -9,10 +9,10 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.world import SGD
-from fedkin.federation.peer import Peer
-from fedkin.federation.settings import About, Lockstep
 from fedkin.methods import METHODS
 from fedkin.methods.decentralized import PeerMethod, PeerState
+from fedkin.p2p.peer import Peer
+from fedkin.p2p.settings import About, Lockstep
 from fedkin.simulator import SimulatedWorld
 from tests.federation.small import Notes, peer, two_kinds
 from tests.federation.switchboard import Switchboard

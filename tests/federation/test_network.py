@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedkin.core.errors import ConfigError, MissingExtra
-from fedkin.federation.network import ZenohNetwork
-from fedkin.federation.settings import Links
+from fedkin.p2p.settings import Links
+from fedkin.p2p.zenoh_transport import ZenohNetwork
 from tests.federation.sockets import free_ports, links, network, until
 
 zenoh = pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
@@ -166,7 +166,7 @@ def test_what_the_users_file_says_is_heard(tmp_path: Path, opened: Callable[...,
     own.write_text("{transport: {link: {tx: {lease: 1234}}}, scouting: {gossip: {enabled: false}}}")
     (port,) = free_ports(1)
     told = json.loads(
-        str(__import__("fedkin.federation.network").federation.network.config(links(port, zenoh=str(own)), 10))
+        str(__import__("fedkin.p2p.zenoh_transport").federation.network.config(links(port, zenoh=str(own)), 10))
     )
     assert told["transport"]["link"]["tx"]["lease"] == 1234
     assert told["scouting"]["gossip"]["enabled"] is False and told["scouting"]["multicast"]["enabled"] is False

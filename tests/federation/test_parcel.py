@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fedkin.federation.parcel import Parcel, Unfit, header_of, pack, unpack
+from fedkin.server.message import Parcel, Unfit, header_of, pack, unpack
 from tests.federation.memory_post import carried
 
 NUMBERS = st.one_of(

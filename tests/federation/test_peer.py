@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError
-from fedkin.federation.peer import Memory
-from fedkin.federation.settings import Lockstep
 from fedkin.methods import PANM, PENS, Gossip, Local, PANMLoss
+from fedkin.p2p.peer import Memory
+from fedkin.p2p.settings import Lockstep
 from tests.federation.small import Notes, P, peer, says, two_kinds
 from tests.federation.switchboard import Switchboard
 
@@ -22,7 +22,7 @@ FAR = [8.0] * P
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks around for a second before it says that it is alone."""
-    monkeypatch.setattr("fedkin.federation.others._LONELY", 0.0)
+    monkeypatch.setattr("fedkin.p2p.peer_client._LONELY", 0.0)
 
 
 def half(client: int = 0) -> np.ndarray:

@@ -17,12 +17,11 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
-from fedkin.config import registry
+from fedkin.config import peer, registry
 from fedkin.core.storage import whole_lines
-from fedkin.experiment import peer_config
-from fedkin.experiment.peer_folder import STATE
-from fedkin.experiment.peer_init import init
 from fedkin.methods.decentralized import PeerState
+from fedkin.p2p.init import init
+from fedkin.p2p.peer_folder import STATE
 from tests.federation.sockets import QUICK, free_ports, until
 
 pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
@@ -156,7 +155,7 @@ def test_in_lock_step_four_processes_are_the_simulators_four(tmp_path: Path, nur
     configs = federation(tmp_path, 4, settings=[*method, *step])
     peers = [nursery.start(config) for config in configs]
     assert [nursery.ended(one) for one in peers] == [0] * 4
-    described = peer_config.load(configs[0])
+    described = peer.load(configs[0])
     data = registry.make(registry.datasets(), described.data)
     model = registry.make(registry.models(), described.model, data)
     panm = registry.make(registry.methods(), described.method)

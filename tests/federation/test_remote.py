@@ -13,8 +13,8 @@ from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork, Trained, World
 from fedkin.data.federated import FederatedData
-from fedkin.federation.remote import RemoteWorld
 from fedkin.models.model import Model
+from fedkin.server.remote_world import RemoteWorld
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import WORK, dealt, kinds, model_of, remote, simulated
 from tests.simulator.detectors import linear

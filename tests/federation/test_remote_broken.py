@@ -11,9 +11,9 @@ import pytest
 
 from fedkin.core.randomness import Stream
 from fedkin.core.world import Trained
-from fedkin.federation.parcel import Parcel, Unfit
-from fedkin.federation.remote import RemoteWorld
 from fedkin.measures.calibration import BINS
+from fedkin.server.message import Parcel, Unfit
+from fedkin.server.remote_world import RemoteWorld
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import P, fake_node, fake_remote
 

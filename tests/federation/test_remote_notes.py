@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.federation.node import CLUSTER, PERSONAL
-from fedkin.federation.parcel import Parcel
-from fedkin.federation.remote import RemoteWorld
+from fedkin.server.message import Parcel
+from fedkin.server.node import CLUSTER, PERSONAL
+from fedkin.server.remote_world import RemoteWorld
 from tests.federation.memory_post import MemoryPost
 from tests.federation.sites import C, P, fake_node, fake_remote, hall_of
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import CheckpointError
-from fedkin.federation.exchange import Seat
-from fedkin.federation.parcel import Unfit
-from fedkin.federation.roster import Roster, natural
+from fedkin.server.message import Unfit
+from fedkin.server.node_registry import Roster, natural
+from fedkin.server.request_round import Seat
 
 
 def samples(count: int = 1) -> np.ndarray:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkin.federation.shelf import Shelf
-from fedkin.federation.wire import BOTH, MODEL, STATUS, Message, Question, decode, encode
+from fedkin.p2p.messages import BOTH, MODEL, STATUS, Message, Question, decode, encode
+from fedkin.p2p.response_cache import Shelf
 
 
 def message(round: int) -> Message:

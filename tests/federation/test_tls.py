@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin.experiment.peer_init import init
-from fedkin.federation.certificates import Signer
-from fedkin.federation.network import ZenohNetwork
-from fedkin.federation.wire import MODEL, Message, Question, WireError, decode, encode
+from fedkin.p2p.init import init
+from fedkin.p2p.messages import MODEL, Message, Question, WireError, decode, encode
+from fedkin.p2p.zenoh_transport import ZenohNetwork
+from fedkin.security.certificates import Signer
 from tests.federation.sockets import free_ports, links, until
 
 pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")

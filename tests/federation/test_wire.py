@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
 
-from fedkin.federation.wire import BOTH, MODEL, STATUS, Message, Question, WireError, asked_for, decode, encode, what
+from fedkin.p2p.messages import BOTH, MODEL, STATUS, Message, Question, WireError, asked_for, decode, encode, what
 
 P = 3
 MODEL_OF = np.array([1.5, -2.0, 0.25], np.float32)

@@ -1,0 +1,8 @@
+"""Flower's ClientApp: ``clientapp = "fedkin.server.deploy.client_app:app"`` in pyproject.toml."""
+
+from __future__ import annotations
+
+from fedkin.server.deploy.build_node import configured
+from fedkin.server.flower_transport import client_app
+
+app = client_app(configured)

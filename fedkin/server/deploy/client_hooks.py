@@ -1,0 +1,106 @@
+"""ClientApps for those whose data come from a program: ``app = fk.torch_client(Net, loaders)``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from fedkin.core.errors import ConfigError, DataError, FedkinError, MissingExtra
+from fedkin.data.federated import FederatedData
+from fedkin.server.deploy.build_node import of_data
+from fedkin.server.node import Node
+from fedkin.server.settings import Site
+
+ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
+AnyModel = Any  # a Model, a TorchModel, or a function that makes one
+Source = Any  # FederatedData, (train, test), or a function of the node's configuration that returns one of these
+
+
+def jax_client(model: AnyModel, data: Source) -> ClientApp:
+    """A Flower client that trains a JAX model as the simulator does.
+
+    Args:
+        model: as for ``simulate``, or a function that makes it of the data, such as ``fk.models.mclr``.
+        data: FederatedData whose clients this node plays; or a function of the node's configuration (a dict) that
+            returns them. The configuration is what ``flower-supernode --node-config`` says: ``name`` (required, where
+            the data come from a program), ``folder`` for what the client keeps (``state``), and whatever you like.
+
+    Raises:
+        MissingExtra: Flower is not installed.
+    """
+
+    def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
+        own = _given(data, node)
+        if not isinstance(own, FederatedData):
+            raise DataError(f"a client's data must be FederatedData, got {type(own).__name__}")
+        return of_data(model(own) if callable(model) else model, own, site(node))
+
+    return _app(make)
+
+
+def torch_client(module: Any, loaders: Source, *, classes: int | None = None) -> ClientApp:
+    """A Flower client that trains a PyTorch module.
+
+    Args:
+        module: an ``nn.Module``, a function that makes one, or a ``TorchModel``.
+        loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or a function of the
+            node's configuration that returns one of these, as for ``jax_client``. A loader's data set is read anew in
+            every message; its order and its batches are not used, because all clients draw theirs from the run's seed.
+        classes: C; where nothing is said, the number of scores that the module gives. A detector must be told.
+
+    Raises:
+        MissingExtra: Flower or PyTorch is not installed.
+    """
+    from fedkin.simulation.torch import torch_model
+
+    def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
+        who, own = site(node), _given(loaders, node)
+        if isinstance(own, FederatedData):
+            model = module if hasattr(module, "workers") else torch_model(module, own)
+            return of_data(model, own, who)
+        model = module if hasattr(module, "workers") else torch_model(module)
+        return of_data(model, _read(own, model, classes, who.name), who)
+
+    return _app(make)
+
+
+def site(node: dict[str, Any]) -> Site:
+    """Who a node is, by its configuration. Raises ConfigError where it has no name."""
+    if not isinstance(node.get("name"), str):
+        raise ConfigError("this node has no name: start it with --node-config 'name=\"berlin\"'")
+    return Site(node["name"], "", str(node.get("folder", "state")))
+
+
+def _given(data: Source, node: dict[str, Any]) -> Any:
+    """The data themselves, or what the user's own function makes of the node's configuration."""
+    if not callable(data) or isinstance(data, FederatedData):
+        return data
+    try:
+        return data(node)
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever the user's own code raises
+        raise DataError(f"the program that gives the data has failed: {type(error).__name__}: {error}") from error
+
+
+def _read(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
+    from fedkin.simulation.torch.client_loaders import client_data
+
+    if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+        raise DataError(f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}")
+    train, test = pair
+    if classes is None and model.spec.detects:
+        raise ConfigError("torch_client: a detector gives one score, so classes must be said")
+    data = client_data(train, test, classes or 2**31, name)
+    return data if classes else dataclasses.replace(data, classes=int(model.scores(data).shape[-1]))
+
+
+def _app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
+    try:
+        from fedkin.server.flower_transport import client_app
+    except ImportError as error:
+        raise MissingExtra(
+            "a real federation needs Flower, which is not installed: pip install 'fedkin[flower]'"
+        ) from error
+    return client_app(make)
