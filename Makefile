@@ -26,7 +26,7 @@ bench: .venv/bench .venv/flower/done ## measure speed side by side, into docs/be
 	$(BIN)/python -m benchmarks
 
 results: .venv/core ## the papers' tables, into docs/results.md (hours)
-	$(BIN)/python -m fedkin.experiment.reproduce
+	$(BIN)/python -m papers
 
 docs: .venv/dev ## the site, into site/; nothing is fetched
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

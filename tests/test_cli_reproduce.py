@@ -14,12 +14,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fedkin.cli import app
-from fedkin.experiment.reproduce import asking, recipe
-from fedkin.experiment.reproduce.catalogue import Paper, Table, tables
-from fedkin.experiment.reproduce.jobs import job_of, read
-from fedkin.experiment.reproduce.numbers import best_accuracies
-from fedkin.experiment.reproduce.recipe import Cell, Setting
 from fedkin.methods import FedAvg, FedProx
+from papers import recipe, selection
+from papers.accuracy_numbers import best_accuracies
+from papers.catalogue import Paper, Table, tables
+from papers.recipe import Cell, Setting
+from papers.result_store import job_of, read
 from tests.refusals import refused
 
 DIGITS = Setting("Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1))
@@ -48,8 +48,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def use(monkeypatch: pytest.MonkeyPatch, toy: Table) -> None:
     """A catalogue of one small table."""
     paper = Paper("toy", "A toy", (toy,))
-    monkeypatch.setattr(asking, "tables", lambda: {toy.name: (paper, toy)})
-    monkeypatch.setattr(asking, "PAPERS", {"toy": paper})
+    monkeypatch.setattr(selection, "tables", lambda: {toy.name: (paper, toy)})
+    monkeypatch.setattr(selection, "PAPERS", {"toy": paper})
 
 
 @pytest.fixture

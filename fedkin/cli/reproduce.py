@@ -13,7 +13,7 @@ from fedkin.cli.common import INTERRUPTED, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.experiment.reproduce.asking import Wish
+    from papers.selection import Wish
 
 
 def reproduce_command(
@@ -46,7 +46,7 @@ def reproduce_command(
             if rows or columns or seeds is not None:
                 raise ConfigError("--rows, --columns and --seeds need a table: fedkin reproduce NAME --rows ...")
             return _list(out, as_json)
-        from fedkin.experiment.reproduce.asking import wish
+        from papers.selection import wish
 
         asked = wish(table, rows or (), columns or (), seeds, out)
         _close(asked, _run(asked), as_json)
@@ -56,19 +56,19 @@ def _list(out: Path | None, as_json: bool) -> None:
     """Everything that can be repeated."""
     from rich.console import Console
 
-    from fedkin.experiment.reproduce import asking, show
+    from papers import selection, terminal
 
-    offers = asking.offers(out)
+    offers = selection.offers(out)
     if as_json:
-        print(json.dumps([show.offer_as_json(offer) for offer in offers]))
+        print(json.dumps([terminal.offer_as_json(offer) for offer in offers]))
     else:
-        Console().print(show.listed(offers))
+        Console().print(terminal.listed(offers))
 
 
 def _run(asked: Wish) -> int:
     """Run what the store lacks; how many runs that were."""
-    from fedkin.experiment.reproduce.jobs import carry_out
-    from fedkin.experiment.reproduce.show import Line
+    from papers.result_store import carry_out
+    from papers.terminal import Line
 
     todo, done = asked.todo(), 0
     if not todo:
@@ -93,10 +93,10 @@ def _close(asked: Wish, ran: int, as_json: bool) -> None:
     """Ours beside the paper's."""
     from rich.console import Console
 
-    from fedkin.experiment.reproduce import show
+    from papers import terminal
 
     numbers = asked.compared()
     if as_json:
-        print(json.dumps(show.as_json(asked, numbers, ran)), flush=True)
+        print(json.dumps(terminal.as_json(asked, numbers, ran)), flush=True)
     else:
-        Console().print(show.compared(asked, numbers))
+        Console().print(terminal.compared(asked, numbers))

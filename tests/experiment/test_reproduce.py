@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.experiment.reproduce.__main__ import everything, main
-from fedkin.experiment.reproduce.fedgroup import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
-from fedkin.experiment.reproduce.page import page
-from fedkin.experiment.reproduce.recipe import Cell, Setting, measure
-from fedkin.experiment.reproduce.tables import accuracies, number, percent, seeds, share
 from fedkin.methods import FedAvg
+from papers.__main__ import everything, main
+from papers.fedgroup import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
+from papers.page import page
+from papers.recipe import Cell, Setting, measure
+from papers.tables import accuracies, number, percent, seeds, share
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedkin.experiment.reproduce import advise, advise_page
-from fedkin.experiment.reproduce.advise import OTHERS, PLANTED, Case, federation, jobs
-from fedkin.experiment.reproduce.marks import Mark
+from papers import advise, advise_page
+from papers.advise import OTHERS, PLANTED, Case, federation, jobs
+from papers.marks import Mark
 
 
 def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:

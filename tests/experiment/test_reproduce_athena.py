@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fedkin.experiment.reproduce import athena, athena_numbers, athena_page, athena_pictures
-from fedkin.experiment.reproduce.athena import APART, CELLS, CLUSTERINGS, SHARED, WORK
-from fedkin.experiment.reproduce.catalogue import PAPERS
-from fedkin.experiment.reproduce.marks import Mark
-from fedkin.experiment.reproduce.page import section
-from fedkin.experiment.reproduce.recipe import Cell, Setting
 from fedkin.methods import Athena, FedAvg, Hierarchical
+from papers import athena, athena_figures, athena_numbers, athena_page
+from papers.athena import APART, CELLS, CLUSTERINGS, SHARED, WORK
+from papers.catalogue import PAPERS
+from papers.marks import Mark
+from papers.page import section
+from papers.recipe import Cell, Setting
 
 PRINTED = {  # Table 1: TDT of the detectors, of FedAvg, and the economy
     "CIFAR-10, IID": ("37.635", "378.106", "90.05"),
@@ -102,7 +102,7 @@ def test_gains_and_what_was_transmitted() -> None:
 def test_pictures_of_little(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     measured = [line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED)]
-    athena_pictures.draw(measured, tmp_path)
+    athena_figures.draw(measured, tmp_path)
     assert len(list((tmp_path / "images").glob("athena-*.svg"))) == 3
 
 

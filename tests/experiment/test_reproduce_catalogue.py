@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.experiment.reproduce import athena, fedgroup, fedsim, flexcfl, peers, planted
-from fedkin.experiment.reproduce.catalogue import PAPERS, Table, tables
+from papers import athena, fedgroup, fedsim, flexcfl, peers, planted
+from papers.catalogue import PAPERS, Table, tables
 from tests.conftest import SHARED
 
 RECIPES = {"fedgroup": fedgroup, "flexcfl": flexcfl, "fedsim": fedsim, "athena": athena}

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.experiment.reproduce import fedsim, fedsim_page, fedsim_pictures
-from fedkin.experiment.reproduce.catalogue import PAPERS
-from fedkin.experiment.reproduce.fedsim import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
-from fedkin.experiment.reproduce.fedsim_numbers import components, curves_of, heterogeneity, improvements
-from fedkin.experiment.reproduce.marks import Mark
-from fedkin.experiment.reproduce.page import section
-from fedkin.experiment.reproduce.recipe import Cell, Setting
 from fedkin.methods import FedAvg, FedSim
+from papers import fedsim, fedsim_figures, fedsim_page
+from papers.catalogue import PAPERS
+from papers.fedsim import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
+from papers.fedsim_numbers import components, curves_of, heterogeneity, improvements
+from papers.marks import Mark
+from papers.page import section
+from papers.recipe import Cell, Setting
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=2, cohort=4, seeds=(0, 1))
 
@@ -75,7 +75,7 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     text = section(PAPERS["fedsim"], [])
     assert "not run" in text and "nan" not in text
     (tmp_path / "images").mkdir()
-    fedsim_pictures.draw([], tmp_path)
+    fedsim_figures.draw([], tmp_path)
     assert len(list((tmp_path / "images").glob("fedsim-*.svg"))) == 5
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fedkin.core.errors import DataError, StorageError
-from fedkin.experiment.reproduce.jobs import Job, carry_out, job_of, pending, read, seconds_of_rows
-from fedkin.experiment.reproduce.recipe import Cell, Setting
 from fedkin.methods import FedAvg
+from papers.recipe import Cell, Setting
+from papers.result_store import Job, carry_out, job_of, pending, read, seconds_of_rows
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, seeds=(0, 1), seconds=7)
 

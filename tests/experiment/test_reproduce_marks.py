@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fedkin.experiment.reproduce import flexcfl, numbers, share
-from fedkin.experiment.reproduce.catalogue import tables
-from fedkin.experiment.reproduce.flexcfl_numbers import communication
-from fedkin.experiment.reproduce.marks import Compared, Mark, number
-from fedkin.experiment.reproduce.share import Share, cpu_sized, headline, share_of
+from papers import accuracy_numbers, coverage, flexcfl
+from papers.catalogue import tables
+from papers.coverage import Share, cpu_sized, headline, share_of
+from papers.flexcfl_numbers import communication
+from papers.marks import Compared, Mark, number
 
 
 def line(column: str, best: float | None, row: str = "MNIST-MCLR", table: str = "III", **more: Any) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def line(column: str, best: float | None, row: str = "MNIST-MCLR", table: str = 
 
 def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, Compared]:
     """Of FlexCFL's Table III: in MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg, IFCA and FeSEM."""
-    return {n.column: n for n in numbers.best_accuracies(lines, flexcfl.TABLE_III) if n.row == row}
+    return {n.column: n for n in accuracy_numbers.best_accuracies(lines, flexcfl.TABLE_III) if n.row == row}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_figures_of_table_i_have_margins_of_their_own() -> None:
     """As printed for 3 classes: .767 / .073, 90.9 / 87.0, 14."""
     known = {"table": "I", "row": "3", "column": "FedAvg", "seed": 0}
     figures = {"distance_mean": 0.84, "distance_variance": 0.05, "best": 0.92, "median": 0.85, "rounds_to_85": 19}
-    found = numbers.by_classes([{**known, **figures}], flexcfl.TABLE_I_PUBLISHED, "distance")
+    found = accuracy_numbers.by_classes([{**known, **figures}], flexcfl.TABLE_I_PUBLISHED, "distance")
     of_three = {n.column: n.mark for n in found if n.row == "3"}
     assert of_three == {
         "discrepancy, mean": Mark.REPRODUCED,
@@ -79,7 +79,9 @@ def test_figures_of_table_i_have_margins_of_their_own() -> None:
         "rounds to 85%": Mark.REPRODUCED,
     }
     assert [n.counts for n in found if n.row == "3"] == [False, False, True, True, False]
-    never = numbers.by_classes([{**known, **figures, "rounds_to_85": None}], flexcfl.TABLE_I_PUBLISHED, "distance")
+    never = accuracy_numbers.by_classes(
+        [{**known, **figures, "rounds_to_85": None}], flexcfl.TABLE_I_PUBLISHED, "distance"
+    )
     (rounds,) = [n for n in never if (n.row, n.column) == ("3", "rounds to 85%")]
     assert (rounds.mark, rounds.ours, rounds.difference) == (Mark.NOT_REPRODUCED, "never in 1 of 1", None)
 
@@ -131,7 +133,7 @@ def test_the_share_in_words() -> None:
     assert headline(Share(63, 39, 4, 1, 1, 1, 1)).startswith("**1 of 39** published numbers")
     assert "25% of the 4 that were run" in headline(Share(63, 39, 4, 1, 1, 1, 1))
     assert "were run" not in headline(Share(63, 39))
-    top = share.section({"flexcfl": [line("FedAvg", 0.894)]})
+    top = coverage.section({"flexcfl": [line("FedAvg", 0.894)]})
     assert "| flexcfl-table3 | 63 | 39 | 1 | 1 | 0 | 0 | 0 |" in top and "| **all** |" in top
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.experiment.reproduce import peers, peers_page
-from fedkin.experiment.reproduce.__main__ import everything
-from fedkin.experiment.reproduce.catalogue import PAPERS
-from fedkin.experiment.reproduce.jobs import carry_out, job_of_question, pending, read
-from fedkin.experiment.reproduce.page import section
-from fedkin.experiment.reproduce.peers import COMPARED, METHODS, Question
+from papers import peers, peers_page
+from papers.__main__ import everything
+from papers.catalogue import PAPERS
+from papers.page import section
+from papers.peers import COMPARED, METHODS, Question
+from papers.result_store import carry_out, job_of_question, pending, read
 
 
 def run_of(question: Question, seed: int = 0, **figures: object) -> dict:

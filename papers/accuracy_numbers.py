@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedkin.experiment.reproduce.jobs import Job
-from fedkin.experiment.reproduce.marks import MARGIN, POINTS, Compared, Mark, Measured, average, digits, number, of
-from fedkin.experiment.reproduce.recipe import Cell
+from papers.marks import MARGIN, POINTS, Compared, Mark, Measured, average, digits, number, of
+from papers.recipe import Cell
+from papers.result_store import Job
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedkin.experiment.reproduce.fedgroup import TABLE_I_PUBLISHED, TABLE_III
-from fedkin.experiment.reproduce.tables import Measured, accuracies, by_classes, share
+from papers.fedgroup import TABLE_I_PUBLISHED, TABLE_III
+from papers.tables import Measured, accuracies, by_classes, share
 
 PUBLISHED_I = {str(classes): numbers for classes, numbers in TABLE_I_PUBLISHED.items()}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from fedkin.experiment.reproduce.catalogue import NO_RECIPE, PAPERS, Table
-from fedkin.experiment.reproduce.jobs import seconds_of_rows
-from fedkin.experiment.reproduce.marks import MARGIN, POINTS, Compared, Mark, Measured
-from fedkin.experiment.reproduce.tables import markdown
+from papers.catalogue import NO_RECIPE, PAPERS, Table
+from papers.marks import MARGIN, POINTS, Compared, Mark, Measured
+from papers.result_store import seconds_of_rows
+from papers.tables import markdown
 
 CPU_SIZED = 300  # seconds of a run on two cores, at most
 

@@ -7,17 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.experiment.reproduce.flexcfl import (
-    COUNTED,
-    FIGURE_6,
-    MNIST,
-    PRINTED_6,
-    TABLE_I_PUBLISHED,
-    TABLE_III,
-    TABLE_IV,
-)
-from fedkin.experiment.reproduce.flexcfl_numbers import bytes_of, communication
-from fedkin.experiment.reproduce.tables import Measured, accuracies, by_classes, markdown, number, of, percent, share
+from papers.flexcfl import COUNTED, FIGURE_6, MNIST, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV
+from papers.flexcfl_numbers import bytes_of, communication
+from papers.tables import Measured, accuracies, by_classes, markdown, number, of, percent, share
 
 CURVES = "images/flexcfl-shift.svg"
 

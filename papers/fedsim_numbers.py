@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.analysis.statistics import improvement
-from fedkin.experiment.reproduce.fedsim import ALPHAS, AS_CODED, BETAS, FIGURE_8, TABLE_4, THREE, Published
-from fedkin.experiment.reproduce.marks import Compared, Mark, Measured, average, held, number, of
-from fedkin.experiment.reproduce.recipe import Setting
 from fedkin.measures.pca import components as fewest
+from papers.fedsim import ALPHAS, AS_CODED, BETAS, FIGURE_8, TABLE_4, THREE, Published
+from papers.marks import Compared, Mark, Measured, average, held, number, of
+from papers.recipe import Setting
 
 BASELINES = ("FedAvg", "FedProx")
 LEAST, MOST = 4, 15  # principal components that keep 95% of the variance, over the paper's data sets

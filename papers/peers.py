@@ -11,12 +11,12 @@ from typing import Any
 
 from fedkin.core.method import Method
 from fedkin.core.world import SGD
-from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
 from fedkin.models import mlp
 from fedkin.run.simulate import simulate
 from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
+from papers.result_store import Job, job_of_question
 
 PEERS, STAGE_ONE, ROUNDS = 100, 20, 100
 SETTINGS: dict[str, int] = {"neighbours": 5, "candidates": 10, "stage_one": STAGE_ONE, "period": 2}  # k, l, T1, tau

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.experiment.reproduce.peers import ABSENT, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
-from fedkin.experiment.reproduce.peers import STAGE_ONE as T1
-from fedkin.experiment.reproduce.tables import Measured, markdown, percent
+from papers.peers import ABSENT, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
+from papers.peers import STAGE_ONE as T1
+from papers.tables import Measured, markdown, percent
 
 CURVES, BREAKS = "images/peers-neighbours.svg", "images/where-panm-breaks.svg"
 AXES = {

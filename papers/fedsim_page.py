@@ -20,7 +20,8 @@ from fedkin.analysis.statistics import (
     verdict,
 )
 from fedkin.core.randomness import Stream
-from fedkin.experiment.reproduce.fedsim import (
+from fedkin.measures.pca import components as fewest
+from papers.fedsim import (
     AS_CODED,
     AUTHORS,
     DRAWN,
@@ -34,11 +35,10 @@ from fedkin.experiment.reproduce.fedsim import (
     THREE,
     Published,
 )
-from fedkin.experiment.reproduce.fedsim_numbers import BASELINES, Curves, curves_of, improvements, table_of
-from fedkin.experiment.reproduce.marks import of
-from fedkin.experiment.reproduce.recipe import Setting
-from fedkin.experiment.reproduce.tables import Measured, markdown
-from fedkin.measures.pca import components as fewest
+from papers.fedsim_numbers import BASELINES, Curves, curves_of, improvements, table_of
+from papers.marks import of
+from papers.recipe import Setting
+from papers.tables import Measured, markdown
 
 VARIANTS = ("FedSim", AS_CODED, "FedSim, round robin")
 SEVEN = {AUTHORS: TABLE_7["(0, 0)"], **{SYNTHETIC[name]: published for name, published in TABLE_7.items()}}

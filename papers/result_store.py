@@ -11,7 +11,7 @@ from typing import Any
 
 from fedkin.core.errors import DataError
 from fedkin.core.storage import append_line, storing
-from fedkin.experiment.reproduce.recipe import Cell, measure
+from papers.recipe import Cell, measure
 
 Line = dict[str, Any]
 Measure = Callable[[Any, int], Line]

@@ -15,12 +15,12 @@ import numpy as np
 from fedkin.analysis.non_iid_index import non_iid_index
 from fedkin.core.method import Method
 from fedkin.core.randomness import Stream
-from fedkin.experiment.reproduce.recipe import Cell, Options, Setting, load, run
 from fedkin.measures.pca import explained_variance
 from fedkin.methods import FedAvg, FedProx, FedSim
 from fedkin.methods.fedsim import QUIRKS
 from fedkin.models import MODELS
 from fedkin.simulator import SimulatedWorld
+from papers.recipe import Cell, Options, Setting, load, run
 
 SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))
 AS_CODED = "FedSim, as coded"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
-from fedkin.experiment.reproduce import numbers
-from fedkin.experiment.reproduce.marks import MARGIN, Mark, Measured, of
-from fedkin.experiment.reproduce.recipe import Cell, Setting
+from papers import accuracy_numbers
+from papers.marks import MARGIN, Mark, Measured, of
+from papers.recipe import Cell, Setting
 
 
 def share(measured: Measured, cells: Sequence[Cell]) -> str:
     """How many of the published cells came out within a margin of percentage points."""
-    found = [n for n in numbers.best_accuracies(measured, cells) if n.mark != Mark.NO_NUMBER]
+    found = [n for n in accuracy_numbers.best_accuracies(measured, cells) if n.mark != Mark.NO_NUMBER]
     ran = [n for n in found if n.difference is not None]
     close = sum(n.mark == Mark.REPRODUCED for n in ran)
     above = sum(n.mark != Mark.REPRODUCED and (n.difference or 0) > 0 for n in ran)
@@ -33,7 +33,9 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
     rows, columns = list(dict.fromkeys(c.setting for c in cells)), list(dict.fromkeys(c.column for c in cells))
     published = {(c.setting.row, c.column): c.published for c in cells}
     printed = {c.column for c in cells if c.published is not None}
-    marks = {(n.row, n.column): n.symbol for n in numbers.best_accuracies(measured, cells)} if with_paper else {}
+    marks = (
+        {(n.row, n.column): n.symbol for n in accuracy_numbers.best_accuracies(measured, cells)} if with_paper else {}
+    )
 
     def entry(setting: Setting, column: str) -> str:
         if (setting.row, column) not in published:
@@ -53,15 +55,15 @@ def accuracies(measured: Measured, cells: Sequence[Cell], figure: str, with_pape
 def by_classes(measured: Measured, published: Mapping[str, Sequence[float | int]], distance: str) -> str:
     """Table I of both papers: FedAvg's clients with more and more classes, and the ``distance`` of their solutions."""
     forms: list[Callable[[list], str]] = [number, number, percent, percent, number]
-    marks = {(n.row, n.column): n.symbol for n in numbers.by_classes(measured, published, distance)}
+    marks = {(n.row, n.column): n.symbol for n in accuracy_numbers.by_classes(measured, published, distance)}
     rows = []
     for classes, printed in published.items():
         row = [classes]
-        for statistic, form, theirs in zip(numbers.STATISTICS, forms, printed, strict=True):
+        for statistic, form, theirs in zip(accuracy_numbers.STATISTICS, forms, printed, strict=True):
             ours = form(of(measured, "I", classes, "FedAvg", statistic.figure.format(distance=distance)))
             row.append(f"{ours}<br>*{theirs}* {marks[classes, statistic.label]}".rstrip())
         rows.append(row)
-    return markdown(["classes", *(statistic.label for statistic in numbers.STATISTICS)], rows)
+    return markdown(["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS)], rows)
 
 
 def percent(values: list) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 
 from fedkin.analysis.statistics import LEAST_SEEDS, compare
 from fedkin.core.randomness import Stream
-from fedkin.experiment.reproduce.fedsim import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
-from fedkin.experiment.reproduce.fedsim_numbers import curves_of, table_of
-from fedkin.experiment.reproduce.marks import Measured, of
-from fedkin.experiment.reproduce.recipe import Setting
+from papers.fedsim import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
+from papers.fedsim_numbers import curves_of, table_of
+from papers.marks import Measured, of
+from papers.recipe import Setting
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
 

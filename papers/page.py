@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedkin.experiment.reproduce import share
-from fedkin.experiment.reproduce.catalogue import PAPERS, Paper
-from fedkin.experiment.reproduce.marks import SYMBOLS, Mark, Measured
+from papers import coverage
+from papers.catalogue import PAPERS, Paper
+from papers.marks import SYMBOLS, Mark, Measured
 
 ABOUT = f"""\
 Written by `make results` from the runs in `docs/results/*.jsonl`, one line a run. Unless a section says otherwise, each
@@ -21,7 +21,7 @@ code only; in brackets where our run is not the paper's (fewer rounds, other dat
 
 def page(measured: Mapping[str, Measured], notes: Mapping[str, str]) -> str:
     """The whole page: for each paper the tables written from its measurements, and what a person has to say of them."""
-    parts = ["# Results: the papers' tables, measured again", ABOUT, share.section(measured)]
+    parts = ["# Results: the papers' tables, measured again", ABOUT, coverage.section(measured)]
     for name, paper in PAPERS.items():
         parts += [section(paper, measured.get(name, [])), notes.get(name, "").strip()]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.experiment.reproduce.planted import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, THRESHOLDS, Question
-from fedkin.experiment.reproduce.tables import Measured, markdown, percent
+from papers.planted import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, THRESHOLDS, Question
+from papers.tables import Measured, markdown, percent
 
 PICTURE = "images/where-clustering-breaks.svg"
 AXES = {

@@ -9,7 +9,13 @@ import numpy as np
 
 from fedkin.clustering.density import without_noise
 from fedkin.core.world import BYTES_PER_NUMBER
-from fedkin.experiment.reproduce.athena import (
+from fedkin.measures.convergence import (
+    confidence_interval,
+    convergence_epoch,
+    economy,
+    transmitted,
+)
+from papers.athena import (
     APART,
     APART_PUBLISHED,
     CLUSTERINGS,
@@ -26,14 +32,8 @@ from fedkin.experiment.reproduce.athena import (
     TABLE_1,
     TITLES,
 )
-from fedkin.experiment.reproduce.athena_numbers import Run, converged, one, range_of
-from fedkin.experiment.reproduce.tables import Measured, markdown
-from fedkin.measures.convergence import (
-    confidence_interval,
-    convergence_epoch,
-    economy,
-    transmitted,
-)
+from papers.athena_numbers import Run, converged, one, range_of
+from papers.tables import Measured, markdown
 
 MIB = 2**20
 COLUMNS = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")

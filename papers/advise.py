@@ -17,9 +17,9 @@ from fedkin.analysis.advise.split_half_stability import how_many_kinds
 from fedkin.core.world import SGD
 from fedkin.data import digits, mnist
 from fedkin.data.federated import FederatedData
-from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.models import mclr
 from fedkin.scenarios.planted_clusters import planted
+from papers.result_store import Job, job_of_question
 
 SEEDS = tuple(range(10))
 KINDS = ("label_permutation", "rotation")

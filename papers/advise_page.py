@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import mean
 
 from fedkin.analysis.advise.split_half_stability import HOLDS, LEARNT
-from fedkin.experiment.reproduce.advise import OTHERS, PLANTED, SEEDS, Case, named
-from fedkin.experiment.reproduce.marks import Compared, held
-from fedkin.experiment.reproduce.tables import Measured, markdown
+from papers.advise import OTHERS, PLANTED, SEEDS, Case, named
+from papers.marks import Compared, held
+from papers.tables import Measured, markdown
 
 PROMISED = 9  # of ten seeds
 WAYS = ("clients return", "gap statistic", "silhouette", "eigengap", "dendrogram")

@@ -1,6 +1,6 @@
 """Every table and figure that can be repeated: what is run for it, what is compared, and how the page shows it.
 
-A new table is one entry here. The command, ``python -m fedkin.experiment.reproduce`` and docs/results.md read it.
+A new table is one entry here. The command, ``python -m papers`` and docs/results.md read it.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedkin.experiment.reproduce import (
+from papers import (
+    accuracy_numbers,
     advise,
     advise_page,
     athena,
+    athena_figures,
     athena_numbers,
     athena_page,
-    athena_pictures,
     fedgroup,
     fedgroup_page,
     fedsim,
+    fedsim_figures,
     fedsim_numbers,
     fedsim_page,
-    fedsim_pictures,
     flexcfl,
     flexcfl_numbers,
     flexcfl_page,
-    numbers,
     peers,
     peers_page,
     planted,
     planted_page,
 )
-from fedkin.experiment.reproduce.jobs import Job, Measure, job_of
-from fedkin.experiment.reproduce.marks import Compared, Measured
-from fedkin.experiment.reproduce.recipe import Cell, measure
+from papers.marks import Compared, Measured
+from papers.recipe import Cell, measure
+from papers.result_store import Job, Measure, job_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
 
 def _alone(jobs: Sequence[Job], figure: str, unit: str, times: int = 1) -> Callable[[Measured], list[Compared]]:
     """What ends each curve of ``figure``, beside no published number."""
-    return lambda measured: [numbers.without_a_paper(job, measured, figure, unit, times) for job in jobs]
+    return lambda measured: [accuracy_numbers.without_a_paper(job, measured, figure, unit, times) for job in jobs]
 
 
 def _planted(name: str, title: str, *panels: str, section: Callable[[Measured], str]) -> Table:
@@ -100,7 +100,7 @@ FEDGROUP = (
         BEST,
         POINTS,
         _cells(fedgroup.TABLE_III),
-        lambda measured: numbers.best_accuracies(measured, fedgroup.TABLE_III),
+        lambda measured: accuracy_numbers.best_accuracies(measured, fedgroup.TABLE_III),
         fedgroup_page.table_iii,
         beyond={"Sent140-LSTM (800 rounds of an LSTM) has no recipe": 6},
     ),
@@ -108,9 +108,9 @@ FEDGROUP = (
         "fedgroup-table1",
         "Table I: FedAvg on MNIST by classes per client",
         "discrepancy over the rounds, best and median accuracy, rounds to 85%",
-        numbers.RULE_BY_CLASSES,
+        accuracy_numbers.RULE_BY_CLASSES,
         _cells(fedgroup.TABLE_I),
-        lambda measured: numbers.by_classes(measured, fedgroup_page.PUBLISHED_I, "discrepancy"),
+        lambda measured: accuracy_numbers.by_classes(measured, fedgroup_page.PUBLISHED_I, "discrepancy"),
         fedgroup_page.table_i,
     ),
 )
@@ -121,7 +121,7 @@ FLEXCFL = (
         BEST,
         f"{POINTS}; else *needs the authors' defect* where the column 'first client' is",
         _cells(flexcfl.TABLE_III),
-        lambda measured: numbers.best_accuracies(measured, flexcfl.TABLE_III),
+        lambda measured: accuracy_numbers.best_accuracies(measured, flexcfl.TABLE_III),
         flexcfl_page.table_iii,
         also=("flexcfl-figure3",),
         beyond={"convolutional networks, three rows (300 rounds; a recipe for 50)": 24},
@@ -132,7 +132,7 @@ FLEXCFL = (
         BEST,
         POINTS,
         _cells(flexcfl.TABLE_IV),
-        lambda measured: numbers.best_accuracies(measured, flexcfl.TABLE_IV),
+        lambda measured: accuracy_numbers.best_accuracies(measured, flexcfl.TABLE_IV),
         flexcfl_page.table_iv,
         also=("flexcfl-figure4",),
         beyond={"convolutional networks, three rows, have no recipe": 54},
@@ -150,9 +150,9 @@ FLEXCFL = (
         "flexcfl-table1",
         "Table I: FedAvg on MNIST by classes per client",
         "distance over the rounds, best and median accuracy, rounds to 85%",
-        numbers.RULE_BY_CLASSES,
+        accuracy_numbers.RULE_BY_CLASSES,
         _cells(flexcfl.TABLE_I),
-        lambda measured: numbers.by_classes(measured, flexcfl.TABLE_I_PUBLISHED, "distance"),
+        lambda measured: accuracy_numbers.by_classes(measured, flexcfl.TABLE_I_PUBLISHED, "distance"),
         flexcfl_page.table_i,
     ),
 )
@@ -266,13 +266,13 @@ PAPERS = {
     for paper in (
         Paper("fedgroup", "FedGroup (arXiv 2010.06870)", FEDGROUP),
         Paper("flexcfl", "FlexCFL (arXiv 2108.09749)", FLEXCFL, draw=flexcfl_page.draw),
-        Paper("fedsim", "FedSim (Neurocomputing 2022)", FEDSIM, fedsim_page.ABOUT, fedsim_pictures.draw),
+        Paper("fedsim", "FedSim (Neurocomputing 2022)", FEDSIM, fedsim_page.ABOUT, fedsim_figures.draw),
         Paper(
             "athena",
             "Hierarchical clustering and ATHENA-FL (SBRC 2022, CoUrb 2023)",
             ATHENA,
             athena_page.ABOUT,
-            athena_pictures.draw,
+            athena_figures.draw,
         ),
         Paper("planted", "Planted clusters: who finds the truth", PLANTED, planted_page.ABOUT, planted_page.draw),
         Paper("advise", "Advice: how many kinds of clients", ADVISE),

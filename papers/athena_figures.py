@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fedkin.clustering.dbscan_eps import eps_ranges
-from fedkin.experiment.reproduce.athena import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
-from fedkin.experiment.reproduce.athena_numbers import one
-from fedkin.experiment.reproduce.athena_page import COLUMNS
-from fedkin.experiment.reproduce.tables import Measured
+from papers.athena import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
+from papers.athena_numbers import one
+from papers.athena_page import COLUMNS
+from papers.tables import Measured
 
 
 def draw(measured: Measured, docs: Path) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedkin.core.errors import ConfigError, unknown
-from fedkin.experiment.reproduce.catalogue import PAPERS, Paper, Table, tables
-from fedkin.experiment.reproduce.jobs import Job, Todo, pending, read, seconds_of_rows
-from fedkin.experiment.reproduce.marks import Compared, Measured
+from papers.catalogue import PAPERS, Paper, Table, tables
+from papers.marks import Compared, Measured
+from papers.result_store import Job, Todo, pending, read, seconds_of_rows
 
 CHECKOUT = Path("docs/results")
 

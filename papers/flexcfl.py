@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedkin.experiment.reproduce.fedgroup import OWN_IMAGES
-from fedkin.experiment.reproduce.recipe import Cell, Options, Setting
 from fedkin.methods import IFCA, FedAvg, FedProx, FeSEM, FlexCFL, IFCAMig
 from fedkin.scenarios.shift import Incremental, SwapAll, SwapPart
+from papers.fedgroup import OWN_IMAGES
+from papers.recipe import Cell, Options, Setting
 
 L2: Options = (("l2", 0.001),)
 WIDE: Options = (("hidden", 512), *L2)

@@ -1,4 +1,4 @@
-"""``python -m fedkin.experiment.reproduce [ROW ...]``: run the cells not yet measured, then write docs/results.md.
+"""``python -m papers [ROW ...]``: run the cells not yet measured, then write docs/results.md.
 
 ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or
 ``flexcfl/IV/`` (or ``flexcfl-table4/``) where only that paper's or table's rows are meant. Without any, all are run.
@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedkin.experiment.reproduce.catalogue import PAPERS
-from fedkin.experiment.reproduce.jobs import Job, carry_out, pending, read
-from fedkin.experiment.reproduce.page import page
+from papers.catalogue import PAPERS
+from papers.page import page
+from papers.result_store import Job, carry_out, pending, read
 
 DOCS = Path("docs")
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fedkin.experiment.reproduce", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="the beginning of a row's name; all rows where none")
     parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
     parser.add_argument("--page", action="store_true", help="only write the page and its pictures")

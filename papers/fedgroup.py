@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedkin.experiment.reproduce.recipe import Cell, Options, Setting
 from fedkin.methods import FedAvg, FedGroup, FedGrouProx, FedProx
+from papers.recipe import Cell, Options, Setting
 
 METHODS = {
     "FedAvg": lambda m: FedAvg(),

@@ -16,12 +16,12 @@ import equinox as eqx
 
 from fedkin.core.method import Method
 from fedkin.core.world import SGD
-from fedkin.experiment.reproduce.jobs import Job, job_of_question
 from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
 from fedkin.models import Model, as_model, mlp
 from fedkin.run.simulate import simulate
 from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.shift import SwapAll
+from papers.result_store import Job, job_of_question
 
 CLUSTER_ROUND = 5  # of FL+HC
 

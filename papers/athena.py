@@ -15,9 +15,9 @@ from fedkin.analysis.dbscan_eps import study_eps
 from fedkin.clustering.density import dbscan, optics
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.world import Adam
-from fedkin.experiment.reproduce.recipe import Cell, Options, Setting, load, run
 from fedkin.methods import Athena, FedAvg, Hierarchical
 from fedkin.models import MODELS
+from papers.recipe import Cell, Options, Setting, load, run
 
 EPS = 0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
 PRETRAINING = (5, 10, 20)  # local epochs of the clustering round

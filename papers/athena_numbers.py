@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.world import BYTES_PER_NUMBER
-from fedkin.experiment.reproduce.athena import (
+from fedkin.measures.convergence import convergence_epoch, economy, mean_convergence_epoch, transmitted
+from papers.athena import (
     APART,
     APART_PUBLISHED,
     CLUSTERINGS,
@@ -22,8 +23,7 @@ from fedkin.experiment.reproduce.athena import (
     TABLE_1,
     TITLES,
 )
-from fedkin.experiment.reproduce.marks import Compared, Measured, held, number
-from fedkin.measures.convergence import convergence_epoch, economy, mean_convergence_epoch, transmitted
+from papers.marks import Compared, Measured, held, number
 
 Run = dict[str, Any]
 DETECTORS = 10

@@ -1,1 +1,0 @@
-"""The papers' tables as recipes that anybody can run again: ``python -m fedkin.experiment.reproduce``."""
