@@ -20,7 +20,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, Model
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 Times = dict[str, np.ndarray]  # seconds of each turn, by engine
 EPOCHS = {"784-10": 20, "784-128-10": 20, "CNN": 2}

@@ -13,7 +13,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import detector, mobilenet_v2
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 SAMPLES, BATCH, CLASSES, LR = 320, 32, 10, 0.01
 # Sandler et al., Table 2: expansion, channels, blocks, stride of the first (1 where 32 x 32 images start)

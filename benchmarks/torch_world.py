@@ -12,7 +12,7 @@ from benchmarks.work import BATCH, LR, clients
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.simulation.torch import torch_model
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 NETWORKS = ("784-10", "784-128-10")
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from fedkin.server.deploy.client_hooks import jax_client as jax_client
     from fedkin.server.deploy.client_hooks import torch_client as torch_client
     from fedkin.simulation.torch import torch_model as torch_model
-    from fedkin.simulator import SimulatedWorld as SimulatedWorld
+    from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
     from fedkin.tracking.tracker import Tracker as Tracker
 
 __version__ = "0.1.0"
@@ -124,7 +124,7 @@ _HOME = {
     "SGD": "fedkin.core.world",
     "SattlerCFL": "fedkin.methods",
     "Scores": "fedkin.core.world",
-    "SimulatedWorld": "fedkin.simulator",
+    "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
     "StorageError": "fedkin.core.errors",
     "Stream": "fedkin.core.randomness",

@@ -2,7 +2,7 @@
 
 ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or
 ``flexcfl/IV/`` (or ``flexcfl-table4/``) where only that paper's or table's rows are meant. Without any, all are run.
-``--seed 0`` runs the first seed only, ``--page`` only writes the page. Delete a line of docs/results/PAPER.jsonl, or
+``--seed 0`` runs the first seed only, ``--page`` only writes the page. Delete a line of papers/results/PAPER.jsonl, or
 the file, to measure again. ``fedkin reproduce`` runs one table, and shows it.
 """
 
@@ -19,6 +19,7 @@ from papers.page import page
 from papers.result_store import Job, carry_out, pending, read
 
 DOCS = Path("docs")
+RESULTS = Path("papers/results")
 
 
 def main(arguments: list[str]) -> None:
@@ -57,7 +58,7 @@ def _begins(names: Sequence[str], row: str) -> bool:
 
 def measure(paper: str, rows: Sequence[str] = (), only: Sequence[int] = ()) -> None:
     """Run what is asked for and not in the store of a paper; each run is printed."""
-    store = DOCS / "results" / f"{paper}.jsonl"
+    store = RESULTS / f"{paper}.jsonl"
     asked = [
         job for of, job, names in everything() if of == paper and (not rows or any(_begins(names, r) for r in rows))
     ]
@@ -68,8 +69,8 @@ def measure(paper: str, rows: Sequence[str] = (), only: Sequence[int] = ()) -> N
 
 def write(docs: Path) -> None:
     """The page and its pictures."""
-    measured = {name: read(docs / "results" / f"{name}.jsonl") for name in PAPERS}
-    notes = {name: docs / "results" / f"{name}.md" for name in PAPERS}
+    measured = {name: read(RESULTS / f"{name}.jsonl") for name in PAPERS}
+    notes = {name: RESULTS / f"{name}.md" for name in PAPERS}
     for name, paper in PAPERS.items():
         if paper.draw:
             paper.draw(measured[name], docs)

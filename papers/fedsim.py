@@ -19,7 +19,7 @@ from fedkin.measures.pca import explained_variance
 from fedkin.methods import FedAvg, FedProx, FedSim
 from fedkin.methods.fedsim import QUIRKS
 from fedkin.models import MODELS
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from papers.recipe import Cell, Options, Setting, load, run
 
 SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))

@@ -9,7 +9,7 @@ from papers.catalogue import PAPERS, Paper
 from papers.marks import SYMBOLS, Mark, Measured
 
 ABOUT = f"""\
-Written by `make results` from the runs in `docs/results/*.jsonl`, one line a run. Unless a section says otherwise, each
+Written by `make results` from the runs in `papers/results/*.jsonl`, one line a run. Unless a section says otherwise, each
 cell shows **ours** (mean over
 the seeds, lowest - highest) and the *paper's* number. A paper's score is the highest accuracy of any round, which
 flatters a method that jumps about; ours is the same statistic, so that the two can be compared, and the accuracy of the

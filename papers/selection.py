@@ -12,7 +12,7 @@ from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.marks import Compared, Measured
 from papers.result_store import Job, Todo, pending, read, seconds_of_rows
 
-CHECKOUT = Path("docs/results")
+CHECKOUT = Path("papers/results")
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def plain(text: str) -> str:
 
 
 def default_folder() -> Path:
-    """docs/results in a checkout, else results, both in the working directory."""
-    return CHECKOUT if Path("fedkin/experiment/reproduce").is_dir() and CHECKOUT.is_dir() else Path("results")
+    """papers/results in a checkout, else results, both in the working directory."""
+    return CHECKOUT if CHECKOUT.is_dir() else Path("results")
 
 
 def store(folder: Path, paper: Paper) -> Path:
@@ -153,5 +153,5 @@ def _offer(table: Table, held: Measured, timed: Measured) -> Offer:
 
 def shipped(folder: Path, paper: Paper) -> Measured:
     """The runs that a checkout brings along, which say how long a run takes; none where they are the store's own."""
-    brought = Path(__file__).resolve().parents[3] / CHECKOUT
+    brought = Path(__file__).resolve().parents[1] / CHECKOUT
     return [] if brought == folder.resolve() else read(store(brought, paper))

@@ -236,7 +236,7 @@ def test_an_empty_file_is_one_line(elsewhere: Path) -> None:
 def test_a_machine_that_is_too_small_is_one_line(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     import jax
 
-    from fedkin.simulator import SimulatedWorld
+    from fedkin.simulation.engine import SimulatedWorld
 
     error = MemoryError() if kind == "memory" else jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat:")
 
@@ -250,7 +250,7 @@ def test_a_machine_that_is_too_small_is_one_line(elsewhere: Path, monkeypatch: p
 
 
 def test_a_mistake_in_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedkin.simulator import SimulatedWorld
+    from fedkin.simulation.engine import SimulatedWorld
 
     monkeypatch.setattr(SimulatedWorld, "initial", None)
     assert isinstance(fedkin("run", *QUICK, "--out", "o").exception, TypeError)

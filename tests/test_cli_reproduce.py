@@ -146,10 +146,10 @@ def test_ctrl_c_keeps_what_is_done(elsewhere: Path, monkeypatch: pytest.MonkeyPa
 
 def test_in_a_checkout_runs_go_to_its_store(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(fake))
-    for folder in ("docs/results", "fedkin/experiment/reproduce"):
+    for folder in ("papers/results",):
         (elsewhere / folder).mkdir(parents=True)
-    assert json.loads(reproduce("toy-table1", "--json").stdout)["store"] == "docs/results/toy.jsonl"
-    assert len(read(elsewhere / "docs" / "results" / "toy.jsonl")) == 8
+    assert json.loads(reproduce("toy-table1", "--json").stdout)["store"] == "papers/results/toy.jsonl"
+    assert len(read(elsewhere / "papers" / "results" / "toy.jsonl")) == 8
 
 
 # --- refusals

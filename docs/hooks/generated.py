@@ -16,14 +16,16 @@ import fedkin
 from fedkin.methods import METHODS
 
 SECTIONS = {  # which part of the package is about what, in the order of the page
-    "fedkin.experiment": "Running and comparing",
+    "fedkin.run": "Running",
     "fedkin.data": "Data",
     "fedkin.models": "Models",
     "fedkin.simulation.torch": "Models in PyTorch",
+    "fedkin.analysis": "Repeating, comparing, advising",
+    "fedkin.reporting": "Reports",
     "fedkin.scenarios": "Scenarios: who comes and goes, whose data move",
     "fedkin.core.world": "What a method may ask: the world",
     "fedkin.core.method": "What a method is",
-    "fedkin.simulator": "The simulator",
+    "fedkin.simulation": "The simulator",
     "fedkin.core.randomness": "Randomness",
     "fedkin.core.errors": "Errors",
 }

@@ -26,7 +26,8 @@ from fedkin.methods.last_layer import LastLayer
 from fedkin.reporting.run_figure import COLOURS, FADED, prepare, save_as
 from fedkin.run.loop import check_kind
 from fedkin.run.simulate import from_config
-from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
 
 _ROWS = 12  # of the table
 

@@ -16,7 +16,8 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import BYTES_PER_NUMBER, World
 from fedkin.data.federated import FederatedData
 from fedkin.measures.pni import client_pni
-from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
 
 _PORTION = 64 * 2**20  # bytes of models that one question may hold
 _AT_ONCE = 16  # models of one question: what they predict of all samples is held at once

@@ -32,7 +32,7 @@ def reproduce_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Keep the runs here (default: docs/results in a checkout, else results)."
+            "--out", metavar="DIR", help="Keep the runs here (default: papers/results in a checkout, else results)."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,

@@ -19,7 +19,7 @@ from fedkin.p2p.settings import About, Links, Lockstep, Tls
 from fedkin.p2p.zenoh_transport import ZenohNetwork
 from fedkin.run.lifecycle import stage
 from fedkin.security.certificates import Signer
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
 Where = Callable[[str], str]

@@ -20,7 +20,7 @@ from fedkin.run.results import Run
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.data.federated import FederatedData
-    from fedkin.simulator import AnyModel
+    from fedkin.simulation.workers import AnyModel
 
 FILE = "report.html"
 

@@ -26,7 +26,8 @@ from fedkin.run.results import AGAINST, Run
 from fedkin.run.run_folder import Folder, holds_run
 from fedkin.run.trust_graph import peer_columns
 from fedkin.scenarios.shift import Shift
-from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
 from fedkin.tracking.tracker import Tracker, telling
 
 Description = dict[str, Any]

@@ -24,7 +24,8 @@ from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import adopted
 from fedkin.simulation.workers import BringsWorkers
-from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
 from fedkin.tracking import tracker
 from fedkin.tracking.tracker import Tracker
 

@@ -25,7 +25,7 @@ from fedkin.methods.fedavg import FedAvg
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.detectors import linear
 
 

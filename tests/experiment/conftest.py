@@ -8,7 +8,7 @@ import pytest
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork, Trained
 from fedkin.run.instrumented_world import Lens, Seen, distances
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.experiment.toy import fake_world
 
 STREAM = Stream(0, 1, "test")

@@ -20,7 +20,7 @@ from fedkin.server.membership import Hall
 from fedkin.server.node import Node
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.federation.memory_post import MemoryPost, exchange
 
 P, C = 4, 3

@@ -13,7 +13,7 @@ from fedkin.methods import METHODS
 from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.p2p.peer import Peer
 from fedkin.p2p.settings import About, Lockstep
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.federation.small import Notes, peer, two_kinds
 from tests.federation.switchboard import Switchboard
 

@@ -12,7 +12,7 @@ import pytest
 from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.athena import Athena
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import INIT
 from tests.simulator.detectors import linear
 

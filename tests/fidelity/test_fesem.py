@@ -14,7 +14,7 @@ from fedkin.core.world import LocalWork
 from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mclr
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import federation
 
 Oracle = Callable[[str], dict[str, Any]]

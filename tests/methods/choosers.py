@@ -15,7 +15,7 @@ from fedkin.core.world import LocalWork
 from fedkin.methods.ifca import IFCA
 from fedkin.models import mlp
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import federation
 
 STREAM = Stream(3, 2, "method")

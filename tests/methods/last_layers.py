@@ -16,7 +16,7 @@ from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")
 NOBODY = np.zeros(0, np.int64)

@@ -20,7 +20,7 @@ from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching
 from fedkin.models import mclr
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.clustering.test_two_kinds import slow as slow_matching
 
 SEED, CLIENTS = 6, 12

@@ -24,7 +24,7 @@ from fedkin.run import run_folder
 from fedkin.run.loop import Plan, run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, ROUND, groups, kinds, started, world
 from tests.simulator import detectors
 from tests.simulator.detectors import linear

@@ -28,7 +28,7 @@ from fedkin.models import mclr
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.trainer import Trainer
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.watched import same, world
 from tests.simulator import slow_twin
 from tests.simulator.small import federation, samples

@@ -19,7 +19,7 @@ from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.kinds import KIND, ONE, ROUND, STREAM, UPDATE, given, many, world
 
 # --- group cold start (Algorithm 3)

@@ -20,7 +20,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flhc import FLHC, FLHCState
 from fedkin.models import mclr
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 
 KINDS = [[4, 0], [0, 4], [5, 0], [0, 5]]
 NOBODY = np.zeros(0, np.int64)

@@ -20,7 +20,7 @@ from fedkin.methods.hierarchical import Hierarchical
 from fedkin.models import as_model, mclr, mlp
 from fedkin.run.loop import Plan, run
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world
 from tests.simulator.detectors import linear
 

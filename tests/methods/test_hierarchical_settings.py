@@ -22,7 +22,7 @@ from fedkin.models.model import Model
 from fedkin.run import run_folder
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, ROUND, kinds, simulated, started
 from tests.methods.test_hierarchical_runs import KMEANS, SGD
 

@@ -11,7 +11,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
 from fedkin.methods.ifca import IFCA, IFCAMig
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.choosers import CLIENTS, EVERYBODY, MODELS, STREAM, Watched, after, given, simulated, world
 
 # --- newcomers

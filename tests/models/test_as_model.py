@@ -16,7 +16,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.models import as_model
 from fedkin.models.model import Model, flatten
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import EVERYONE, federation
 
 DATA = federation()

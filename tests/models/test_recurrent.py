@@ -19,7 +19,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, rnn
 from fedkin.models.model import Model
 from fedkin.simulation.local_training import sample_losses
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import federation
 
 WORDS = np.array([3, 4], np.uint32)

@@ -21,7 +21,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulation.torch import torch_model
 from fedkin.simulation.torch.model import TorchModel, entries, flat_of
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.pytorch.twins import pair, perceptron
 from tests.simulator.small import EVERYONE, federation, models, samples
 

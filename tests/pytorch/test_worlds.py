@@ -13,7 +13,7 @@ from fedkin.core.world import LocalWork
 from fedkin.methods import METHODS
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.conformance import test_every_method as conformance
 from tests.pytorch.twins import of_jax, pair
 from tests.simulator import detectors

@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork, Trained
 from fedkin.models import as_model
 from fedkin.models.layers import Dense, dropout
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import EVERYONE, federation, models
 
 DATA = federation()

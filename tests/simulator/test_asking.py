@@ -8,7 +8,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalWork
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import federation, models
 
 DATA = federation((6,) * 40)

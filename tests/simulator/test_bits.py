@@ -22,7 +22,7 @@ from fedkin.core.world import LocalWork, Trained
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulation import engine, local_training
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.digests import DATA, MODEL, STREAM, WHICH, WORK, digests, trained
 from tests.simulator.small import EVERYONE, models
 

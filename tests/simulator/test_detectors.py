@@ -15,7 +15,7 @@ from fedkin.core.world import LocalWork, Trained
 from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
 from fedkin.simulation import engine
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import detectors
 from tests.simulator.detectors import linear, small, widths
 from tests.simulator.small import federation, models, samples

@@ -12,7 +12,7 @@ from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import detectors
 from tests.simulator.detectors import linear, small, widths
 from tests.simulator.small import EVERYONE, models, samples

@@ -13,7 +13,7 @@ from fedkin.core.world import LocalWork, Trained
 from fedkin.data.federated import FederatedData
 from fedkin.models import mlp
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import SIZES, federation, models
 
 DATA = federation(sizes=(12, 5, 30) * 10)

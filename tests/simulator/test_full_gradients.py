@@ -26,7 +26,7 @@ from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
 from fedkin.simulation import engine
 from fedkin.simulation.trainer import Trainer
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import digests, slow_twin
 from tests.simulator.small import EVERYONE, federation, models, samples
 

@@ -15,7 +15,7 @@ from fedkin.measures.pni import client_pni, pni
 from fedkin.models import as_model, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation import scoring
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import slow_twin
 from tests.simulator.small import EVERYONE, SIZES, federation, models, samples
 

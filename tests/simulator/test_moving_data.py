@@ -16,7 +16,7 @@ from fedkin.models import as_model, mclr
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.swaps import Moved
 from fedkin.simulation import engine
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import EVERYONE, federation, models
 
 DATA = federation()

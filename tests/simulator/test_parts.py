@@ -19,7 +19,7 @@ from fedkin.models import as_model, mlp
 from fedkin.models.layers import Dense
 from fedkin.scenarios.population import Population
 from fedkin.simulation.trainer import Trainer
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator.small import federation, models
 
 DATA = federation(sizes=(12, 5, 30) * 4)

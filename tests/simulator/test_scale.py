@@ -12,7 +12,7 @@ from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import slow_twin
 
 N = 1_000_000

@@ -15,7 +15,7 @@ from fedkin.core.world import LocalWork
 from fedkin.models import as_model, mclr, mlp
 from fedkin.models.model import Model
 from fedkin.simulation.batching import by_epochs, by_steps
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import slow_twin
 from tests.simulator.small import EVERYONE, SIZES, federation, models, samples
 

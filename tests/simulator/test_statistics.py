@@ -19,7 +19,7 @@ from fedkin.core.world import LocalWork, Trained
 from fedkin.methods.fedavg import FedAvg
 from fedkin.models import as_model
 from fedkin.models.model import Tree
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import slow_twin
 from tests.simulator.small import EVERYONE, federation, models, samples
 

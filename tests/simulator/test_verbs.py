@@ -14,7 +14,7 @@ from fedkin.core.world import LocalWork
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mlp
 from fedkin.simulation import scoring
-from fedkin.simulator import SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
 from tests.simulator import slow_twin
 from tests.simulator.small import EVERYONE, SIZES, federation, models, samples
 

@@ -20,7 +20,7 @@ from fedkin.core.world import SGD, LocalWork
 from fedkin.data.federated import FederatedData
 from fedkin.run.lifecycle import plain_values, stage
 from fedkin.run.simulate import known
-from fedkin.simulator import AnyModel
+from fedkin.simulation.workers import AnyModel
 
 ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
 _IN_FILES = ("epochs", "batch_size", "lr", "optimizer", "momentum")

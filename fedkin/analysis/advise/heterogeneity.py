@@ -15,7 +15,8 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 from fedkin.measures.label_divergence import label_divergence
-from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
 
 MODELS = 10  # random ones, for PNI
 _MOST = 200  # clients that are asked for a gradient: each has P numbers

@@ -17,7 +17,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.methods import IFCA, FedAvg, FlexCFL
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate
-from fedkin.simulator import AnyModel
+from fedkin.simulation.workers import AnyModel
 
 PLAIN = "fedavg"
 CLUSTERED: Mapping[str, Callable[[int], FlexCFL | IFCA]] = {

@@ -30,7 +30,8 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import SGD, LocalWork, Trained
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.cosine import cosine
-from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
 
 LEAST_CLIENTS, LEAST_SAMPLES = 8, 8  # of a client's samples: a half of fewer than four says nothing
 MOST_CLIENTS = 200  # that are looked at: more do not change the answer, and cost their share

@@ -31,7 +31,8 @@ from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
 from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
 from fedkin.run.results import Run
-from fedkin.simulator import AnyModel, SimulatedWorld
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
 
 CLIENTS, FILE = 200, "portrait.npz"
 _MEMORY = 512 * 2**20  # bytes of updates

@@ -21,7 +21,7 @@ from fedkin.reporting.html.dendrogram import Tree, dendrogram, split_tree, split
 from fedkin.reporting.html.read_runs import Cell, Subject, assignments
 from fedkin.run import run_folder
 from fedkin.run.results import Run
-from fedkin.simulator import AnyModel
+from fedkin.simulation.workers import AnyModel
 
 Json = dict[str, Any]
 _MOST_CLASSES, _MOST_ROWS = 100, 24  # of the picture of labels

@@ -134,4 +134,4 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
 
 
 def _file(name: str) -> str:
-    return (resources.files("fedkin.reporting.report") / name).read_text(encoding="utf-8")
+    return (resources.files("fedkin.reporting.html") / name).read_text(encoding="utf-8")

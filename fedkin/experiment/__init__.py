@@ -1,1 +1,0 @@
-"""An experiment: its configuration, the rounds, what is measured, and the folder that keeps it."""
