@@ -21,8 +21,8 @@ from typing import Any
 
 import fedkin.methods  # noqa: F401 (a checkpoint holds a state that it must know)
 from fedkin.run import checkpoint
-from tests.e2e import flower_project as project
-from tests.e2e.flower_lab import SUPERLINK, Ended, Lab
+from tests.process import flower_project as project
+from tests.process.flower_lab import SUPERLINK, Ended, Lab
 
 CAPACITY, PATIENCE, SPARE = 8, 900.0, 5.0
 DATA = {**project.DATA, "clients": CAPACITY}

@@ -21,8 +21,8 @@ import tomli_w
 
 from benchmarks.tables import put
 from benchmarks.work import clients
-from tests.e2e import flower_project as project
-from tests.e2e.flower_lab import Lab
+from tests.process import flower_project as project
+from tests.process.flower_lab import Lab
 
 NODES, PATIENCE = 4, 900.0
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"torch": "network:network"}}

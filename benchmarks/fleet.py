@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.tables import put
 from benchmarks.work import CLASSES, FEATURES
-from tests.e2e import flower_project as project
-from tests.e2e.flower_lab import SUPERLINK, Lab
+from tests.process import flower_project as project
+from tests.process.flower_lab import SUPERLINK, Lab
 
 NODES, SAMPLES, PATIENCE, LOOKS = 2, 10, 3600.0, 25
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"name": "mlp", "hidden": 128}}
@@ -100,7 +100,7 @@ def real(total: int, cohort: int, rounds: int) -> None:
     for name in ("metrics", "timings"):
         for line in (folder / "run" / f"{name}.jsonl").read_text().splitlines():
             told = json.loads(line)
-            keys = ("round", "accuracy", "cluster_sizes", "missing", "bytes_by_verb", "train", "score")
+            keys = ("round", "accuracy", "cluster_sizes", "missing", "bytes_by_operation", "train", "score")
             print({key: told[key] for key in keys if key in told})
     print({kind: f"{value:.0f} MB" for kind, value in memory.each.items()}, f"{memory.together:.0f} MB together")
 
@@ -110,7 +110,7 @@ def traffic() -> list[list[str]]:
     from fedkin.config.server import load_client, load_server
     from fedkin.server.deploy.build_node import of_config
     from fedkin.server.deploy.run_server import serve
-    from tests.federation.memory_post import MemoryPost
+    from tests.server.memory_transport import MemoryPost
 
     print(*TRAFFIC, sep=" | ")
     rows = []
@@ -124,7 +124,10 @@ def traffic() -> list[list[str]]:
             total = NODES * count
             config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
             records = serve(load_server(Path(config)), post).records
-            sides = [records[3]["bytes_by_verb"]["train"][i] - records[2]["bytes_by_verb"]["train"][i] for i in (0, 1)]
+            sides = [
+                records[3]["bytes_by_operation"]["train"][i] - records[2]["bytes_by_operation"]["train"][i]
+                for i in (0, 1)
+            ]
             rows.append([method, f"{count:,}", f"{sides[0] // NODES:,}", f"{sides[1] // NODES:,}"])
             print(*rows[-1], sep=" | ", flush=True)
     return rows

@@ -17,7 +17,7 @@ import torch
 from benchmarks import numpy_loop, torch_loop
 from benchmarks.work import BATCH, CLASSES, FEATURES, LR, Clients, clients
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, Model
 from fedkin.simulation.engine import SimulatedWorld
@@ -52,7 +52,7 @@ def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:
     """fedkin's world for a model, and one start model [1 P]."""
     federation = federated(data)
     model: Model = MODELS[MODEL[name]](federation)
-    world = SimulatedWorld(federation, model, LocalWork(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
+    world = SimulatedWorld(federation, model, LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
     return world, world.initial(Stream(0))[None]
 
 

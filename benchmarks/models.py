@@ -10,7 +10,7 @@ from torch import nn
 
 from benchmarks.measure import Times, take_turns
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import detector, mobilenet_v2
 from fedkin.simulation.engine import SimulatedWorld
@@ -67,7 +67,7 @@ def torch_epoch(network: nn.Module, data: FederatedData) -> None:
 def mobilenet_epoch(turns: int) -> Times:
     """A local epoch of MobileNetV2 on 320 images, one client."""
     data, network = one_client(), torch_network()
-    world = SimulatedWorld(data, mobilenet_v2(data), LocalWork(epochs=1, batch_size=BATCH, lr=LR))
+    world = SimulatedWorld(data, mobilenet_v2(data), LocalTraining(epochs=1, batch_size=BATCH, lr=LR))
     start, first = world.initial(Stream(0))[None], np.zeros(1, np.int64)
     engines = {
         "fedkin": lambda turn: world.train(start, first, first, stream=Stream(0, turn)),
@@ -79,7 +79,7 @@ def mobilenet_epoch(turns: int) -> Times:
 def detectors(turns: int) -> Times:
     """A local epoch of the ten detectors of one client: in one call, and in a call each."""
     data = one_client()
-    work = LocalWork(epochs=1, batch_size=BATCH, lr=1e-3, optimizer="adam")
+    work = LocalTraining(epochs=1, batch_size=BATCH, lr=1e-3, optimizer="adam")
     classes, client = np.arange(CLASSES), np.zeros(CLASSES, np.int64)
     world = SimulatedWorld(data, detector(data), replace(work, positive=classes))
     starts = np.stack([world.initial(Stream(0, c)) for c in classes])

@@ -22,7 +22,7 @@ import numpy as np
 from fedkin.methods import PANM, Gossip
 from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.peer import Memory, Peer
-from fedkin.p2p.settings import About, Links, Tls
+from fedkin.p2p.settings import NetworkSettings, PeerSettings, TlsSettings
 from fedkin.p2p.zenoh_transport import ZenohNetwork
 from fedkin.security.certificates import Signer
 from fedkin.simulation.fake_world import FakeWorld
@@ -53,10 +53,10 @@ def peer(client: int, peers: int, method: str, seconds: float, certificates: Pat
     files = tuple(str(own / file) for file in ("ca.pem", "certificate.pem", "key.pem")) if own else ()
     way = "tls" if own else "tcp"
     known = [f"{way}/127.0.0.1:{PORT + k}" for k in (0, 1) if k != client]
-    links = Links([f"{way}/127.0.0.1:{PORT + client}"], known, tls=Tls(*files) if own else None)
+    links = NetworkSettings([f"{way}/127.0.0.1:{PORT + client}"], known, tls=TlsSettings(*files) if own else None)
     network = ZenohNetwork("benchmark", name, links, PARAMETERS)
     disk, seal = NoDisk(), Signer(name, *map(Path, files)) if own else None
-    one = Peer(About(name, "benchmark", client), METHODS[method], world, network, disk, seal=seal)
+    one = Peer(PeerSettings(name, "benchmark", client), METHODS[method], world, network, disk, seal=seal)
     try:
         one.round()
         end = time.monotonic() + PATIENCE

@@ -10,9 +10,9 @@ from benchmarks import torch_loop
 from benchmarks.measure import EPOCHS, Times, federated, fedkin_round, take_turns
 from benchmarks.work import BATCH, LR, clients
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
-from fedkin.simulation.torch import torch_model
+from fedkin.core.world import LocalTraining
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.torch import torch_model
 
 NETWORKS = ("784-10", "784-128-10")
 
@@ -21,7 +21,7 @@ def torch_world_round(name: str) -> Callable[[int], object]:
     """A FedAvg round of 20 clients, each with one thread."""
     data = federated(clients(20))
     model = torch_model(lambda: torch_loop.network(name), name=name)
-    world = SimulatedWorld(data, model, LocalWork(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
+    world = SimulatedWorld(data, model, LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
     start, everybody, zeros = world.initial(Stream(0))[None], np.arange(20), np.zeros(20, np.int64)
     return lambda turn: world.train(start, everybody, zeros, reduce=True, stream=Stream(0, turn))
 

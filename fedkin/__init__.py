@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedkin.analysis.dbscan_eps import EpsStudy as EpsStudy
     from fedkin.analysis.dbscan_eps import study_eps as study_eps
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
-    from fedkin.analysis.repeat import Repeated as Repeated
+    from fedkin.analysis.repeat import RepeatedRuns as RepeatedRuns
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.core.errors import CheckpointError as CheckpointError
     from fedkin.core.errors import ChecksumError as ChecksumError
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from fedkin.core.world import SGD as SGD
     from fedkin.core.world import Adam as Adam
     from fedkin.core.world import Ledger as Ledger
-    from fedkin.core.world import LocalWork as LocalWork
+    from fedkin.core.world import LocalTraining as LocalTraining
     from fedkin.core.world import ModelSpec as ModelSpec
     from fedkin.core.world import Scores as Scores
-    from fedkin.core.world import Trained as Trained
+    from fedkin.core.world import TrainingReply as TrainingReply
     from fedkin.core.world import World as World
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from fedkin.scenarios.swaps import SwapPart as SwapPart
     from fedkin.server.deploy.client_hooks import jax_client as jax_client
     from fedkin.server.deploy.client_hooks import torch_client as torch_client
-    from fedkin.simulation.torch import torch_model as torch_model
     from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
+    from fedkin.simulation.torch import torch_model as torch_model
     from fedkin.tracking.tracker import Tracker as Tracker
 
 __version__ = "0.1.0"
@@ -106,7 +106,7 @@ _HOME = {
     "Incremental": "fedkin.scenarios.shift",
     "Ledger": "fedkin.core.world",
     "Local": "fedkin.methods",
-    "LocalWork": "fedkin.core.world",
+    "LocalTraining": "fedkin.core.world",
     "Method": "fedkin.core.method",
     "MethodError": "fedkin.core.errors",
     "MissingExtra": "fedkin.core.errors",
@@ -118,7 +118,7 @@ _HOME = {
     "PENS": "fedkin.methods",
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
-    "Repeated": "fedkin.analysis.repeat",
+    "RepeatedRuns": "fedkin.analysis.repeat",
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.world",
@@ -131,7 +131,7 @@ _HOME = {
     "SwapAll": "fedkin.scenarios.swaps",
     "SwapPart": "fedkin.scenarios.swaps",
     "Tracker": "fedkin.tracking.tracker",
-    "Trained": "fedkin.core.world",
+    "TrainingReply": "fedkin.core.world",
     "World": "fedkin.core.world",
     "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
@@ -175,7 +175,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Incremental",
     "Ledger",
     "Local",
-    "LocalWork",
+    "LocalTraining",
     "Method",
     "MethodError",
     "MissingExtra",
@@ -187,7 +187,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "PENS",
     "Population",
     "Relabel",
-    "Repeated",
+    "RepeatedRuns",
     "Rotate",
     "Run",
     "SGD",
@@ -200,7 +200,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "SwapAll",
     "SwapPart",
     "Tracker",
-    "Trained",
+    "TrainingReply",
     "World",
     "__version__",
     "advise",

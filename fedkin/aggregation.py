@@ -17,11 +17,13 @@ class WeightedSum:
         self._sum = np.zeros((clusters, parameters))
         self._weight = np.zeros(clusters)
 
-    def add(self, update: Float[np.ndarray, "n P"], weight: Num[np.ndarray, "n"], chosen: Int[np.ndarray, "n"]) -> None:
+    def add(
+        self, update: Float[np.ndarray, "n P"], weight: Num[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
+    ) -> None:
         """Add rows; a row of weight zero is left out."""
         for row in np.flatnonzero(weight):
-            self._sum[chosen[row]] += np.float64(weight[row]) * update[row]
-            self._weight[chosen[row]] += weight[row]
+            self._sum[model_index[row]] += np.float64(weight[row]) * update[row]
+            self._weight[model_index[row]] += weight[row]
 
     def mean(self) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
         """The weighted means (zero where nothing was added) and the weights they rest on."""
@@ -32,7 +34,7 @@ class WeightedSum:
 def mean_by_model(
     update: Float[np.ndarray, "n P"],
     weight: Num[np.ndarray, "n"],
-    chosen: Int[np.ndarray, "n"],
+    model_index: Int[np.ndarray, "n"],
     clusters: int,
 ) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
     """Weighted mean update of each model's rows and the weight behind it (McMahan et al. 2017, Algorithm 1).
@@ -40,7 +42,7 @@ def mean_by_model(
     A model that no row chose gets a zero mean and a zero weight.
     """
     total = WeightedSum(clusters, update.shape[1])
-    total.add(update, weight, chosen)
+    total.add(update, weight, model_index)
     return total.mean()
 
 

@@ -134,11 +134,11 @@ def found(measured: Measured) -> str:
             if cell is None:
                 shown.append("not run")
                 continue
-            labels, truth = np.array(cell[algorithm]), np.arange(10) * clusters // 10
+            labels, true_clusters = np.array(cell[algorithm]), np.arange(10) * clusters // 10
             noise = int((labels < 0).sum())
             count = f"**{len(np.unique(labels[labels >= 0]))}**" + (f" and {noise} noise" if noise else "")
             apart = without_noise(np.array(cell["biases"], np.float64), labels, "own")
-            shown.append(f"{count} ({adjusted_rand_score(truth, apart):.2f})")
+            shown.append(f"{count} ({adjusted_rand_score(true_clusters, apart):.2f})")
         dense, steep = FOUND_PUBLISHED[split]
         given = str(clusters) if clusters > 1 else "3"
         name = {"cnn": "CNN", "mobilenet_v2": "MobileNetV2"}[model]

@@ -166,8 +166,8 @@ def components(cell: Cell, seed: int) -> dict[str, Any]:
     data = load(s.data, s.data_options, s.data_seed or 0)
     world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)))
     cohort = Stream(seed, s.rounds + 1, "cohort").rng().choice(data.clients, s.cohort, replace=False)
-    slopes = world.gradients(done.models, np.sort(cohort), np.zeros(s.cohort, np.int64))
-    return {"explained": [round(float(share), 5) for share in explained_variance(slopes)]}
+    gradients_of = world.gradients(done.models, np.sort(cohort), np.zeros(s.cohort, np.int64))
+    return {"explained": [round(float(share), 5) for share in explained_variance(gradients_of)]}
 
 
 def heterogeneity(cell: Cell, seed: int) -> dict[str, Any]:

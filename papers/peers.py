@@ -121,7 +121,7 @@ def answer(question: Question, seed: int) -> dict[str, Any]:
         evaluate_every=10,
         checkpoint_every=ROUNDS,
     )
-    columns = ("accuracy", "worst_decile", "neighbour_precision", "neighbour_recall")
+    columns = ("accuracy", "bottom_decile", "neighbour_precision", "neighbour_recall")
     curves = {name: [_short(r.get(name)) for r in run.records] for name in columns}
     last = run.records[-1]
     sent = {"messages": last.get("messages"), "bytes": last["bytes_up"] + last["bytes_down"]}

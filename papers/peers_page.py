@@ -64,7 +64,7 @@ def compared(measured: Measured) -> str:
     lines = []
     for question in COMPARED:
         runs = answers(measured, question)
-        cells = [percent([r[name][-1] for r in runs]) for name in ("accuracy", "worst_decile")]
+        cells = [percent([r[name][-1] for r in runs]) for name in ("accuracy", "bottom_decile")]
         cells += _found(runs, stage_two=question.method in PANMS)
         sent = [r["bytes"] / ROUNDS / PEERS / 1e6 for r in runs]
         lines.append([question.method, *cells, f"{np.mean(sent):.2f}" if sent else "", str(len(runs))])

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedkin.core.method import Method
-from fedkin.core.world import SGD, LocalWork
+from fedkin.core.world import SGD, LocalTraining
 from fedkin.data import DATASETS
 from fedkin.data import load as own_file
 from fedkin.data.download import Source, find
@@ -41,7 +41,7 @@ class Setting:
     seeds: tuple[int, ...] = (0, 1, 2)
     shift: Shift | None = None
     data_seed: int | None = 0  # of the data; None: drawn anew from the seed of every run
-    work: LocalWork | None = None  # None: plain SGD, batches of 10, with lr and epochs above
+    work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
     seconds: float | int = 15  # of a run on two cores, as far as one can guess: used until one was measured
     aside: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
 
@@ -117,7 +117,7 @@ def figures(run: Run) -> dict[str, Any]:
         "best_round": int(accuracy.idxmax()) if len(accuracy) else None,
         "final": _short(history["accuracy"].iloc[-1]),
         "median": _short(accuracy.median()) if len(accuracy) else None,
-        "worst_decile": _short(history["worst_decile"].iloc[-1]),
+        "bottom_decile": _short(history["bottom_decile"].iloc[-1]),
         "discrepancy_mean": _short(apart.mean()),
         "discrepancy_variance": _short(apart.var(ddof=0)),
         "distance_mean": _short(history["discrepancy_mean"].mean()),
@@ -127,7 +127,7 @@ def figures(run: Run) -> dict[str, Any]:
         **{name: value for name, value in clustering.items() if value is not None},
         "bytes_down": summary["bytes_down"],
         "bytes_up": summary["bytes_up"],
-        "bytes_servers": history["bytes_by_verb"].iloc[-1].get("servers.sharing", [0, 0])[1],
+        "bytes_servers": history["bytes_by_operation"].iloc[-1].get("servers.sharing", [0, 0])[1],
         "seconds": round(run.seconds, 1),
         "curve": [_short(a, 4) for a in history["accuracy"].where(~history["partial"].astype(bool))[::every]],
     }
@@ -139,7 +139,8 @@ CLUSTERING = ("ari", "migrations", "shift_precision", "shift_recall", "migration
 def _noticed(history: pd.DataFrame) -> float | None:
     """Notices of clients whose data had moved, by moves of clients that had a cluster."""
     asked, moved, noticed = (
-        np.nan_to_num(history[name].to_numpy(float), nan=-1.0) for name in ("noticed", "moved_warm", "noticed_moved")
+        np.nan_to_num(history[name].to_numpy(float), nan=-1.0)
+        for name in ("shifts_detected", "data_shifts_assigned", "shifts_detected_true")
     )
     warm = moved[asked >= 0].clip(0).sum()
     return _short(noticed[asked >= 0].clip(0).sum() / warm) if warm else None

@@ -10,10 +10,15 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
+    from fedkin.simulation.engine import SimulatedWorld
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -61,3 +66,27 @@ def shared_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("real data are not here; set FEDKIN_DATA to the folder that holds them")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> FederatedData:
+    """Twelve clients with two features: six of them have the labels the other way round. One has no test sample."""
+    from fedkin.data.federated import FederatedData, Ragged
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(12 * 20, 2)).astype(np.float32)
+    true_clusters = np.arange(12) % 2
+    y = (x[:, 0] > 0).astype(np.int64) ^ np.repeat(true_clusters, 20)
+    rows = np.arange(len(x)).reshape(12, 20)
+    test = [row[15:] for row in rows[:-1]] + [rows[-1][:0]]
+    return FederatedData("tiny", x, y, 2, Ragged.of([row[:15] for row in rows]), Ragged.of(test), true_clusters)
+
+
+@pytest.fixture
+def tiny_world(tiny: FederatedData) -> SimulatedWorld:
+    """The tiny federation in the simulator."""
+    from fedkin.core.world import LocalTraining
+    from fedkin.models import mclr
+    from fedkin.simulation.engine import SimulatedWorld
+
+    return SimulatedWorld(tiny, mclr(tiny), LocalTraining(epochs=2, batch_size=5, lr=0.5))

@@ -92,31 +92,31 @@ def calls(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @given(calls())
 def test_a_mean_lies_among_its_rows(call: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    update, weight, chosen = call
-    mean, total = mean_by_model(update, weight, chosen, K)
+    update, weight, model_index = call
+    mean, total = mean_by_model(update, weight, model_index, K)
     for k in range(K):
-        rows = update[(chosen == k) & (weight > 0)]
+        rows = update[(model_index == k) & (weight > 0)]
         low, high = (rows.min(axis=0), rows.max(axis=0)) if len(rows) else (0.0, 0.0)
         slack = 1e-5 * (1 + np.abs(mean[k]))
         assert np.all(mean[k] >= low - slack) and np.all(mean[k] <= high + slack)
-        assert total[k] == weight[chosen == k].sum()
+        assert total[k] == weight[model_index == k].sum()
 
 
 @given(calls(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(call: tuple[np.ndarray, np.ndarray, np.ndarray], random: Random) -> None:
-    update, weight, chosen = call
+    update, weight, model_index = call
     order = np.array(random.sample(range(len(weight)), len(weight)))
-    mean, total = mean_by_model(update, weight, chosen, K)
-    again, total_again = mean_by_model(update[order], weight[order], chosen[order], K)
+    mean, total = mean_by_model(update, weight, model_index, K)
+    again, total_again = mean_by_model(update[order], weight[order], model_index[order], K)
     np.testing.assert_allclose(again, mean, rtol=1e-6, atol=1e-5)
     np.testing.assert_array_equal(total_again, total)
 
 
 @given(calls(), st.integers(1, 64))
 def test_only_the_ratio_of_weights_matters(call: tuple[np.ndarray, np.ndarray, np.ndarray], times: int) -> None:
-    update, weight, chosen = call
-    mean, total = mean_by_model(update, weight, chosen, K)
-    again, more = mean_by_model(update, times * weight, chosen, K)
+    update, weight, model_index = call
+    mean, total = mean_by_model(update, weight, model_index, K)
+    again, more = mean_by_model(update, times * weight, model_index, K)
     np.testing.assert_allclose(again, mean, rtol=1e-6, atol=1e-5)
     np.testing.assert_array_equal(more, times * total)
 
@@ -130,8 +130,8 @@ def test_equal_rows_are_their_own_mean(row: np.ndarray, weight: list[int]) -> No
 
 @given(calls())
 def test_simple_mean_is_the_mean_with_equal_weights(call: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    update, _, chosen = call
-    labels = np.concatenate([chosen, np.arange(K)])  # no cluster empty
+    update, _, model_index = call
+    labels = np.concatenate([model_index, np.arange(K)])  # no cluster empty
     rows = np.concatenate([update, np.ones((K, update.shape[1]), np.float32)])
     mean, _ = mean_by_model(rows, np.ones(len(rows)), labels, K)
     np.testing.assert_allclose(simple_mean_by_cluster(rows, labels, K), mean, rtol=1e-6, atol=1e-5)

@@ -21,7 +21,7 @@ SECTIONS = {  # which part of the package is about what, in the order of the pag
     "fedkin.models": "Models",
     "fedkin.simulation.torch": "Models in PyTorch",
     "fedkin.analysis": "Repeating, comparing, advising",
-    "fedkin.reporting": "Reports",
+    "fedkin.reporting": "ShiftReports",
     "fedkin.scenarios": "Scenarios: who comes and goes, whose data move",
     "fedkin.core.world": "What a method may ask: the world",
     "fedkin.core.method": "What a method is",
@@ -29,7 +29,7 @@ SECTIONS = {  # which part of the package is about what, in the order of the pag
     "fedkin.core.randomness": "Randomness",
     "fedkin.core.errors": "Errors",
 }
-OTHERS = "Others"
+OTHERS = "PeerClient"
 STEPS = """::: {}
     options:
       heading_level: 3

@@ -121,7 +121,7 @@ def main() -> None:
     for name in (".", "against/fedavg"):
         told = json.loads((folder / "run" / name / "summary.json").read_text())
         print(f"{told['method']}: accuracy {told['final_accuracy']:.3f}, ", end="")
-        print(f"worst hospital {told['worst_decile']:.3f}, clusters of {told['cluster_sizes']}")
+        print(f"worst hospital {told['bottom_decile']:.3f}, clusters of {told['cluster_sizes']}")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def records(config: Path) -> list[dict]:
 def tell(configs: list[Path], there: list[int], folder: Path) -> None:
     """The table of neighbours, and the picture."""
     described = peer.load(configs[0])
-    kind = registry.make(registry.datasets(), described.data).truth
+    kind = registry.make(registry.datasets(), described.data).true_clusters
     trust = np.zeros((len(configs), len(configs)), bool)
     print(f"\n{'peer':8} {'kind':5} {'rounds':>6} {'accuracy':>8} {'exchanges':>9} {'failed':>6}  neighbours")
     for k in there:

@@ -20,7 +20,7 @@ from fedkin.config.run import Config
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD, Method
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork, World
+from fedkin.core.world import LocalTraining, World
 from fedkin.data.federated import FederatedData
 from fedkin.methods.last_layer import LastLayer
 from fedkin.reporting.run_figure import COLOURS, FADED, prepare, save_as
@@ -85,7 +85,7 @@ class EpsStudy:
 
 
 def study_eps(
-    method: Method, data: FederatedData, model: AnyModel, *, local: LocalWork | None = None, seed: int = 0
+    method: Method, data: FederatedData, model: AnyModel, *, local: LocalTraining | None = None, seed: int = 0
 ) -> EpsStudy:
     """What every eps would make of the clients, from the clustering round that ``simulate`` with this seed begins with.
 

@@ -38,7 +38,7 @@ OnSeed = Callable[[int, int], Any]  # number of the seed (from 0), and the seed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Repeated:
+class RepeatedRuns:
     """Finished runs of one experiment from S seeds, in order; each may have other methods ``against`` it.
 
     Raises ConfigError where there is no run, a seed twice, or where not all have the same methods and rounds.
@@ -105,7 +105,7 @@ class Repeated:
 
     def _row(self, method: str) -> dict[str, Any]:
         summaries = [run.summary() for run in self.of(method)]
-        columns = {name: [s[name] for s in summaries] for name in ("final_accuracy", "best_accuracy", "worst_decile")}
+        columns = {name: [s[name] for s in summaries] for name in ("final_accuracy", "best_accuracy", "bottom_decile")}
         columns["mean_accuracy"] = [_mean(curve[1:]) for curve in self.curves()[method]]
         row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
         for name, values in columns.items():
@@ -155,7 +155,7 @@ class Repeated:
         return pd.concat(parts, ignore_index=True)
 
     @classmethod
-    def load(cls, path: str | Path) -> Repeated:
+    def load(cls, path: str | Path) -> RepeatedRuns:
         """Read the finished runs of ``fedkin run run.seeds=...`` from their folder.
 
         Raises CheckpointError where there are none, or where one is not finished.
@@ -167,7 +167,7 @@ class Repeated:
         return cls(tuple(Run.load(Path(path) / SEEDS / str(seed)) for seed in _numbers(config["run"]["seed"], seeds)))
 
 
-def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> Repeated:
+def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRuns:
     """Run an experiment from several seeds, one after another.
 
     Args:
@@ -185,7 +185,7 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> Repeated:
         whole_number("a seed", seed, 0)
     if not wanted or len(set(wanted)) < len(wanted):
         raise ConfigError(f"seeds must be different ones, at least one, got {wanted}")
-    return Repeated(tuple(run(int(seed)) for seed in wanted))
+    return RepeatedRuns(tuple(run(int(seed)) for seed in wanted))
 
 
 def execute_seeds(
@@ -196,7 +196,7 @@ def execute_seeds(
     on_round: OnRound | None = None,
     on_seed: OnSeed | None = None,
     track: Sequence[str | Tracker] = (),
-) -> Repeated:
+) -> RepeatedRuns:
     """Run what a configuration describes from ``run.seeds`` seeds, ``run.seed`` on; each keeps a folder of its own in
     ``seeds/``, which is what a run from that seed alone would have written, but for the figure.
 
@@ -227,7 +227,7 @@ def execute_seeds(
         if kept and not resume and not (kept.path / SEEDS).exists():  # no seed has anything to go on from
             kept.abandon()
         raise
-    whole = Repeated(tuple(runs))
+    whole = RepeatedRuns(tuple(runs))
     if out is not None:
         whole.write(out)
         _tell_others(out, seeds)

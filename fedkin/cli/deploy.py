@@ -11,7 +11,7 @@ from fedkin.cli.common import plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.server.deploy.check_result import Finding
+    from fedkin.server.deploy.check_result import CheckResult
 
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FOUND_WRONG = 1
@@ -63,7 +63,7 @@ def check_command(
             raise typer.Exit(_FOUND_WRONG)
 
 
-def _tell(table: dict[str, list[Finding]]) -> None:
+def _tell(table: dict[str, list[CheckResult]]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -16,7 +16,7 @@ def report_command(
     figures: Annotated[
         Path | None, typer.Option("--figures", metavar="DIR", help="The pictures too, as PDF, SVG and PNG for a paper.")
     ] = None,
-    portrait: Annotated[
+    similarity_map: Annotated[
         bool, typer.Option(help="Train some clients for one epoch, once, to draw who is like whom.")
     ] = True,
 ) -> None:
@@ -24,7 +24,7 @@ def report_command(
     with plainly():
         from fedkin.reporting.report import report
 
-        written = report(folder, out, figures=figures, portrait=portrait)
+        written = report(folder, out, figures=figures, similarity_map=similarity_map)
         typer.echo(f"report: {written}")
         if figures is not None:
             typer.echo(f"figures: {figures}")

@@ -15,7 +15,7 @@ from fedkin.cli.common import INTERRUPTED, configured, new_folder, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.analysis.repeat import Repeated
+    from fedkin.analysis.repeat import RepeatedRuns
     from fedkin.config.run import Config
     from fedkin.run.results import Run
 
@@ -56,7 +56,7 @@ def _execute(config: Config, folder: Path, resume: bool, track: list[str]) -> Ru
         return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
-def _execute_seeds(config: Config, folder: Path, resume: bool, track: list[str]) -> Repeated:
+def _execute_seeds(config: Config, folder: Path, resume: bool, track: list[str]) -> RepeatedRuns:
     from fedkin.analysis.repeat import execute_seeds
     from fedkin.reporting.progress import Display
 
@@ -65,7 +65,7 @@ def _execute_seeds(config: Config, folder: Path, resume: bool, track: list[str])
         return execute_seeds(config, out=folder, resume=resume, track=track, **told)
 
 
-def _close_seeds(repeated: Repeated, folder: Path, as_json: bool) -> None:
+def _close_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     """What the seeds say together, and where it is kept."""
     from rich.console import Console
 

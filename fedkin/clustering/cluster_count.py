@@ -13,7 +13,7 @@ from jaxtyping import Float, Float64, Int
 from scipy.cluster.hierarchy import linkage
 from sklearn.metrics import silhouette_score
 
-from fedkin.clustering.kmeans import kmeans_of_few
+from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 
 _NOISE = 1e-12  # of the first squared singular value: float32 updates know no weaker direction
@@ -48,16 +48,16 @@ def gap_statistic(points: Float[np.ndarray, "n d"], most: int, rng: np.random.Ge
     _check(points, most)
     centred = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    turned = centred @ axes.T
-    low, high = turned.min(axis=0), turned.max(axis=0)
-    noise = [_spreads(rng.uniform(low, high, turned.shape), most, rng) for _ in range(references)]
+    rotated = centred @ axes.T
+    low, high = rotated.min(axis=0), rotated.max(axis=0)
+    noise = [_spreads(rng.uniform(low, high, rotated.shape), most, rng) for _ in range(references)]
     expected, deviation = np.mean(noise, axis=0), np.std(noise, axis=0)
-    return Gap(expected - _spreads(turned, most, rng), deviation * np.sqrt(1 + 1 / references))
+    return Gap(expected - _spreads(rotated, most, rng), deviation * np.sqrt(1 + 1 / references))
 
 
 def _spreads(points: Float64[np.ndarray, "n d"], most: int, rng: np.random.Generator) -> Float64[np.ndarray, "most"]:
     """log W_K for K = 1 .. most."""
-    within = [_within(points, kmeans_of_few(points, clusters, rng, _RESTARTS // 2)) for clusters in range(1, most + 1)]
+    within = [_within(points, kmeans_small(points, clusters, rng, _RESTARTS // 2)) for clusters in range(1, most + 1)]
     return np.log(np.maximum(within, np.finfo(float).tiny))  # as many clusters as points leave nothing
 
 
@@ -75,7 +75,7 @@ def silhouettes(points: Float[np.ndarray, "n d"], most: int, rng: np.random.Gene
     _check(points, most)
     if most >= len(points):
         raise MethodError(f"a silhouette needs more points than clusters, got {len(points)} points and {most} clusters")
-    labels = [kmeans_of_few(points, clusters, rng, _RESTARTS) for clusters in range(2, most + 1)]
+    labels = [kmeans_small(points, clusters, rng, _RESTARTS) for clusters in range(2, most + 1)]
     return np.array([np.nan, *(float(silhouette_score(points, one)) for one in labels)])
 
 
@@ -156,7 +156,7 @@ def _least_share(
 ) -> float:
     if len(np.unique(here, axis=0)) < clusters:  # there are no so many kinds
         return 0.0
-    labels = kmeans_of_few(here, clusters, rng, _RESTARTS)
+    labels = kmeans_small(here, clusters, rng, _RESTARTS)
     centres = np.stack([here[labels == k].mean(axis=0) for k in range(clusters)])
     placed = ((there[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     return float(min((placed[labels == k] == k).mean() for k in range(clusters)))

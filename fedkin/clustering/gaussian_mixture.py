@@ -12,7 +12,7 @@ STEPS = 100  # at most; a row usually needs two or three
 NARROW = 0.05  # of a row's spread: the deviation of a component that has none
 
 
-def two_kinds(
+def split_two(
     similar: Float[np.ndarray, "n m"], started: Bool[np.ndarray, "n m"], there: Bool[np.ndarray, "n m"]
 ) -> Bool[np.ndarray, "n m"]:
     """Which values of each row belong to the component of the higher mean, from a start of where they may belong.

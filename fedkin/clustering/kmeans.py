@@ -38,7 +38,7 @@ def kmeans(
         return np.asarray(fit.fit_predict(points), np.int64)
 
 
-def kmeans_of_few(
+def kmeans_small(
     points: Float[np.ndarray, "n d"],
     clusters: int,
     rng: np.random.Generator,

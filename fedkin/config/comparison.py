@@ -43,7 +43,7 @@ SEEDS = 3  # where nothing is said: the least that can be tested
 MEASURES = {  # what methods are told apart by, and where a run's summary has it
     "final": "final_accuracy",
     "best": "best_accuracy",
-    "worst": "worst_decile",
+    "worst": "bottom_decile",
 }
 
 

@@ -11,11 +11,11 @@ from fedkin.config import registry
 from fedkin.config.run import Local, named, named_model, override, read_toml
 from fedkin.config.schema import Values, checked, made, schema, told
 from fedkin.core.errors import ConfigError, FedkinError, unknown
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.peer import Peer, check
 from fedkin.p2p.peer_folder import PeerFolder
-from fedkin.p2p.settings import About, Links, Lockstep, Tls
+from fedkin.p2p.settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.p2p.zenoh_transport import ZenohNetwork
 from fedkin.run.lifecycle import stage
 from fedkin.security.certificates import Signer
@@ -29,17 +29,17 @@ Where = Callable[[str], str]
 class PeerConfig:
     """A checked configuration. Paths are absolute; [data], [model], [method] and [local] are those of experiments."""
 
-    about: About
-    links: Links
+    about: PeerSettings
+    links: NetworkSettings
     data: Values
     model: Values
     method: Values
     local: Local
-    lockstep: Lockstep | None = None
+    lockstep: LockstepSettings | None = None
 
     @property
-    def work(self) -> LocalWork:
-        return LocalWork(**self.local.model_dump())
+    def work(self) -> LocalTraining:
+        return LocalTraining(**self.local.model_dump())
 
 
 def methods() -> registry.Registry:
@@ -75,13 +75,13 @@ def from_dict(raw: dict[str, Any], where: Where = str) -> PeerConfig:
 
     section = {name: raw.get(name, {}) for name in SECTIONS}
     config = PeerConfig(
-        about=made(About, section["peer"], place("peer")),
+        about=made(PeerSettings, section["peer"], place("peer")),
         links=_links(section["network"], place("network")),
         data=named("data set", registry.datasets(), {"name": "digits"} | section["data"], place("data")),
         model=named_model(section["model"], place("model")),
         method=named("peer-to-peer method", methods(), {"name": "panm"} | section["method"], place("method")),
         local=checked(Local, section["local"], place("local")),
-        lockstep=made(Lockstep, section["lockstep"], place("lockstep")) if "lockstep" in raw else None,
+        lockstep=made(LockstepSettings, section["lockstep"], place("lockstep")) if "lockstep" in raw else None,
     )
     for name, make in {"local": lambda: config.work, "method": lambda: registry.make(methods(), config.method)}.items():
         try:
@@ -116,15 +116,15 @@ def build(config: PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None =
         raise
 
 
-def _links(values: Values, where: Where) -> Links:
+def _links(values: Values, where: Where) -> NetworkSettings:
     """[network] and, in it, [network.tls]."""
     rest = {key: value for key, value in values.items() if key != "tls"}
-    section = checked(schema(Links, ["tls"]), rest, where, ["tls"])
+    section = checked(schema(NetworkSettings, ["tls"]), rest, where, ["tls"])
     tls = values.get("tls")
     if tls is not None and not isinstance(tls, dict):
         raise ConfigError(f"{where('tls')}: expected a section, got {tls!r}")
-    files = None if tls is None else made(Tls, tls, lambda key: where(f"tls.{key}"))
-    return told(where, Links, {**dict(section), "tls": files})
+    files = None if tls is None else made(TlsSettings, tls, lambda key: where(f"tls.{key}"))
+    return told(where, NetworkSettings, {**dict(section), "tls": files})
 
 
 def _placed(config: PeerConfig, base: Path) -> PeerConfig:
@@ -134,6 +134,6 @@ def _placed(config: PeerConfig, base: Path) -> PeerConfig:
         return str(base / path)
 
     links = config.links
-    tls = links.tls and Tls(at(links.tls.ca), at(links.tls.certificate), at(links.tls.key))
+    tls = links.tls and TlsSettings(at(links.tls.ca), at(links.tls.certificate), at(links.tls.key))
     links = replace(links, zenoh=links.zenoh and at(links.zenoh), tls=tls)
     return replace(config, about=replace(config.about, folder=at(config.about.folder)), links=links)

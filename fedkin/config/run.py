@@ -14,7 +14,7 @@ from fedkin.config import registry as choices
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Section, Values, checked, choose, plain, schema
 from fedkin.core.errors import ConfigError, FedkinError, unknown
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.scenarios.population import Population
 
 Positive = Annotated[int, Field(ge=1)]
@@ -77,8 +77,8 @@ class Config:
         return Plan(run.rounds, run.cohort, run.seed, run.evaluate_every, run.checkpoint_every, run.selection)
 
     @property
-    def work(self) -> LocalWork:
-        return LocalWork(**self.local.model_dump())
+    def work(self) -> LocalTraining:
+        return LocalTraining(**self.local.model_dump())
 
     def description(self) -> dict[str, Any]:
         """The configuration as TOML holds it; ``from_dict`` reads it back."""

@@ -19,9 +19,9 @@ from fedkin.config.plan import Plan
 from fedkin.config.run import Local, Rounds, against, named, named_model, override, read_toml
 from fedkin.config.schema import Section, Values, checked, made, plain
 from fedkin.core.errors import ConfigError, FedkinError, unknown
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.server.handshake import digest
-from fedkin.server.settings import Site, Terms
+from fedkin.server.settings import ServerSettings, SiteSettings
 
 SERVER = ("federation", "samples", "model", "method", "local", "run")
 CLIENT = ("client", "samples", "model", "data")
@@ -40,7 +40,7 @@ class Samples(Section):
 
 
 @dataclass(frozen=True)
-class Described:
+class DataDescription:
     """What a model must know of data that are elsewhere (``models.model.Samples``): one sample of zeros shows their
     shape."""
 
@@ -51,7 +51,7 @@ class Described:
     vectors: np.ndarray | None = None
 
     @classmethod
-    def of(cls, samples: Samples, name: str) -> Described:
+    def of(cls, samples: Samples, name: str) -> DataDescription:
         dtype = np.float32 if samples.words is None else np.int64
         words = None if samples.words is None else tuple(map(str, range(samples.words)))
         return cls(name, np.zeros((1, *samples.shape), dtype), samples.classes, words)
@@ -61,7 +61,7 @@ class Described:
 class ServerConfig:
     """server.toml, checked and spelled out."""
 
-    terms: Terms
+    terms: ServerSettings
     samples: Samples
     model: Values
     method: Values
@@ -69,8 +69,8 @@ class ServerConfig:
     run: Rounds
 
     @property
-    def work(self) -> LocalWork:
-        return LocalWork(**self.local.model_dump())
+    def work(self) -> LocalTraining:
+        return LocalTraining(**self.local.model_dump())
 
     @property
     def others(self) -> list[Values]:
@@ -86,8 +86,8 @@ class ServerConfig:
     def agreed(self) -> str:
         return agreement(self.samples, self.model)
 
-    def described(self) -> Described:
-        return Described.of(self.samples, self.terms.name)
+    def described(self) -> DataDescription:
+        return DataDescription.of(self.samples, self.terms.name)
 
     def description(self) -> dict[str, Any]:
         """What config.toml of the run folder says: what decides numbers. Deadlines and the like may be changed."""
@@ -105,7 +105,7 @@ class ServerConfig:
 class ClientConfig:
     """client.toml, checked and spelled out."""
 
-    site: Site
+    site: SiteSettings
     samples: Samples
     model: Values
     data: Values
@@ -114,8 +114,8 @@ class ClientConfig:
     def agreed(self) -> str:
         return agreement(self.samples, self.model)
 
-    def described(self) -> Described:
-        return Described.of(self.samples, self.site.name)
+    def described(self) -> DataDescription:
+        return DataDescription.of(self.samples, self.site.name)
 
 
 def agreement(samples: Samples, model: Values) -> str:
@@ -147,7 +147,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         if getattr(run, key) is not None:
             raise ConfigError(f"{where(f'run.{key}')}: means nothing to a real federation; leave it out")
     others = against(run.against, method, where("run.against"), methods())
-    terms = made(Terms, raw["federation"], place("federation"))
+    terms = made(ServerSettings, raw["federation"], place("federation"))
     config = ServerConfig(
         terms=replace(terms, folder=str(path.parent.absolute() / terms.folder)),
         samples=checked(Samples, raw["samples"], place("samples")),
@@ -169,7 +169,7 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     """Read a client's file. Raises ConfigError as ``load_server`` does."""
     raw, where = _read(path, overrides, CLIENT)
     place = _placer(where)
-    site = made(Site, raw["client"], place("client"))
+    site = made(SiteSettings, raw["client"], place("client"))
     data = dict(raw["data"])
     if data.get("name") == "file" and isinstance(data.get("path"), str):
         data["path"] = str(path.parent.absolute() / data["path"])

@@ -17,12 +17,12 @@ COLD = -1  # the assignment of a client that has no cluster yet
 
 @dataclass(frozen=True)
 class Served:
-    """What clients are tested on: ``models[which]``; or, where models are detectors, one of each class, ``which`` [n C]
+    """What clients are tested on: ``models[which]``; or, where models are detectors, one of each class, ``model_index`` [n C]
     (-1: none), of which detector d has learned to find class ``positive[d]`` among the clients of cluster ``home[d]``.
     """
 
     models: Float[np.ndarray, "D P"]
-    which: Int[np.ndarray, "n ..."]
+    model_index: Int[np.ndarray, "n ..."]
     positive: Int[np.ndarray, "D"] | None = None
     home: Int[np.ndarray, "D"] | None = None
 
@@ -50,7 +50,7 @@ class State:
         """Which model each client's local solution has become a part of, if it trained model ``trained``; or COLD."""
         return self.assignment[clients]
 
-    def set_aside(self) -> Bool[np.ndarray, "N"]:
+    def excluded(self) -> Bool[np.ndarray, "N"]:
         """Clients that get no cluster, and shall not."""
         return np.zeros(len(self.assignment), bool)
 

@@ -32,7 +32,7 @@ class ModelSpec:
 
 
 @dataclass(frozen=True)
-class LocalWork:
+class LocalTraining:
     """What a client does with a model that it trains.
 
     A field that may be an array holds one entry per row of the call. ``steps`` counts mini-batches and takes the
@@ -78,18 +78,18 @@ def _counts(value: object) -> bool:
     return bool(np.issubdtype(array.dtype, np.integer) and array.size and array.min() >= 1)
 
 
-def SGD(epochs: int = 1, batch_size: int = 10, lr: float = 0.01, momentum: float = 0.0) -> LocalWork:  # noqa: N802
+def SGD(epochs: int = 1, batch_size: int = 10, lr: float = 0.01, momentum: float = 0.0) -> LocalTraining:  # noqa: N802
     """Mini-batch stochastic gradient descent as local work."""
-    return LocalWork(epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum)
+    return LocalTraining(epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum)
 
 
-def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3) -> LocalWork:  # noqa: N802
+def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3) -> LocalTraining:  # noqa: N802
     """Adam (Kingma & Ba 2015) as local work; its moments start at zero in every call."""
-    return LocalWork(epochs=epochs, batch_size=batch_size, lr=lr, optimizer="adam")
+    return LocalTraining(epochs=epochs, batch_size=batch_size, lr=lr, optimizer="adam")
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingReply:
     """What came back from training. Rows that did not arrive hold zeros.
 
     ``update`` is the local solution minus the model it started from, one row per row asked; or, with ``reduce``,
@@ -98,15 +98,17 @@ class Trained:
     """
 
     update: Float[np.ndarray, "rows p"]
-    chosen: Int[np.ndarray, "n"]  # which model each row trained
+    model_index: Int[np.ndarray, "n"]  # which model each row trained
     examples: Int[np.ndarray, "n"]  # training examples of each row
     loss: Float[np.ndarray, "n"]  # mean training loss during the last local epoch
     first_loss: Float[np.ndarray, "n"]  # ... during the first local epoch
     arrived: Bool[np.ndarray, "n"]  # a finite update came back
-    broken: Bool[np.ndarray, "n"]  # something came back, not finite: set aside
+    nonfinite: Bool[np.ndarray, "n"]  # something came back, not finite: set aside
     weight: Float[np.ndarray, "K"] | None = None  # only with reduce
     gradient: Float[np.ndarray, "n P"] | None = None  # where asked for: of the full loss, at the start
-    as_sent: Scores | None = None  # one row, of all clients together: test results of the models before any training
+    before_training: Scores | None = (
+        None  # one row, of all clients together: test results of the models before any training
+    )
 
 
 @dataclass(frozen=True)
@@ -169,12 +171,12 @@ class World(Protocol):
     """The clients, as a method sees them. Row i of a call is the pair (``clients[i]``, ``which[i]``)."""
 
     spec: ModelSpec
-    work: LocalWork  # the run's own local work
+    work: LocalTraining  # the run's own local work
     ledger: Ledger
     total_clients: int  # N: ids are 0 .. N-1, newcomers included
 
     @property
-    def truth(self) -> Int[np.ndarray, "N"] | None:
+    def true_clusters(self) -> Int[np.ndarray, "N"] | None:
         """True clusters, where a simulation knows them; only the oracle may look."""
         ...
 
@@ -194,14 +196,14 @@ class World(Protocol):
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"] | None = None,
+        model_index: Int[np.ndarray, "n"] | None = None,
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         reduce: bool = False,
         gradient: bool = False,
         part: slice | None = None,
         stream: Stream,
-    ) -> Trained:
+    ) -> TrainingReply:
         """Local training from ``models[which]``; ``which=None`` sends all K and each client takes the one with its
         lowest training loss. With ``gradient`` each sends, in the same message, that of its full training loss too, at
         the model it was given. With ``part`` a client sends that slice of its update and nothing else. Detectors of
@@ -214,7 +216,7 @@ class World(Protocol):
         ...
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
         """Gradient of each client's full training loss at its model; NaN from a client that gave no answer."""
         ...
@@ -228,12 +230,12 @@ class World(Protocol):
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n ..."],
+        model_index: Int[np.ndarray, "n ..."],
         *,
         split: str = "test",
     ) -> Scores:
         """Score each client's own data with its model; or, where models are detectors, with one of each class:
-        ``which`` [n C] says which (-1: none). A sample is of the class whose detector gives the highest score, the
+        ``model_index`` [n C] says which (-1: none). A sample is of the class whose detector gives the highest score, the
         first of equals."""
         ...
 
@@ -241,7 +243,7 @@ class World(Protocol):
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
         positive: Int[np.ndarray, "n"],
         *,
         split: str = "train",
@@ -264,7 +266,7 @@ class World(Protocol):
         directions: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         stream: Stream,
     ) -> Float[np.ndarray, "n K"]:
         """Each client trains from ``start`` (the run's initial model, which it makes from the seed) and compares its

@@ -95,8 +95,8 @@ def _figures(data: FederatedData, split: str) -> dict[str, str]:
         "samples per class, min / median / max": _spread(by_class),
         **(_words(data, data.vocabulary, split) if data.vocabulary else _features(data)),
     }
-    if data.truth is not None:
-        figures["clients per true cluster"] = ", ".join(map(str, np.bincount(data.truth)))
+    if data.true_clusters is not None:
+        figures["clients per true cluster"] = ", ".join(map(str, np.bincount(data.true_clusters)))
     return figures
 
 
@@ -156,18 +156,18 @@ def _draw(data: FederatedData, split: str) -> Figure:
     _sizes(above, counts[order].sum(axis=1), data, split)
     _matrix(below, counts[order], figure)
     below.set_xlabel(
-        f"client, grouped by {'true cluster and ' if data.truth is not None else ''}the class it has most of"
+        f"client, grouped by {'true cluster and ' if data.true_clusters is not None else ''}the class it has most of"
     )
-    if data.truth is not None:
-        for edge in np.flatnonzero(np.diff(data.truth[order])):
+    if data.true_clusters is not None:
+        for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
             below.axvline(edge + 0.5, color="tab:red", lw=1)
     return figure
 
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
     """Clients by true cluster where it is known, then by the class they have most of, then by size."""
-    truth = np.zeros(data.clients, np.int64) if data.truth is None else data.truth
-    return np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1), truth))
+    true_clusters = np.zeros(data.clients, np.int64) if data.true_clusters is None else data.true_clusters
+    return np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1), true_clusters))
 
 
 def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: str) -> None:

@@ -63,7 +63,7 @@ class FederatedData:
     classes: int
     train: Ragged
     test: Ragged
-    truth: Int[np.ndarray, "N"] | None = None  # true cluster of each client, where it is known
+    true_clusters: Int[np.ndarray, "N"] | None = None  # true cluster of each client, where it is known
     client_names: tuple[str, ...] | None = None
     vocabulary: tuple[str, ...] | None = None  # of text: x holds numbers of these words, [M L]
     vectors: Float32[np.ndarray, "V D"] | None = None  # one for each word of the vocabulary, not trained
@@ -93,7 +93,7 @@ class FederatedData:
         self,
         train: Ragged,
         test: Ragged,
-        truth: Int[np.ndarray, "N"] | None = None,
+        true_clusters: Int[np.ndarray, "N"] | None = None,
         x: Shaped[np.ndarray, "M ..."] | None = None,
         y: Int[np.ndarray, "M"] | None = None,
     ) -> FederatedData:
@@ -102,7 +102,7 @@ class FederatedData:
         Owners are checked, samples are not: that would read all of ``x``, and data may move in every round. Who gives
         other samples answers for them. Raises DataError as above.
         """
-        given = {"train": train, "test": test, "truth": truth, "x": x, "y": y}
+        given = {"train": train, "test": test, "true_clusters": true_clusters, "x": x, "y": y}
         fresh = copy.copy(self)  # dataclasses.replace would check the samples
         fresh.__dict__.update({name: value for name, value in given.items() if value is not None})
         fresh._check_owners()
@@ -164,9 +164,13 @@ class FederatedData:
         N = len(self.train)
         if N != len(self.test):
             raise DataError(f"{self.name}: train names {N} clients, test names {len(self.test)}")
-        if self.truth is not None and not (_is_array(self.truth, "i", 1) and self.truth.min(initial=0) >= 0):
-            raise DataError(f"{self.name}: truth must be integers from 0 in an array [N], got {_what(self.truth)}")
-        for name, each in (("truth", self.truth), ("client_names", self.client_names)):
+        if self.true_clusters is not None and not (
+            _is_array(self.true_clusters, "i", 1) and self.true_clusters.min(initial=0) >= 0
+        ):
+            raise DataError(
+                f"{self.name}: truth must be integers from 0 in an array [N], got {_what(self.true_clusters)}"
+            )
+        for name, each in (("true_clusters", self.true_clusters), ("client_names", self.client_names)):
             if each is not None and len(each) != N:
                 raise DataError(f"{self.name}: {name} must have one entry for each of {N} clients, got {len(each)}")
         empty = np.flatnonzero(self.train.sizes == 0)

@@ -41,7 +41,7 @@ from fedkin.data import images as published
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition import ditto, shuffled, split
 from fedkin.data.partition_options import POOLED, Deal, Owned, by_writer, checked, legacy
-from fedkin.data.transforms import Look, augmented, resized, standardise
+from fedkin.data.transforms import ImageTransform, augmented, resized, standardise
 
 DITTO_SEED = 233  # the authors' own
 
@@ -65,7 +65,7 @@ def digits(
     """
     deal = Deal(partition, clients, classes_per_client, alpha, tested)
     deal.check(POOLED)
-    look = Look(size, "unit", augment)
+    look = ImageTransform(size, "unit", augment)
     look.check(flat=8)
     images = published.digits_images()
     return _set(images, deal, look, deal.of(images.y, 60, seed), seed, train_fraction)
@@ -93,7 +93,7 @@ def mnist(
     """
     deal = Deal(partition, clients, classes_per_client, alpha, tested, samples)
     deal.check((*POOLED, "writer"))
-    look = Look(size, scale, augment)
+    look = ImageTransform(size, scale, augment)
     look.check(flat=28)
     images = published.mnist_images().some(samples, seed)
     if partition == "writer":
@@ -132,7 +132,7 @@ def fashion_mnist(
         raise ConfigError(
             "train_fraction means nothing to partition 'ditto', which has its own test part; leave it out"
         )
-    look = Look(size, scale, augment)
+    look = ImageTransform(size, scale, augment)
     look.check(flat=28)
     images = published.fashion_mnist_images().some(samples, seed)
     if partition == "ditto":
@@ -166,7 +166,7 @@ def cifar10(
     """
     deal = Deal(partition, clients, classes_per_client, alpha, tested, samples)
     deal.check(POOLED)
-    look = Look(size, scale, augment)
+    look = ImageTransform(size, scale, augment)
     look.check()
     images = published.cifar10_images(batches).some(samples, seed)
     return _set(images, deal, look, deal.of(images.y, 100, seed), seed, train_fraction)
@@ -179,19 +179,24 @@ def _ditto(images: published.Images, clients: int, classes_per_client: int | Non
 
 
 def _set(
-    images: published.Images, deal: Deal, look: Look, owned: Owned, seed: int, train_fraction: float | int
+    images: published.Images, deal: Deal, look: ImageTransform, owned: Owned, seed: int, train_fraction: float | int
 ) -> FederatedData:
-    mine, truth = owned
+    mine, true_clusters = owned
     train, test = split(mine, Stream(seed, purpose="data/split"), train_fraction)
-    return _shown(images, look, train, deal.tests(test, seed), truth, seed)
+    return _shown(images, look, train, deal.tests(test, seed), true_clusters, seed)
 
 
 def _shown(
-    images: published.Images, look: Look, train: Ragged, test: Ragged, truth: Int[np.ndarray, "N"] | None, seed: int
+    images: published.Images,
+    look: ImageTransform,
+    train: Ragged,
+    test: Ragged,
+    true_clusters: Int[np.ndarray, "N"] | None,
+    seed: int,
 ) -> FederatedData:
     """The federation, its images as the options want them to look."""
     x = resized(images.pixels, look.size)
-    data = FederatedData(images.name, x, images.y, images.classes, train, test, truth)
+    data = FederatedData(images.name, x, images.y, images.classes, train, test, true_clusters)
     data = augmented(data, look.augment, seed=seed, high=images.white)
     x, in_colour = data.x, x.ndim == 4
     if look.scale == "unit":

@@ -29,8 +29,8 @@ def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixel
 def _rotation(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
     from scipy import ndimage  # slow to import, so only when asked for
 
-    turned = ndimage.rotate(x, DEGREES, axes=(1, 2), reshape=False, order=1, cval=low)
-    return np.clip(turned, low, high)  # rounding may lead a little beyond
+    rotated = ndimage.rotate(x, DEGREES, axes=(1, 2), reshape=False, order=1, cval=low)
+    return np.clip(rotated, low, high)  # rounding may lead a little beyond
 
 
 def _noise(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
@@ -43,7 +43,7 @@ CHANGES: dict[str, Change] = {"flip": _flip, "rotation": _rotation, "noise": _no
 
 
 @dataclass(frozen=True)
-class Look:
+class ImageTransform:
     """How the images of a named set shall look; ``size=None`` leaves them as they are published."""
 
     size: int | None = None

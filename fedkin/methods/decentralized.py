@@ -118,7 +118,7 @@ class PeerMethod:
         whole = np.array_equal(awake, everybody)
         solution = (state.models if whole else state.models[awake]) + update
         there = (awake[:, None] != everybody) & np.isin(everybody, world.clients(stream.round))
-        in_reach = np.isin(everybody, cohort[~reply.broken])
+        in_reach = np.isin(everybody, cohort[~reply.nonfinite])
         ties = state.ties(awake)
         ties = replace(ties, trust=ties.trust & there)
 

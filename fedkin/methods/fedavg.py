@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork, World
+from fedkin.core.world import LocalTraining, World
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def single_model(world: World, stream: Stream) -> State:
 
 
 def averaged(
-    world: World, state: State, cohort: Int[np.ndarray, "n"], work: LocalWork, stream: Stream
+    world: World, state: State, cohort: Int[np.ndarray, "n"], work: LocalTraining, stream: Stream
 ) -> Float[np.ndarray, "K P"]:
     """Each client of the cohort trains its cluster's model; every model moves by the mean update of its clients.
 

@@ -30,7 +30,7 @@ from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork, World
+from fedkin.core.world import LocalTraining, World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
 from fedkin.methods.fedavg import averaged
@@ -116,8 +116,8 @@ class FedGroup:
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
         """One epoch from w_0 (Alg. 3, l. 11-16); the clients that answered, and their updates."""
         work = replace(self._work(world), epochs=1, steps=None)
-        which = np.zeros(len(clients), np.int64)
-        reply = world.train(start[None], clients, which, work=work, stream=stream.child("pretrain"))
+        model_index = np.zeros(len(clients), np.int64)
+        reply = world.train(start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
         return clients[reply.arrived], reply.update[reply.arrived]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
@@ -126,7 +126,7 @@ class FedGroup:
         matrix = ternary_similarity(updates, base_directions(updates, min(self.components, len(updates))))
         return kmeans(matrix, self.clusters, seed=int(stream.child("kmeans").words()[0]))  # Alg. 4, l. 3
 
-    def _work(self, world: World) -> LocalWork:
+    def _work(self, world: World) -> LocalTraining:
         return replace(world.work, mu=self.mu, partial=self.mu > 0)
 
 

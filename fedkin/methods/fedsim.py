@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.aggregation import mean_by_model
-from fedkin.clustering.kmeans import kmeans_of_few
+from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
 from fedkin.core.randomness import Stream
@@ -81,14 +81,14 @@ class FedSim:
         """Alg. 1, l. 2-11."""
         dealt = self._deals(stream)
         elsewhere = "leftover_model" in self.as_coded and not dealt
-        which = np.zeros(len(cohort), np.int64)
+        model_index = np.zeros(len(cohort), np.int64)
         reply = world.train(  # l. 2 and 7, and Alg. 2, l. 2
-            state.models, cohort, which, gradient=not (dealt or elsewhere), stream=stream.child("train")
+            state.models, cohort, model_index, gradient=not (dealt or elsewhere), stream=stream.child("train")
         )
         there = np.flatnonzero(reply.arrived)
         gradients = None if reply.gradient is None else reply.gradient[there]
         if elsewhere:
-            gradients = world.gradients(state.last_cluster[None], cohort[there], which[there])
+            gradients = world.gradients(state.last_cluster[None], cohort[there], model_index[there])
             finite = np.isfinite(gradients).all(axis=1)
             there, gradients = there[finite], gradients[finite]
         if not len(there):
@@ -117,7 +117,7 @@ class FedSim:
             return stream.child("deal").rng().permutation(np.arange(clients) % min(self.clusters, clients))
         scores = principal_scores(gradients, self.variance)  # l. 5
         wanted = min(self.clusters, distinct(scores))
-        labels = kmeans_of_few(scores, wanted, stream.child("kmeans").rng())  # l. 6
+        labels = kmeans_small(scores, wanted, stream.child("kmeans").rng())  # l. 6
         return np.unique(labels, return_inverse=True)[1]  # no number without clients
 
     def _global(self, models: Float[np.ndarray, "1 P"], moves: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "1 P"]:

@@ -78,12 +78,12 @@ class FeSEM:
         state = policies.migrated(world, state, self, self.place, stream)
         if self.newcomers != "own":  # one that could not be placed waits for its next turn
             cohort = cohort[state.assignment[cohort] != COLD]
-        which = self._nearest(world.spec, state, cohort)  # E-step
-        state = policies.chosen(world, state, cohort, which)
-        reply = world.train(state.models, cohort, which, stream=stream.child("train"))
+        model_index = self._nearest(world.spec, state, cohort)  # E-step
+        state = policies.update_assignment(world, state, cohort, model_index)
+        reply = world.train(state.models, cohort, model_index, stream=stream.child("train"))
         weight = weights(self.weighting, reply, cohort)
-        step, _ = mean_by_model(reply.update, weight, which, self.clusters)  # M-step
-        solutions = (state.models[which] + reply.update)[reply.arrived]
+        step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
+        solutions = (state.models[model_index] + reply.update)[reply.arrived]
         local = state.local.copy()
         local[cohort[reply.arrived]] = solutions[:, self._measured(world.spec)]
         return policies.shared(world, replace(state, models=state.models + step, local=local), self.eta_g)
@@ -91,7 +91,7 @@ class FeSEM:
     def place(self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FeSEMState:
         """The nearest cluster; or one by another policy, whose model the newcomer then holds as its own."""
         if self.newcomers == "own":
-            return policies.seated(world, state, newcomers, self._nearest(world.spec, state, newcomers))
+            return policies.assign(world, state, newcomers, self._nearest(world.spec, state, newcomers))
         state = policies.placed(world, state, self.newcomers, newcomers, stream)
         given = newcomers[state.assignment[newcomers] != COLD]
         local = state.local.copy()

@@ -89,7 +89,7 @@ class FlexCFL:
             world.send(directions, clients)
             informed[clients] = True
         state = FlexCFLState(start + directions, assignment, start, directions, informed)
-        return policies.seated(world, state, clients, labels)
+        return policies.assign(world, state, clients, labels)
 
     def round(self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FlexCFLState:
         state = policies.migrated(world, state, self, self.place, stream)  # Alg. 2, l. 4-6
@@ -104,14 +104,14 @@ class FlexCFL:
         informed = state.informed.copy()
         informed[newcomers] = True
         nearest = policies.by_direction(world, state.start, state.directions, newcomers, stream, self.steps)
-        return policies.seated(world, replace(state, informed=informed), newcomers, nearest)
+        return policies.assign(world, replace(state, informed=informed), newcomers, nearest)
 
     def _pretrain(
         self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
         """Some mini-batches from w_0; the clients whose answer has a direction, and their updates."""
-        work, which = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
-        reply = world.train(start[None], clients, which, work=work, stream=stream.child("pretrain"))
+        work, model_index = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
+        reply = world.train(start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
         there = reply.arrived & reply.update.any(axis=1)
         if there.sum() < self.clusters:
             raise MethodError(

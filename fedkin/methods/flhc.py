@@ -104,7 +104,7 @@ class FLHC:
         mean, _ = mean_by_model(updates, reply.examples[there], labels, int(labels.max()) + 1)
         assignment = np.full_like(state.assignment, COLD)
         found = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))
-        return policies.seated(world, found, clients, labels)
+        return policies.assign(world, found, clients, labels)
 
     def _wanted(self) -> int | None:
         return self.clusters or (CLUSTERS if self.distance is None else None)

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import COLD, in_unit, one_of
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork, World
+from fedkin.core.world import LocalTraining, World
 from fedkin.methods.fedavg import averaged
 from fedkin.methods.last_layer import LastLayer, LastLayerState
 
@@ -50,7 +50,7 @@ class Hierarchical(LastLayer):
         if not isinstance(self.own, Mapping):
             raise MethodError(f"own must map numbers of clusters to local work, got {self.own!r}")
         for cluster in self.own:
-            self._work(LocalWork(), cluster)
+            self._work(LocalTraining(), cluster)
 
     def init(self, world: World, stream: Stream) -> LastLayerState:
         if world.spec.detects:
@@ -77,7 +77,7 @@ class Hierarchical(LastLayer):
         said = (f"own: there is no cluster {', '.join(map(str, nobody))} among {state.clusters}",) if nobody else ()
         return super().remarks(state) + said
 
-    def _work(self, common: LocalWork, cluster: int) -> LocalWork:
+    def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
         """The local work of a cluster that has its own."""
         changes = self.own[cluster]
         numbered = isinstance(cluster, (int, np.integer)) and cluster >= 0

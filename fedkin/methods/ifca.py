@@ -33,7 +33,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
 from fedkin.core.method import COLD, State, at_least_one, one_of
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork, ModelSpec, Trained, World
+from fedkin.core.world import LocalTraining, ModelSpec, TrainingReply, World
 from fedkin.methods import policies
 
 WEIGHTING = ("simple", "examples", "first_client")
@@ -73,7 +73,7 @@ class IFCA:
         state = policies.migrated(world, state, self, self._choose, stream)
         reply = world.train(state.models, cohort, work=self._work(world), stream=stream.child("train"))
         state = replace(state, models=self._averaged(world, state.models, reply, cohort))
-        state = policies.chosen(world, state, cohort[reply.arrived], reply.chosen[reply.arrived])
+        state = policies.update_assignment(world, state, cohort[reply.arrived], reply.model_index[reply.arrived])
         return policies.shared(world, state, self.eta_g)
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
@@ -85,25 +85,25 @@ class IFCA:
         return policies.placed(world, state, how, clients, stream)
 
     def _averaged(
-        self, world: World, models: Float[np.ndarray, "K P"], reply: Trained, cohort: Int[np.ndarray, "n"]
+        self, world: World, models: Float[np.ndarray, "K P"], reply: TrainingReply, cohort: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K P"]:
         """The cluster models after a round; a base that is shared moves by the mean over all clients."""
         weight = weights(self.weighting, reply, cohort)
-        step, mass = mean_by_model(reply.update, weight, reply.chosen, self.clusters)
+        step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
         if self.averaging == "gradients":
             step *= (mass / max(mass.sum(), 1))[:, None]
         after = models + step
         if self.shared_base:
             base = base_of(world.spec)
-            everybody, _ = mean_by_model(reply.update, weight, np.zeros_like(reply.chosen), 1)
+            everybody, _ = mean_by_model(reply.update, weight, np.zeros_like(reply.model_index), 1)
             after[:, base] = (models[0] + everybody[0])[base]
         return after
 
-    def _work(self, world: World) -> LocalWork:
+    def _work(self, world: World) -> LocalTraining:
         if self.averaging == "models":
             return world.work
         # one step of plain SGD on all samples is -lr times their gradient
-        return LocalWork(batch_size=_WHOLE, lr=world.work.lr, partial=world.work.partial)
+        return LocalTraining(batch_size=_WHOLE, lr=world.work.lr, partial=world.work.partial)
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,14 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
     return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
 
 
-def weights(how: str, reply: Trained, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def weights(how: str, reply: TrainingReply, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """What each reply counts in its cluster's mean: as much as any other, by its ``examples``, or all or nothing for
     the ``first_client`` (lowest id) of each cluster. One that did not come counts nothing."""
     if how != "first_client":
         return np.where(reply.arrived, reply.examples if how == "examples" else 1.0, 0.0)
     came = np.argsort(clients)
     came = came[reply.arrived[came]]
-    _, first = np.unique(reply.chosen[came], return_index=True)
+    _, first = np.unique(reply.model_index[came], return_index=True)
     weight = np.zeros(len(clients))
     weight[came[first]] = 1
     return weight

@@ -43,7 +43,7 @@ class LastLayerState(State):
     layers: Float[np.ndarray, "N d"]  # v_i; NaN of a client that has not trained for it
     suspects: Bool[np.ndarray, "N"]
 
-    def set_aside(self) -> Bool[np.ndarray, "N"]:
+    def excluded(self) -> Bool[np.ndarray, "N"]:
         return self.suspects
 
 
@@ -133,7 +133,7 @@ class LastLayer:
         layers, suspects, aside = state.layers.copy(), state.suspects.copy(), far > self._reach
         layers[clients], suspects[clients] = points, aside
         state = replace(state, layers=layers, suspects=suspects)
-        return policies.seated(world, state, clients, np.where(aside, COLD, cluster))
+        return policies.assign(world, state, clients, np.where(aside, COLD, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
         """What the experimenter should hear: who is set aside, and an eps at which nothing is told apart."""

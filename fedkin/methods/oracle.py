@@ -25,7 +25,7 @@ class Oracle(PeerMethod):
 
     neighbours: int = 3  # k
 
-    needs_truth: ClassVar[bool] = True
+    needs_true_clusters: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         at_least_one("neighbours", self.neighbours)
@@ -39,8 +39,8 @@ class Oracle(PeerMethod):
 
 def _told(world: World, state: PeerState) -> PeerState:
     """Everybody trusts its own kind."""
-    truth = world.truth
-    if truth is None:
+    true_clusters = world.true_clusters
+    if true_clusters is None:
         raise MethodError("the oracle needs clients whose true clusters are known, such as planted ones; got others")
-    trust: Bool[np.ndarray, "N N"] = (truth[:, None] == truth) & ~np.eye(len(truth), dtype=bool)
+    trust: Bool[np.ndarray, "N N"] = (true_clusters[:, None] == true_clusters) & ~np.eye(len(true_clusters), dtype=bool)
     return replace(state, trust=trust, assignment=communities(trust))

@@ -16,7 +16,7 @@ size of a candidate list, k of a list of neighbours, B_i the bag, T1 the rounds 
 
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the same cluster,
 which selects exactly the wrong peers; here S_i starts in the other one. It calls the bag N_i too, and does not say over
-whom stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.two_kinds`` settles what
+whom stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.split_two`` settles what
 becomes of degenerate mixtures. What no rule can help: a bag of all peers has nobody outside to be compared with, and
 stays. So k is to be small.
 
@@ -34,7 +34,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.clustering.gaussian_mixture import two_kinds
+from fedkin.clustering.gaussian_mixture import split_two
 from fedkin.core.errors import MethodError
 from fedkin.core.method import at_least_one, not_negative
 from fedkin.methods.decentralized import PeerMethod, Ties, lowest, ranks
@@ -69,7 +69,7 @@ class Matching(PeerMethod):
         places = self.neighbours - trust.sum(axis=1, keepdims=True)
         chosen = trust | (ranks(-similar, answered) < places)  # eq. 5
         same = np.zeros_like(known)
-        same[matching] = two_kinds(similar[matching], known[matching], answered[matching])  # eqs. 6-9
+        same[matching] = split_two(similar[matching], known[matching], answered[matching])  # eqs. 6-9
         trust = np.where(first[:, None], chosen, np.where(matching[:, None], trust | same, ties.trust))  # eq. 10
         return replace(ties, trust=trust)
 

@@ -47,13 +47,13 @@ def migrated(world: World, state: S, method: Any, place: Callable[..., S], strea
     return place(world, state, moved, stream.child("migration")) if len(moved) else state
 
 
-def seated(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
+def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
     """The clients placed in their clusters, each noting what its data are; one whose cluster is COLD stays put."""
     world.note(clients[cluster != COLD])
     return _moved(state, clients, cluster)
 
 
-def chosen(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
+def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
     """The clients in the clusters that they chose, or were given, in this round. Only for one that had none is that a
     placement, of which it notes what its data are: the others go on comparing with what they noted."""
     world.note(clients[(state.assignment[clients] == COLD) & (cluster != COLD)])
@@ -106,16 +106,16 @@ def placed(
     """Clients in the clusters that a policy gives them: by ``loss``, at ``random``, or by ``direction``, a cluster's
     direction being the way its model has come from the ``start`` that all clusters have in common."""
     if how == "loss":
-        return seated(world, state, clients, by_loss(world, state, clients))
+        return assign(world, state, clients, by_loss(world, state, clients))
     if how == "random":
-        return seated(world, state, clients, at_random(len(state.models), clients, stream))
+        return assign(world, state, clients, at_random(len(state.models), clients, stream))
     if start is None:
         raise MethodError(
             "clusters without a common start have no directions to place clients by; use newcomers='loss'"
         )
     directions = state.models - start
     world.send(directions, clients)
-    return seated(world, state, clients, by_direction(world, start, directions, clients, stream))
+    return assign(world, state, clients, by_direction(world, start, directions, clients, stream))
 
 
 def last_layers(
@@ -135,8 +135,8 @@ def last_layers(
         )
     work, stream = replace(world.work, epochs=epochs, steps=None), stream.child("last_layer")
     if not world.spec.detects:
-        which = np.zeros(len(clients), np.int64)
-        reply = world.train(start[None], clients, which, work=work, part=part, stream=stream)
+        model_index = np.zeros(len(clients), np.int64)
+        reply = world.train(start[None], clients, model_index, work=work, part=part, stream=stream)
         return clients[reply.arrived], reply.update[reply.arrived]
     has = world.classes(clients)
     row, kind = np.nonzero(has)

@@ -108,7 +108,7 @@ class SattlerCFL:
                 models = np.concatenate([state.models, state.models[k : k + 1]])
                 assignment = np.where(state.assignment == k, COLD, state.assignment)  # whoever is absent stays so
                 state = replace(state, models=models, assignment=assignment)
-                state = policies.seated(world, state, clients[rows], np.where(leaving, new, k))
+                state = policies.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:

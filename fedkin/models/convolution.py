@@ -124,11 +124,11 @@ def _pooled_of(padding: int) -> tuple[Callable[..., Array], Callable[..., tuple[
     def forth(x: Array, kernel: Array, bias: Array) -> Array:
         return _finish(_plain(x, kernel, padding), bias)
 
-    def slopes(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array]:
+    def gradients_of(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array]:
         return jax.vjp(_finish, _plain(x, kernel, padding), bias)[1](g)
 
     def back(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array, Array]:
-        slope, by_bias = slopes(x, kernel, bias, g)
+        slope, by_bias = gradients_of(x, kernel, bias, g)
         return _by_image(slope, kernel, padding), _by_kernel(x, slope, padding), by_bias
 
     def forth_on_the_same(x: Array, kernels: Array, biases: Array) -> Array:
@@ -136,7 +136,7 @@ def _pooled_of(padding: int) -> tuple[Callable[..., Array], Callable[..., tuple[
 
     def back_on_the_same(x: Array, kernels: Array, biases: Array, g: Array) -> tuple[Array, Array, Array]:
         count = len(kernels)
-        slope, by_bias = slopes(x, _joined(kernels), biases.ravel(), _joined(g))
+        slope, by_bias = gradients_of(x, _joined(kernels), biases.ravel(), _joined(g))
         by_image = jax.lax.map(lambda own: _by_image(own[0], own[1], padding), (_apart(slope, count), kernels))
         return by_image, _apart(_by_kernel(x, slope, padding), count), by_bias.reshape(count, -1)
 
@@ -199,11 +199,11 @@ def _by_patches_backward(
         return total + rows.T @ outputs, back((outputs @ kernel.T).reshape(patches.shape))[0]
 
     parts = _few_images(x, len(kernel))
-    slopes = g.reshape(*parts.shape[:2], *g.shape[1:])
+    gradients_of = g.reshape(*parts.shape[:2], *g.shape[1:])
     if len(parts) == 1:
-        total, dx = some(jnp.zeros_like(kernel), (parts[0], slopes[0]))
+        total, dx = some(jnp.zeros_like(kernel), (parts[0], gradients_of[0]))
     else:
-        total, dx = jax.lax.scan(some, jnp.zeros_like(kernel), (parts, slopes))
+        total, dx = jax.lax.scan(some, jnp.zeros_like(kernel), (parts, gradients_of))
     return dx.reshape(x.shape), total
 
 

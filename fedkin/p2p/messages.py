@@ -47,7 +47,7 @@ class WireError(FedkinError):
 
 
 @runtime_checkable
-class Seal(Protocol):
+class MessageSigner(Protocol):
     """Signs what this peer says, and checks what others say."""
 
     @property
@@ -111,7 +111,7 @@ def is_name(text: object) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
-def encode(message: Message, federation: str, seal: Seal | None = None) -> bytes:
+def encode(message: Message, federation: str, seal: MessageSigner | None = None) -> bytes:
     """A message as bytes."""
     arrays = {name: np.ascontiguousarray(array, _FLOAT) for name, array in message.arrays.items()}
     header: dict[str, Any] = {
@@ -131,7 +131,7 @@ def encode(message: Message, federation: str, seal: Seal | None = None) -> bytes
     return b"".join([_PRELUDE.pack(_MAGIC, len(head), len(signature)), head, signature, payload])
 
 
-def decode(data: bytes, question: Question, seal: Seal | None = None) -> Message:
+def decode(data: bytes, question: Question, seal: MessageSigner | None = None) -> Message:
     """The answer to a question, checked from its first byte to its last.
 
     Raises WireError with one of the reasons length, header, json, fields, federation, sender, signature, arrays,

@@ -21,10 +21,10 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.methods import decentralized
 from fedkin.methods.decentralized import PeerMethod, Ties
-from fedkin.p2p.messages import BOTH, MODEL, Message, Seal
-from fedkin.p2p.peer_client import Others, Tally
-from fedkin.p2p.peer_table import Book
-from fedkin.p2p.settings import About, Lockstep
+from fedkin.p2p.messages import BOTH, MODEL, Message, MessageSigner
+from fedkin.p2p.peer_client import PeerClient, Tally
+from fedkin.p2p.peer_table import PeerTable
+from fedkin.p2p.settings import LockstepSettings, PeerSettings
 from fedkin.p2p.zenoh_transport import Network
 
 
@@ -71,24 +71,24 @@ class Peer:
 
     def __init__(
         self,
-        about: About,
+        about: PeerSettings,
         method: PeerMethod,
         world: World,
         network: Network,
         disk: Disk,
         memory: Memory | None = None,
         *,
-        lockstep: Lockstep | None = None,
+        lockstep: LockstepSettings | None = None,
         deadline: float | int = 5.0,
-        seal: Seal | None = None,
+        seal: MessageSigner | None = None,
         on_round: Callable[[dict[str, Any]], Any] | None = None,
     ) -> None:
         check(about, world, lockstep)
         self.about, self.method, self.world = about, method, world
         self.start = world.initial(Stream(about.seed, 0, "method/init").child("model"))
         self.memory = memory or Memory(self.start)
-        self.book = Book(about.name, lockstep.peers if lockstep else self.memory.names)
-        self.others = Others(about, self.book, network, len(self.start), deadline, lockstep, seal)
+        self.book = PeerTable(about.name, lockstep.peers if lockstep else self.memory.names)
+        self.others = PeerClient(about, self.book, network, len(self.start), deadline, lockstep, seal)
         self._disk, self._on_round, self._own = disk, on_round, np.array([about.client])
 
     def stop(self) -> None:
@@ -232,7 +232,7 @@ class Peer:
         self.book.own_failure(reason, line)
 
 
-def check(about: About, world: World, lockstep: Lockstep | None) -> None:
+def check(about: PeerSettings, world: World, lockstep: LockstepSettings | None) -> None:
     """Refuse a client that is not there, a model that peers cannot train, and a place in the list that is another's."""
     if about.client >= world.total_clients:
         raise ConfigError(

@@ -13,10 +13,10 @@ from functools import partial
 import numpy as np
 from jaxtyping import Bool
 
-from fedkin.p2p.messages import STATUS, Message, Question, Seal, WireError, decode, encode, what
-from fedkin.p2p.peer_table import Book
-from fedkin.p2p.response_cache import Shelf
-from fedkin.p2p.settings import About, Lockstep
+from fedkin.p2p.messages import STATUS, Message, MessageSigner, Question, WireError, decode, encode, what
+from fedkin.p2p.peer_table import PeerTable
+from fedkin.p2p.response_cache import ResponseCache
+from fedkin.p2p.settings import LockstepSettings, PeerSettings
 from fedkin.p2p.zenoh_transport import Network
 
 _log = logging.getLogger("fedkin")
@@ -34,7 +34,7 @@ class Tally:
     received: int = 0  # bytes
 
 
-class Others:
+class PeerClient:
     """The other peers, as one of them sees them.
 
     Args:
@@ -48,18 +48,18 @@ class Others:
 
     def __init__(
         self,
-        about: About,
-        book: Book,
+        about: PeerSettings,
+        book: PeerTable,
         network: Network,
         parameters: int,
         deadline: float | int = 5.0,
-        lockstep: Lockstep | None = None,
-        seal: Seal | None = None,
+        lockstep: LockstepSettings | None = None,
+        seal: MessageSigner | None = None,
     ) -> None:
         self.about, self.book, self.tally, self.stopped = about, book, Tally(), threading.Event()
         self._network, self._parameters, self._deadline = network, parameters, deadline
         self._lockstep, self._seal = lockstep, seal
-        self._shelf = Shelf(partial(encode, federation=about.federation, seal=seal))
+        self._shelf = ResponseCache(partial(encode, federation=about.federation, seal=seal))
         self._serving = False
 
     def publish(self, message: Message) -> None:

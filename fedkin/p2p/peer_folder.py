@@ -13,7 +13,7 @@ from safetensors.numpy import save as to_bytes
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
 from fedkin.p2p.peer import Memory
-from fedkin.p2p.settings import About
+from fedkin.p2p.settings import PeerSettings
 
 STATE, METRICS = "peer.safetensors", "metrics.jsonl"
 LAYOUT = "1"
@@ -22,7 +22,7 @@ LAYOUT = "1"
 class PeerFolder:
     """A peer's own disk (``federation.peer.Disk``). Raises StorageError where the folder cannot be made."""
 
-    def __init__(self, path: Path, about: About) -> None:
+    def __init__(self, path: Path, about: PeerSettings) -> None:
         self.path = path
         self._who = {"layout": LAYOUT, "federation": about.federation, "name": about.name, "seed": about.seed}
         with storing(path):

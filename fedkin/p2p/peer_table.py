@@ -32,7 +32,7 @@ _WORDS = {
 }
 
 
-class Book:
+class PeerTable:
     """Names and their numbers (the columns of a method's arrays), in the order given or, after that, of appearance.
 
     ``counts[name]`` has a peer's exchanges (``"exchanges"``) and its failures by reason.

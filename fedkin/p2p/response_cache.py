@@ -10,7 +10,7 @@ from fedkin.p2p.messages import STATUS, Message, WireError, asked_for
 _KEPT = 2  # rounds: in lock-step somebody may still be at the last one
 
 
-class Shelf:
+class ResponseCache:
     """A peer's newest rounds. An answer is made when it is first asked for, and kept.
 
     Args:

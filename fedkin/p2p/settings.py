@@ -13,7 +13,7 @@ ENCRYPTED = ("tls/", "quic/")
 
 
 @dataclass(frozen=True)
-class About:
+class PeerSettings:
     """[peer]: who this is, and how long it goes on."""
 
     name: str
@@ -41,7 +41,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Tls:
+class TlsSettings:
     """[network.tls]: files in PEM. Who has none of this CA gets nothing."""
 
     ca: str
@@ -50,14 +50,14 @@ class Tls:
 
 
 @dataclass(frozen=True)
-class Links:
+class NetworkSettings:
     """[network]: where this peer listens, and one or two others that it finds the rest through."""
 
     listen: list[str] = field(default_factory=list)  # such as tcp/127.0.0.1:7450; empty: any free port
     connect: list[str] = field(default_factory=list)
     deadline: float | int = 5.0  # seconds for an answer
     zenoh: str | None = None  # a JSON5 file with whatever else Zenoh can be told
-    tls: Tls | None = None
+    tls: TlsSettings | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline < np.inf:
@@ -73,7 +73,7 @@ class Links:
 
 
 @dataclass(frozen=True)
-class Lockstep:
+class LockstepSettings:
     """[lockstep]: all of these do round t before any does t + 1. Their order is that of the data set's clients."""
 
     peers: list[str]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.p2p.messages import HEADER_LIMIT, is_name
-from fedkin.p2p.settings import ENCRYPTED, Links
+from fedkin.p2p.settings import ENCRYPTED, NetworkSettings
 
 if TYPE_CHECKING:
     import zenoh
@@ -69,7 +69,7 @@ class ZenohNetwork:
     that is not there, an option that Zenoh does not know).
     """
 
-    def __init__(self, federation: str, name: str, links: Links, parameters: int) -> None:
+    def __init__(self, federation: str, name: str, links: NetworkSettings, parameters: int) -> None:
         self._zenoh = _zenoh()
         self._root, self._name = f"fedkin/{federation}", name
         # later ones are larger: of two peers with one name, the larger one goes
@@ -175,7 +175,7 @@ class ZenohNetwork:
                 self._alive.discard(who)
 
 
-def config(links: Links, parameters: int) -> Any:
+def config(links: NetworkSettings, parameters: int) -> Any:
     """What Zenoh is told: the user's own file, and on top of it what a peer is.
 
     Raises ConfigError for a file that is not there or not for Zenoh.
@@ -203,7 +203,7 @@ def config(links: Links, parameters: int) -> Any:
     return told
 
 
-def _tls(links: Links) -> dict[str, Any]:
+def _tls(links: NetworkSettings) -> dict[str, Any]:
     """Both sides show a certificate. A peer is its name, wherever it is: no address is looked for in one."""
     assert links.tls is not None
     for key in ("ca", "certificate", "key"):

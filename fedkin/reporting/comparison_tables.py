@@ -46,7 +46,7 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
 
 def cells_in_words(row: Row) -> list[str]:
     """The figures of a cell, as tables show them."""
-    shares = [_percent(row, name) for name in ("final_accuracy", "best_accuracy", "worst_decile")]
+    shares = [_percent(row, name) for name in ("final_accuracy", "best_accuracy", "bottom_decile")]
     rounds = "-" if row["rounds_to_target"] is None else f"{row['rounds_to_target']:.1f}"
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     sent = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]

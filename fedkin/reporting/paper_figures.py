@@ -42,7 +42,7 @@ _DATES: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, 
 
 
 def save(contents: Json, target: Path) -> list[Path]:
-    """Write all pictures into a folder: ``accuracy`` (one per setting), and of the first run ``clusters``, ``ribbon``,
+    """Write all pictures into a folder: ``accuracy`` (one per setting), and of the first run ``clusters``, ``alluvial``,
     ``bytes`` and, where there is a portrait, ``map``, ``similarity`` and ``labels``; the same run gives the same bytes.
 
     Raises StorageError where they cannot be written.
@@ -76,10 +76,10 @@ def _pictures(contents: Json) -> Iterator[tuple[str, float, Callable[[Figure], N
         yield "ribbon", 2.2, lambda figure: _ribbon(figure, cell)
     if cell["bytes"]["rows"]:
         yield "bytes", 0.7 + 0.35 * len(cell["bytes"]["rows"]), lambda figure: _bytes(figure, cell)
-    portrait = contents["portraits"].get(cell["portrait"])
-    if portrait:
-        yield "map", 2.8, lambda figure: _map(figure, cell, portrait)
-        yield "similarity", 2.4, lambda figure: _similarity(figure, cell, portrait)
+    similarity_map = contents["portraits"].get(cell["portrait"])
+    if similarity_map:
+        yield "map", 2.8, lambda figure: _map(figure, cell, similarity_map)
+        yield "similarity", 2.4, lambda figure: _similarity(figure, cell, similarity_map)
         yield "labels", 0.9 + 0.2 * len(cell["labels"]["names"]), lambda figure: _labels(figure, cell)
 
 
@@ -141,24 +141,24 @@ def _bytes(figure: Figure, cell: Json) -> None:
     _legend(figure, axes)
 
 
-def _map(figure: Figure, cell: Json, portrait: Json) -> None:
+def _map(figure: Figure, cell: Json, similarity_map: Json) -> None:
     axes, group = figure.subplots(), np.array(cell["group"])
-    x, y = np.array(portrait["x"]), np.array(portrait["y"])
+    x, y = np.array(similarity_map["x"]), np.array(similarity_map["y"])
     for kind in np.unique(group).tolist():
         who, own = group == kind, kind in cell["shown"]
         marker = _MARKERS[_hue(cell, kind) % len(_MARKERS)] if own else "."
         name = f"cluster {kind}" if own else "no cluster" if kind < 0 else None
         axes.scatter(x[who], y[who], s=12, color=_colour(cell, kind), marker=marker, lw=0, alpha=0.85, label=name)
-    first, second = portrait["explained"]
+    first, second = similarity_map["explained"]
     axes.set(xlabel=f"first principal direction ({first:.0%})", ylabel=f"second ({second:.0%})", xticks=[], yticks=[])
     _legend(figure, axes)
 
 
-def _similarity(figure: Figure, cell: Json, portrait: Json) -> None:
+def _similarity(figure: Figure, cell: Json, similarity_map: Json) -> None:
     beside, axes = figure.subplots(1, 2, width_ratios=(0.3, 1))
-    tree, n = cell["tree"], len(portrait["ids"])
-    low, high = portrait["range"]
-    steps = np.frombuffer(base64.b64decode(portrait["similarity"]), np.uint8).reshape(n, n)
+    tree, n = cell["tree"], len(similarity_map["ids"])
+    low, high = similarity_map["range"]
+    steps = np.frombuffer(base64.b64decode(similarity_map["similarity"]), np.uint8).reshape(n, n)
     matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
     apart = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
     least, most = np.quantile(apart, [0.02, 0.98])

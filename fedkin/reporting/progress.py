@@ -138,7 +138,7 @@ def seeds_table(summary: dict[str, Any]) -> Table:
     for column in ("final", "best", "mean of\nrounds", "worst\ntenth", "MB\ndown", "MB\nup"):
         out.add_column(column, justify="right", no_wrap=True)
     for row in summary["methods"]:
-        names = ("final_accuracy", "best_accuracy", "mean_accuracy", "worst_decile")
+        names = ("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile")
         sent = (f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
         out.add_row(title(row["method"]), *(_with_interval(row, name) for name in names), *sent)
     out.caption, out.caption_justify = "\n".join(_explained(summary)) or None, "left"
@@ -210,7 +210,7 @@ def _row(summary: dict[str, Any]) -> list[str]:
         percent(summary["best_accuracy"]),
         "-" if summary["best_round"] is None else str(summary["best_round"]),
         percent(summary["final_accuracy"]),
-        percent(summary["worst_decile"]),
+        percent(summary["bottom_decile"]),
         _sizes(summary["cluster_sizes"]),
         f"{summary['bytes_down'] / 1e6:.1f}",
         f"{summary['bytes_up'] / 1e6:.1f}",

@@ -1,7 +1,7 @@
 """``fedkin report``: a run, its seeds or a comparison as one page, and as pictures for a paper.
 
-``reading`` finds out what there is, ``contents`` turns it into plain JSON (``curves``, ``ribbon``, ``trees`` and, from
-the data, ``portrait``), and ``page`` and ``pictures`` draw that.
+``reading`` finds out what there is, ``contents`` turns it into plain JSON (``curves``, ``alluvial``, ``trees`` and, from
+the data, ``similarity_map``), and ``page`` and ``pictures`` draw that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedkin.analysis.repeat import Repeated
+from fedkin.analysis.repeat import RepeatedRuns
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
 from fedkin.reporting.html.contents import contents
@@ -26,13 +26,13 @@ FILE = "report.html"
 
 
 def report(
-    what: Run | Repeated | Comparison | str | Path,
+    what: Run | RepeatedRuns | Comparison | str | Path,
     out: str | Path | None = None,
     *,
     figures: str | Path | None = None,
     data: FederatedData | None = None,
     model: AnyModel | None = None,
-    portrait: bool = True,
+    similarity_map: bool = True,
 ) -> Path:
     """Write a report: one HTML file that opens anywhere and needs no network.
 
@@ -43,7 +43,7 @@ def report(
         data, model: those of a run started from Python. Without them there is no client map, no similarity matrix and
             no label distribution of it; a run from a configuration needs neither.
         portrait: whether to make these three at all. At most 200 clients train one local epoch for them, once; what
-            comes of it is kept in the run's folder (``portrait.npz``).
+            comes of it is kept in the run's folder (``similarity_map.npz``).
 
     Returns:
         Path of the file.
@@ -59,7 +59,7 @@ def report(
     if out is None and subject.folder is None:
         raise ConfigError("this run is in no folder; say where its report goes: out='report.html'")
     target = Path(out) if out is not None else Path(str(subject.folder)) / FILE
-    told = contents(subject, data, model, portrait)
+    told = contents(subject, data, model, similarity_map)
     write_atomic(target, page(told))
     if figures is not None:
         from fedkin.reporting.paper_figures import save

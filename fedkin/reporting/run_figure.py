@@ -116,7 +116,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         pale = accuracy.where(partial | partial.shift(1, fill_value=False))
         axes.plot(scored.index, pale, color=colour, alpha=0.35, lw=2.2)
         axes.plot(scored.index, accuracy.where(~partial), color=colour, ls=dash, lw=2.2)
-        axes.plot(scored.index, scored["worst_decile"].astype(float), color=colour, ls=dash, lw=0.9, alpha=0.75)
+        axes.plot(scored.index, scored["bottom_decile"].astype(float), color=colour, ls=dash, lw=0.9, alpha=0.75)
         ends.append((float(scored["accuracy"].iloc[-1]), title(name), colour))
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -127,7 +127,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 def _upheavals(axes: Axes, run: Run) -> None:
     """An upright line at every round in which the data of more than a quarter of the clients moved at once, where that
     is the exception."""
-    rounds = [r["round"] for r in run.records if 4 * (r["moved"] or 0) > len(run.assignment)]
+    rounds = [r["round"] for r in run.records if 4 * (r["data_shifts"] or 0) > len(run.assignment)]
     rounds = rounds if 4 * len(rounds) <= len(run.records) else []
     for round in rounds:
         axes.axvline(round, color=FADED, lw=0.8, zorder=0.5)

@@ -17,12 +17,12 @@ from fedkin.analysis.statistics import LEAST_SEEDS, Comparison, interval
 from fedkin.reporting.run_figure import COLOURS, DASHES, FADED, label_ends, look, prepare, save_as, title
 
 if TYPE_CHECKING:
-    from fedkin.analysis.repeat import Repeated
+    from fedkin.analysis.repeat import RepeatedRuns
 
 Curves = Mapping[str, Float[np.ndarray, "S R"]]  # by method
 
 
-def save(repeated: Repeated, folder: Path) -> None:
+def save(repeated: RepeatedRuns, folder: Path) -> None:
     """Write ``figure.png`` and ``figure.svg`` into a folder.
 
     Raises StorageError where it cannot be written.
@@ -30,7 +30,7 @@ def save(repeated: Repeated, folder: Path) -> None:
     save_as(lambda: draw(repeated), folder / "figure")
 
 
-def draw(repeated: Repeated) -> Figure:
+def draw(repeated: RepeatedRuns) -> Figure:
     """Mean accuracy of every method; beside it, where there are several, what the first gains over the others."""
     curves, compared = repeated.curves(), repeated.comparisons()
     named = {title(name): curve for name, curve in curves.items()}

@@ -24,33 +24,40 @@ from fedkin.run.metrics import Record, ratio
 
 NEVER = -1  # in place of a round
 NOTICED = -2  # in place of the round of a move: its client has noticed, and is still to be placed anew
-_PREFIX = "watch_"
-_MEMORY = ("assignment", "truth", "move_since", "event_since", "newcomer_since")
-_SHIFT = ("moved", "moved_warm", "moved_fresh", "noticed_moved", "notice_delay_sum")
+_PREFIX = "cluster_metrics_"
+_MEMORY = ("assignment", "true_clusters", "move_since", "event_since", "newcomer_since")
+_SHIFT = ("data_shifts", "data_shifts_assigned", "data_shifts_new", "shifts_detected_true", "detection_delay_sum")
 _PLACES = (
-    *("right", "astray", "migrations_right", "events", "answered", "answer_delay_sum"),
-    *("newcomers_settled", "newcomer_delay_sum"),
+    *(
+        "matched_share",
+        "mismatched",
+        "migrations_correct",
+        "true_cluster_changes",
+        "changes_recovered",
+        "recovery_delay_sum",
+    ),
+    *("newcomers_matched", "newcomer_delay_sum"),
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class GroundTruth:
     """What only a simulation knows of a round: the true cluster of each client now, and whose data moved in it."""
 
-    truth: Int[np.ndarray, "N"] | None = None
+    true_clusters: Int[np.ndarray, "N"] | None = None
     moved: Bool[np.ndarray, "N"] | None = None
 
 
-class Watch:
+class ClusterMetrics:
     """Looks at the assignment after each round, and remembers what it needs for the next: five arrays [N].
 
-    ``assignment`` and ``truth`` are those after the round before. The others hold the round in which a client began to
+    ``assignment`` and ``true_clusters`` are those after the round before. The others hold the round in which a client began to
     wait, or NEVER: since its first move that it has not noticed, since its true cluster changed, since it was placed.
     """
 
     def __init__(self, total_clients: int) -> None:
         self.assignment = np.full(total_clients, COLD)
-        self.truth, self.move_since, self.event_since, self.newcomer_since = np.full((4, total_clients), NEVER)
+        self.true_clusters, self.move_since, self.event_since, self.newcomer_since = np.full((4, total_clients), NEVER)
 
     def memory(self) -> dict[str, np.ndarray]:
         """What a checkpoint must keep, so that a resumed run measures the same."""
@@ -67,7 +74,7 @@ class Watch:
         round: int,
         assignment: Int[np.ndarray, "N"],
         reachable: Int[np.ndarray, "c"],
-        scene: Scene,
+        scene: GroundTruth,
         noticed: Bool[np.ndarray, "N"] | None,
         noted: Bool[np.ndarray, "N"],
     ) -> Record:
@@ -82,18 +89,18 @@ class Watch:
             noticed: clients that found in this round that their data have shifted. One whose move was noticed
                 before, and that has not been placed anew since, counts once.
         Where it is known whose data moved (else None):
-            moved: clients whose data moved in this round; moved_warm: of these, the ones that had a cluster.
-            moved_fresh: clients with a cluster whose data moved for the first time since they were placed or noticed.
-            noticed_moved: of those noticed, the clients whose data did move since they were placed or last noticed.
-            notice_delay_sum: rounds from the first of these moves to its notice, over those clients.
+            moved: clients whose data moved in this round; data_shifts_assigned: of these, the ones that had a cluster.
+            data_shifts_new: clients with a cluster whose data moved for the first time since they were placed or noticed.
+            shifts_detected_true: of those noticed, the clients whose data did move since they were placed or last noticed.
+            detection_delay_sum: rounds from the first of these moves to its notice, over those clients.
         Where true clusters are known (else None):
             right: share of the clients with a cluster that sit right; astray: how many do not.
-            migrations_right: of the migrations, those that sit right now.
+            migrations_correct: of the migrations, those that sit right now.
             events: clients with a cluster whose true cluster changed in this round. If it changes again before the
                 client sits right, that is another event, and the one before stays unanswered.
-            answered, answer_delay_sum: events whose client sits right for the first time since, and the rounds it
+            answered, recovery_delay_sum: events whose client sits right for the first time since, and the rounds it
                 took; 0 if it sits right in the same round, even if nothing had to change.
-            newcomers_settled, newcomer_delay_sum: newcomers that sit right for the first time since they were placed,
+            newcomers_matched, newcomer_delay_sum: newcomers that sit right for the first time since they were placed,
                 and the rounds it took.
 
         Args:
@@ -108,7 +115,7 @@ class Watch:
             "migrations": int(migrated.sum()),
             "stability": _stability(self.assignment[had & has], assignment[had & has]),
             **self._shift(round, had, there, scene.moved, noticed),
-            **self._places(round, had, has, assignment, scene.truth),
+            **self._places(round, had, has, assignment, scene.true_clusters),
         }
         self.move_since[noted] = NEVER
         for since in (self.move_since, self.event_since, self.newcomer_since):
@@ -126,7 +133,7 @@ class Watch:
     ) -> Record:
         """Whose data moved, and who noticed."""
         new = None if noticed is None else noticed & (self.move_since != NOTICED)
-        record: Record = {"noticed": None if new is None else int(new.sum()), **dict.fromkeys(_SHIFT)}
+        record: Record = {"shifts_detected": None if new is None else int(new.sum()), **dict.fromkeys(_SHIFT)}
         if moved is None:
             return record
         fresh = moved & had & (self.move_since == NEVER)
@@ -146,28 +153,28 @@ class Watch:
         had: Bool[np.ndarray, "N"],
         has: Bool[np.ndarray, "N"],
         assignment: Int[np.ndarray, "N"],
-        truth: Int[np.ndarray, "N"] | None,
+        true_clusters: Int[np.ndarray, "N"] | None,
     ) -> Record:
         """Who sits right, and since when the others do not."""
-        if truth is None:
+        if true_clusters is None:
             return dict.fromkeys(_PLACES)
-        right = sits_right(assignment, truth, has)
+        right = matches_true_cluster(assignment, true_clusters, has)
         came = right & had & (assignment != self.assignment)
-        changed = had & (self.truth != truth)
+        changed = had & (self.true_clusters != true_clusters)
         self.event_since[changed] = round
         self.newcomer_since[has & ~had] = round
-        self.truth = truth.astype(np.int64)
+        self.true_clusters = true_clusters.astype(np.int64)
         sits, sitting = int(right.sum()), int(has.sum())
         counts = (ratio(sits, sitting), sitting - sits, int(came.sum()), int(changed.sum()))
         ended = (*_ended(self.event_since, right, round), *_ended(self.newcomer_since, right, round))
         return dict(zip(_PLACES, (*counts, *ended), strict=True))
 
 
-def sits_right(
-    assignment: Int[np.ndarray, "N"], truth: Int[np.ndarray, "N"], has: Bool[np.ndarray, "N"]
+def matches_true_cluster(
+    assignment: Int[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"], has: Bool[np.ndarray, "N"]
 ) -> Bool[np.ndarray, "N"]:
     """Which of the clients that count (``has``: reachable, and with a cluster) sit in the home of their kind."""
-    kinds, kind = np.unique(truth[has], return_inverse=True)
+    kinds, kind = np.unique(true_clusters[has], return_inverse=True)
     cluster, clusters = assignment[has], int(assignment.max(initial=0)) + 1
     sitting = np.bincount(kind * clusters + cluster, minlength=len(kinds) * clusters)
     home = np.full(len(kinds), COLD)
@@ -179,7 +186,7 @@ def sits_right(
 
 
 def summary(records: Iterable[Record]) -> Record:
-    """The clustering over all rounds, from the records of ``Watch.look``; None where there is nothing to divide by."""
+    """The clustering over all rounds, from the records of ``ClusterMetrics.look``; None where there is nothing to divide by."""
     rounds = list(records)
 
     def share(part: str, whole: str) -> float | None:
@@ -193,13 +200,13 @@ def summary(records: Iterable[Record]) -> Record:
         if (known := [r["migrations"] for r in rounds if r["migrations"] is not None])
         else None,
         "stability": float(np.mean(stable)) if stable else None,
-        "shift_precision": share("noticed_moved", "noticed"),
-        "shift_recall": share("noticed_moved", "moved_fresh"),
-        "shift_delay": share("notice_delay_sum", "noticed_moved"),
-        "migration_precision": share("migrations_right", "migrations"),
-        "migration_recall": share("answered", "events"),
-        "migration_delay": share("answer_delay_sum", "answered"),
-        "newcomer_delay": share("newcomer_delay_sum", "newcomers_settled"),
+        "shift_precision": share("shifts_detected_true", "shifts_detected"),
+        "shift_recall": share("shifts_detected_true", "data_shifts_new"),
+        "shift_delay": share("detection_delay_sum", "shifts_detected_true"),
+        "migration_precision": share("migrations_correct", "migrations"),
+        "migration_recall": share("changes_recovered", "true_cluster_changes"),
+        "migration_delay": share("recovery_delay_sum", "changes_recovered"),
+        "newcomer_delay": share("newcomer_delay_sum", "newcomers_matched"),
     }
 
 

@@ -42,7 +42,7 @@ def data_digest(data: FederatedData) -> str:
     digest = hashlib.sha256(repr((data.name, data.classes, data.client_names)).encode())
     owners = (data.train.rows, data.train.offsets, data.test.rows, data.test.offsets)
     words = () if data.vocabulary is None else (np.array(data.vocabulary), data.vectors)
-    for part in (data.x, data.y, *owners, data.truth, *words):
+    for part in (data.x, data.y, *owners, data.true_clusters, *words):
         _add(digest, part)
     return digest.hexdigest()
 

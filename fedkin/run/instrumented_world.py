@@ -11,22 +11,22 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import mean_by_model
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained, World
+from fedkin.core.world import BYTES_PER_NUMBER, ROOM, Ledger, LocalTraining, ModelSpec, Scores, TrainingReply, World
 
 _log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrainingRecord:
     """The last training of a round: what was sent to whom, and what came back (update by update, or reduced). Calls
     that sent the same models are one training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
-    reply: Trained
+    reply: TrainingReply
 
 
-class Lens:
+class InstrumentedWorld:
     """A proxy of a world for the experimenter, who wants to see single updates where the method needs means only.
 
     Where a method asks for means (``reduce``), the world is asked for the updates and the means are taken here, by
@@ -39,7 +39,7 @@ class Lens:
         self.world = world
         self._room = room
         self.spec: ModelSpec = world.spec
-        self.work: LocalWork = world.work
+        self.work: LocalTraining = world.work
         self.ledger: Ledger = world.ledger
         self.total_clients: int = world.total_clients
         self._forget(0)
@@ -55,15 +55,15 @@ class Lens:
 
     def _forget(self, round: int) -> None:
         self._round = round
-        self.seen: Seen | None = None
+        self.seen: TrainingRecord | None = None
         self.missing = 0  # replies that never came, or told nothing
-        self.broken = 0  # replies that were not finite, and set aside
+        self.nonfinite = 0  # replies that were not finite, and set aside
         self.noticed: Bool[np.ndarray, "N"] | None = None  # who found that its data have shifted; None: nobody asked
         self.noted = np.zeros(self.total_clients, bool)  # who noted what its data are
 
     @property
-    def truth(self) -> Int[np.ndarray, "N"] | None:
-        return self.world.truth
+    def true_clusters(self) -> Int[np.ndarray, "N"] | None:
+        return self.world.true_clusters
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.world.initial(stream)
@@ -75,31 +75,31 @@ class Lens:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"] | None = None,
+        model_index: Int[np.ndarray, "n"] | None = None,
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         reduce: bool = False,
         gradient: bool = False,
         part: slice | None = None,
         stream: Stream,
-    ) -> Trained:
+    ) -> TrainingReply:
         single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.room
         asked = {"work": work, "reduce": not single, "gradient": gradient, "part": part, "stream": stream}
-        reply = self.world.train(models, clients, which, **asked)
-        now = Seen(models, clients, reply)
+        reply = self.world.train(models, clients, model_index, **asked)
+        now = TrainingRecord(models, clients, reply)
         before = self.seen if self.seen is not None and self.seen.models is models else None
         self.seen = None if part is not None else joined(before, now) if before else now
-        self.missing += len(np.unique(clients[~reply.arrived & ~reply.broken]))
-        self._set_aside(np.unique(clients[reply.broken]))
+        self.missing += len(np.unique(clients[~reply.arrived & ~reply.nonfinite]))
+        self._count_nonfinite(np.unique(clients[reply.nonfinite]))
         return reduced(reply, clients, len(models)) if reduce and single else reply
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         return self.world.losses(models, clients)
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
-        return self.world.gradients(models, clients, which)
+        return self.world.gradients(models, clients, model_index)
 
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         return self.world.label_errors(models, clients)
@@ -108,22 +108,22 @@ class Lens:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n ..."],
+        model_index: Int[np.ndarray, "n ..."],
         *,
         split: str = "test",
     ) -> Scores:
-        return self.world.evaluate(models, clients, which, split=split)
+        return self.world.evaluate(models, clients, model_index, split=split)
 
     def detections(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
         positive: Int[np.ndarray, "n"],
         *,
         split: str = "train",
     ) -> Int[np.ndarray, "n 2 bins"]:
-        return self.world.detections(models, clients, which, positive, split=split)
+        return self.world.detections(models, clients, model_index, positive, split=split)
 
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
         return self.world.classes(clients)
@@ -137,7 +137,7 @@ class Lens:
         directions: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         stream: Stream,
     ) -> Float[np.ndarray, "n K"]:
         found = self.world.similarities(start, directions, clients, work=work, stream=stream)
@@ -167,47 +167,47 @@ class Lens:
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.world.recall(memory)
 
-    def _set_aside(self, clients: Int[np.ndarray, "b"]) -> None:
+    def _count_nonfinite(self, clients: Int[np.ndarray, "b"]) -> None:
         """Count and name the clients whose replies were not finite."""
-        self.broken += len(clients)
+        self.nonfinite += len(clients)
         if len(clients):
             names = ", ".join(map(str, clients[:20])) + (" ..." if len(clients) > 20 else "")
             _log.warning("round %d: no finite reply from client %s; set aside for this round", self._round, names)
 
 
-def joined(before: Seen, now: Seen) -> Seen:
+def joined(before: TrainingRecord, now: TrainingRecord) -> TrainingRecord:
     """Two calls of one training, rows in the order of client ids; only the rows' own numbers where means are known."""
     clients = np.concatenate([before.clients, now.clients])
     order, both = np.argsort(clients, kind="stable"), (before.reply, now.reply)
-    names = ("chosen", "examples", "loss", "first_loss", "arrived", "broken")
+    names = ("model_index", "examples", "loss", "first_loss", "arrived", "nonfinite")
     rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
     if any(reply.weight is not None for reply in both):
         known = next(reply for reply in both if reply.weight is not None)
-        return Seen(now.models, clients[order], replace(known, **rows, as_sent=None))
+        return TrainingRecord(now.models, clients[order], replace(known, **rows, before_training=None))
     update = np.concatenate([reply.update for reply in both])[order]
-    return Seen(now.models, clients[order], replace(now.reply, **rows, update=update, as_sent=None))
+    return TrainingRecord(now.models, clients[order], replace(now.reply, **rows, update=update, before_training=None))
 
 
-def reduced(reply: Trained, clients: Int[np.ndarray, "n"], clusters: int) -> Trained:
+def reduced(reply: TrainingReply, clients: Int[np.ndarray, "n"], clusters: int) -> TrainingReply:
     """The same reply with example-weighted mean updates of each model in place of single updates.
 
     Rows are added in the order of client ids, as every world adds them.
     """
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.examples, 0)
-    update, total = mean_by_model(reply.update[order], weight[order], reply.chosen[order], clusters)
+    update, total = mean_by_model(reply.update[order], weight[order], reply.model_index[order], clusters)
     return replace(reply, update=update, weight=total)
 
 
-def distances(seen: Seen | None, state: State) -> Float[np.ndarray, "a"] | None:
+def distances(seen: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
     """How far each local solution that arrived lies from its client's cluster model after the round: |w_i - w|.
 
     None where single updates are not known. Source: FedGroup eq. 4 and FlexCFL eq. 3, which sum and average them.
     """
     if seen is None or seen.reply.weight is not None:
         return None
-    far, becomes = [], state.becomes(seen.clients, seen.reply.chosen)
+    far, becomes = [], state.becomes(seen.clients, seen.reply.model_index)
     for row in np.flatnonzero(seen.reply.arrived & (becomes != COLD)):
-        solution = seen.models[seen.reply.chosen[row]].astype(np.float64) + seen.reply.update[row]
+        solution = seen.models[seen.reply.model_index[row]].astype(np.float64) + seen.reply.update[row]
         far.append(float(np.linalg.norm(solution - state.models[becomes[row]])))
     return np.array(far, np.float64)

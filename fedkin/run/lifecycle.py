@@ -19,9 +19,9 @@ from fedkin.config.schema import stage as stage
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
-from fedkin.run.cluster_metrics import Scene
+from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
-from fedkin.run.loop import OnRound, Plan, Track, check, check_kind, run
+from fedkin.run.loop import OnRound, Plan, RunState, check, check_kind, run
 from fedkin.run.results import AGAINST, Run
 from fedkin.run.run_folder import Folder, holds_run
 from fedkin.run.trust_graph import peer_columns
@@ -94,7 +94,7 @@ class Experiment:
         ):
             check(self.plan, method, self.data.clients, place)
             check_kind(method, self.model.spec, place)
-            if getattr(method, "needs_truth", False) and self.data.truth is None:
+            if getattr(method, "needs_truth", False) and self.data.true_clusters is None:
                 raise ConfigError(
                     f"{place}: {name_of(method)} must know the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"
@@ -128,7 +128,7 @@ class Experiment:
                     method,
                     self.plan,
                     name=entry["name"],
-                    scene=lambda: Scene(world.data.truth, world.moved),
+                    scene=lambda: GroundTruth(world.data.true_clusters, world.moved),
                     folder=folder,
                     on_round=told,
                 )
@@ -136,18 +136,18 @@ class Experiment:
                 if folder and not begun:
                     folder.abandon()
                 raise
-            clients = client_table(track, world.data.train.sizes, world.data.client_names, world.data.truth)
-            kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.moves}
+            clients = client_table(track, world.data.train.sizes, world.data.client_names, world.data.true_clusters)
+            kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.migrations}
             finished = Run(described, track.records, track.state, clients, track.seconds, **kept)
             told.finish(finished.summary())
         return finished
 
 
 def client_table(
-    track: Track,
+    track: RunState,
     samples: Int[np.ndarray, "N"],
     names: Sequence[str] | None = None,
-    truth: Int[np.ndarray, "N"] | None = None,
+    true_clusters: Int[np.ndarray, "N"] | None = None,
 ) -> pd.DataFrame:
     """One row per scored client: its cluster, its samples, and how well its cluster's model does on them."""
     scored = track.scored
@@ -162,11 +162,11 @@ def client_table(
         "accuracy": scored.client_accuracy,
         "loss": scored.scores.loss,
     }
-    table |= peer_columns(track.state, ids, truth, track.state.models.shape[1])
+    table |= peer_columns(track.state, ids, true_clusters, track.state.models.shape[1])
     if names is not None:
         table["name"] = np.asarray(names, object)[ids]
-    if truth is not None:
-        table["truth"] = truth[ids]
+    if true_clusters is not None:
+        table["true_cluster"] = true_clusters[ids]
     return pd.DataFrame(table)
 
 

@@ -20,10 +20,10 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import ModelSpec, World
 from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.run.checkpoint import Checkpoint
-from fedkin.run.cluster_metrics import Scene, Watch
-from fedkin.run.instrumented_world import Lens
-from fedkin.run.metrics import Record, Scored, accuracy_record, ledger_record, score, training_record
-from fedkin.run.migrations import Moves, changes
+from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
+from fedkin.run.instrumented_world import InstrumentedWorld
+from fedkin.run.metrics import Record, TestResults, accuracy_record, ledger_record, score, training_record
+from fedkin.run.migrations import Migrations, changes
 from fedkin.run.run_folder import Folder
 from fedkin.run.trust_graph import peers_record
 
@@ -32,15 +32,15 @@ OnRound = Callable[[Record], Any]
 
 
 @dataclass
-class Track:
+class RunState:
     """A run under way: the state after ``round``, one record per round from 0 on, who moved when, and the last test
     results."""
 
     round: int
     state: State
     records: list[Record] = field(default_factory=list)
-    moves: list[Moves] = field(default_factory=list)
-    scored: Scored | None = None
+    migrations: list[Migrations] = field(default_factory=list)
+    scored: TestResults | None = None
     seconds: float = 0.0
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # what clients and measures remember at the end
 
@@ -51,10 +51,10 @@ def run(
     plan: Plan,
     *,
     name: str = "method",
-    scene: Callable[[], Scene] = Scene,
+    scene: Callable[[], GroundTruth] = GroundTruth,
     folder: Folder | None = None,
     on_round: OnRound | None = None,
-) -> Track:
+) -> RunState:
     """Run a method in a world, from the start or, where ``folder`` holds a checkpoint, from there.
 
     In every round r = 1..T the scenario moves what it moves; a cohort is drawn from the reachable clients; those of
@@ -73,27 +73,27 @@ def run(
         _log.warning("%s makes clusters from round %d on, and the run has %d", name, first, plan.rounds)
     for remark in hurdles(plan, method, world.total_clients):
         _log.warning("%s: %s", name, remark)
-    lens = Lens(world)
+    instrumented = InstrumentedWorld(world)
     found = folder.restore(world) if folder else None
     clock = _Clock(found[0].seconds if found else 0.0)
-    observer = _Observer(lens, name, scene, folder, on_round, clock)
+    observer = _Observer(instrumented, name, scene, folder, on_round, clock)
     if found:
-        track = Track(found[0].round, found[0].state, found[1], found[2], seconds=clock.total)
+        track = RunState(found[0].round, found[0].state, found[1], found[2], seconds=clock.total)
         observer.recall(found[0].memory)
-        lens.begin(_scenario(plan, track.round))
+        instrumented.begin(_scenario(plan, track.round))
     else:
-        lens.begin(_scenario(plan, 0))
-        track = Track(0, method.init(lens, Stream(plan.seed, 0, "method/init")))
-        lens.seen = None  # what finds the clusters is not a round's training
+        instrumented.begin(_scenario(plan, 0))
+        track = RunState(0, method.init(instrumented, Stream(plan.seed, 0, "method/init")))
+        instrumented.seen = None  # what finds the clusters is not a round's training
         for remark in getattr(method, "remarks", lambda _: ())(track.state):
             _log.warning("%s: %s", name, remark)
         observer.look(track, plan.scores(0), keeping=True)
     while track.round < plan.rounds:
         track.round += 1
-        lens.begin(_scenario(plan, track.round))
-        track.state = one_round(lens, method, track.state, track.round, plan)
+        instrumented.begin(_scenario(plan, track.round))
+        track.state = one_round(instrumented, method, track.state, track.round, plan)
         observer.look(track, plan.scores(track.round), plan.keeps(track.round))
-    track.scored = track.scored or score(lens, track.state, track.round)
+    track.scored = track.scored or score(instrumented, track.state, track.round)
     track.memory = observer.memory()
     return track
 
@@ -102,15 +102,15 @@ def _scenario(plan: Plan, round: int) -> Stream:
     return Stream(plan.seed, round, "scenario")
 
 
-def one_round(lens: Lens, method: Method, state: State, round: int, plan: Plan) -> State:
+def one_round(instrumented: InstrumentedWorld, method: Method, state: State, round: int, plan: Plan) -> State:
     """Select, place the cold clients of the cohort, and let the method work."""
     stream = Stream(plan.seed, round, "method")
-    cohort = select(lens.clients(round), lens.total_clients, plan, Stream(plan.seed, round, "cohort"))
+    cohort = select(instrumented.clients(round), instrumented.total_clients, plan, Stream(plan.seed, round, "cohort"))
     cold = cohort[state.assignment[cohort] == COLD]
     if len(cold):
-        state = method.place(lens, state, cold, stream.child("place"))
-        lens.seen = None  # nor is what newcomers do to find theirs
-    return method.round(lens, state, cohort, stream.child("round"))
+        state = method.place(instrumented, state, cold, stream.child("place"))
+        instrumented.seen = None  # nor is what newcomers do to find theirs
+    return method.round(instrumented, state, cohort, stream.child("round"))
 
 
 def select(reachable: Int[np.ndarray, "c"], total: int, plan: Plan, stream: Stream) -> Int[np.ndarray, "n"]:
@@ -171,58 +171,58 @@ def hurdles(plan: Plan, method: Method, clients: int) -> list[str]:
 class _Observer:
     """Measures a round that was just done, and tells everybody who wants to know."""
 
-    lens: Lens
+    instrumented: InstrumentedWorld
     name: str
-    scene: Callable[[], Scene]
+    scene: Callable[[], GroundTruth]
     folder: Folder | None
     on_round: OnRound | None
     clock: _Clock
 
     def __post_init__(self) -> None:
-        self.watch = Watch(self.lens.total_clients)
+        self.watch = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         """Go on from what a checkpoint remembers of the clients and of the clustering."""
-        self.lens.recall(memory)
+        self.instrumented.recall(memory)
         self.watch.recall(memory)
 
     def memory(self) -> dict[str, np.ndarray]:
         """What a checkpoint must remember of the clients and of the clustering."""
-        return self.lens.memory() | self.watch.memory()
+        return self.instrumented.memory() | self.watch.memory()
 
-    def look(self, track: Track, scoring: bool, keeping: bool) -> None:
+    def look(self, track: RunState, scoring: bool, keeping: bool) -> None:
         trained = self.clock.lap()
-        track.scored = score(self.lens, track.state, track.round) if scoring else None
+        track.scored = score(self.instrumented, track.state, track.round) if scoring else None
         moves = changes(track.round, self.watch.assignment, track.state.assignment)
         moved = moves if moves["clients"] or track.round == 0 else None
         record = self._record(track, keeping)
         scored = self.clock.lap()
         track.records.append(record)
-        track.moves += [moved] if moved else []
+        track.migrations += [moved] if moved else []
         track.seconds = self.clock.total
         if self.folder:
             timing = {"round": track.round, "train": trained, "score": scored, "total": track.seconds}
             self.folder.append(record, timing, moved)
             if keeping:
-                down, up = dict(self.lens.ledger.down), dict(self.lens.ledger.up)
+                down, up = dict(self.instrumented.ledger.down), dict(self.instrumented.ledger.up)
                 self.folder.keep(Checkpoint(track.round, track.state, down, up, track.seconds, self.memory()))
         if self.on_round:
             self.on_round(record)
 
-    def _record(self, track: Track, keeping: bool) -> Record:
-        scene, reachable = self.scene(), self.lens.clients(track.round)
-        seen = (scene, self.lens.noticed, self.lens.noted)
+    def _record(self, track: RunState, keeping: bool) -> Record:
+        scene, reachable = self.scene(), self.instrumented.clients(track.round)
+        seen = (scene, self.instrumented.noticed, self.instrumented.noted)
         clustering = self.watch.look(track.round, track.state.assignment, reachable, *seen)
         if isinstance(track.state, PeerState):  # whose communities have no lasting names
-            clustering |= {"migrations": None, "migrations_right": None}
+            clustering |= {"migrations": None, "migrations_correct": None}
         return {
             "round": track.round,
             "method": self.name,
-            **accuracy_record(track.scored, track.state.clusters, scene.truth),
+            **accuracy_record(track.scored, track.state.clusters, scene.true_clusters),
             **clustering,
-            **peers_record(track.state, reachable, scene.truth, keeping or track.round == 1),
-            **training_record(self.lens, track.state),
-            **ledger_record(self.lens.ledger),
+            **peers_record(track.state, reachable, scene.true_clusters, keeping or track.round == 1),
+            **training_record(self.instrumented, track.state),
+            **ledger_record(self.instrumented.ledger),
         }
 
 

@@ -11,18 +11,18 @@ from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.core.method import COLD, Served, State
-from fedkin.core.world import Ledger, Scores, Trained
-from fedkin.run.instrumented_world import Lens, distances
+from fedkin.core.world import Ledger, Scores, TrainingReply
+from fedkin.run.instrumented_world import InstrumentedWorld, distances
 
 Record = dict[str, Any]
 _SCORED = (
-    *("accuracy", "partial", "loss", "worst_decile", "median_client"),
+    *("accuracy", "partial", "loss", "bottom_decile", "median_client"),
     *("accuracy_by_cluster", "cluster_sizes", "ari", "nmi"),
 )
 
 
 @dataclass(frozen=True)
-class Scored:
+class TestResults:
     """Test results of every reachable client that has a cluster, on that cluster's model."""
 
     clients: Int[np.ndarray, "c"]
@@ -39,29 +39,29 @@ class Scored:
         return np.asarray(self.scores.correct / examples, np.float64)
 
 
-def score(lens: Lens, state: State, round: int) -> Scored:
+def score(instrumented: InstrumentedWorld, state: State, round: int) -> TestResults:
     """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do).
 
     The bytes this takes go on the ledger's scoring account, not on the method's.
     """
-    reachable = lens.clients(round)
+    reachable = instrumented.clients(round)
     warm = reachable[state.assignment[reachable] != COLD]
-    cluster, aside = state.assignment[warm], int(state.set_aside()[reachable].sum())
+    cluster, aside = state.assignment[warm], int(state.excluded()[reachable].sum())
     served = state.served(warm)
-    with lens.ledger.scoring():
-        scores = lens.evaluate(served.models, warm, served.which)
-        detectors = detector_accuracy(lens, served, warm, cluster)
-    return Scored(warm, cluster, scores, len(warm) + aside < len(reachable), aside, detectors)
+    with instrumented.ledger.scoring():
+        scores = instrumented.evaluate(served.models, warm, served.model_index)
+        detectors = detector_accuracy(instrumented, served, warm, cluster)
+    return TestResults(warm, cluster, scores, len(warm) + aside < len(reachable), aside, detectors)
 
 
 def detector_accuracy(
-    lens: Lens, served: Served, clients: Int[np.ndarray, "c"], cluster: Int[np.ndarray, "c"]
+    instrumented: InstrumentedWorld, served: Served, clients: Int[np.ndarray, "c"], cluster: Int[np.ndarray, "c"]
 ) -> list[float | None] | None:
     """How often each detector is right about the test samples of its own cluster's clients; None of other models."""
     if served.positive is None or served.home is None:
         return None
     row, detector = np.nonzero(cluster[:, None] == served.home)
-    counts = lens.detections(served.models, clients[row], detector, served.positive[detector], split="test")
+    counts = instrumented.detections(served.models, clients[row], detector, served.positive[detector], split="test")
     counts = np.where(counts < 0, 0, counts)  # from a client that gave no answer
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
     right = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
@@ -70,7 +70,7 @@ def detector_accuracy(
     return [ratio(int(r), int(n)) for r, n in zip(right, total, strict=True)]
 
 
-def accuracy_record(scored: Scored | None, clusters: int, truth: Int[np.ndarray, "N"] | None) -> Record:
+def accuracy_record(scored: TestResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
     """Accuracy = correct / test samples, over all clients together, by cluster, and of the worst-served clients.
 
     ``None`` for every entry of a round that was not scored.
@@ -84,45 +84,47 @@ def accuracy_record(scored: Scored | None, clusters: int, truth: Int[np.ndarray,
         "accuracy": ratio(int(correct.sum()), int(examples.sum())),
         "partial": scored.partial,
         "loss": weighted_mean(scored.scores.loss, examples),
-        "worst_decile": worst_decile(own),
+        "bottom_decile": bottom_decile(own),
         "median_client": number(float(np.median(own))) if len(own) else None,
         "accuracy_by_cluster": [ratio(int(c), int(n)) for c, n in zip(*by_cluster, strict=True)],
         "cluster_sizes": np.bincount(scored.cluster, minlength=clusters).tolist(),
-        **({"set_aside": scored.aside} if scored.aside else {}),
+        **({"excluded": scored.aside} if scored.aside else {}),
         **({} if scored.detectors is None else {"accuracy_by_detector": scored.detectors}),
-        **agreement(scored, truth),
+        **agreement(scored, true_clusters),
     }
 
 
-def agreement(scored: Scored, truth: Int[np.ndarray, "N"] | None) -> Record:
+def agreement(scored: TestResults, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
     """Adjusted Rand index and normalised mutual information of the clusters with the true ones."""
-    if truth is None or not len(scored.clients):
+    if true_clusters is None or not len(scored.clients):
         return {"ari": None, "nmi": None}
-    known = truth[scored.clients]
+    known = true_clusters[scored.clients]
     return {
         "ari": float(adjusted_rand_score(known, scored.cluster)),
         "nmi": float(normalized_mutual_info_score(known, scored.cluster)),
     }
 
 
-def training_record(lens: Lens, state: State) -> Record:
+def training_record(instrumented: InstrumentedWorld, state: State) -> Record:
     """Training loss of the round's cohort (last and first local epoch, weighted by examples) and its discrepancy."""
-    reply = lens.seen.reply if lens.seen else None
+    reply = instrumented.seen.reply if instrumented.seen else None
     return {
         "train_loss": _training_loss(reply, "loss"),
         "first_train_loss": _training_loss(reply, "first_loss"),
-        **discrepancy_record(distances(lens.seen, state)),
-        "missing": lens.missing,
-        "broken": lens.broken,
-        **_as_sent(reply),
+        **discrepancy_record(distances(instrumented.seen, state)),
+        "missing": instrumented.missing,
+        "nonfinite": instrumented.nonfinite,
+        **_before_training(reply),
     }
 
 
-def _as_sent(reply: Trained | None) -> Record:
+def _before_training(reply: TrainingReply | None) -> Record:
     """Where test results came with the training: accuracy of the models that the cohort was sent, before training."""
-    if reply is None or reply.as_sent is None:
+    if reply is None or reply.before_training is None:
         return {}
-    return {"accuracy_as_sent": ratio(int(reply.as_sent.correct[0]), int(reply.as_sent.examples[0]))}
+    return {
+        "accuracy_before_training": ratio(int(reply.before_training.correct[0]), int(reply.before_training.examples[0]))
+    }
 
 
 def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
@@ -143,11 +145,11 @@ def ledger_record(ledger: Ledger) -> Record:
     return {
         "bytes_down": down,
         "bytes_up": up,
-        "bytes_by_verb": {verb: [ledger.down.get(verb, 0), ledger.up.get(verb, 0)] for verb in verbs},
+        "bytes_by_operation": {verb: [ledger.down.get(verb, 0), ledger.up.get(verb, 0)] for verb in verbs},
     }
 
 
-def worst_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
+def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
     """Mean accuracy of the tenth of the clients (at least one) that is served worst."""
     if not len(accuracy):
         return None
@@ -170,7 +172,7 @@ def number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _training_loss(reply: Trained | None, which: str) -> float | None:
+def _training_loss(reply: TrainingReply | None, model_index: str) -> float | None:
     if reply is None:
         return None
-    return weighted_mean(getattr(reply, which), np.where(reply.arrived, reply.examples, 0))
+    return weighted_mean(getattr(reply, model_index), np.where(reply.arrived, reply.examples, 0))

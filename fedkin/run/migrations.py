@@ -10,16 +10,16 @@ from jaxtyping import Int
 
 from fedkin.core.method import COLD
 
-Moves = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none)
+Migrations = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none)
 
 
-def changes(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Moves:
+def changes(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Migrations:
     """The clients whose cluster is another one after a round than before it."""
     moved = np.flatnonzero(before != after)
     return {"round": round, "clients": moved.tolist(), "clusters": after[moved].tolist()}
 
 
-def replay(moves: Iterable[Moves], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:
+def replay(moves: Iterable[Migrations], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:
     """The assignment [N] after each of the rounds 0 .. ``rounds``, from the changes; one array at a time, each its own.
 
     Raises KeyError, TypeError, ValueError or IndexError for what are no moves of so many clients.

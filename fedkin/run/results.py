@@ -17,7 +17,7 @@ from fedkin.core.method import State
 from fedkin.core.storage import write_atomic
 from fedkin.run import checkpoint, cluster_metrics, run_folder
 from fedkin.run.metrics import Record
-from fedkin.run.migrations import Moves
+from fedkin.run.migrations import Migrations
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS, SUMMARY, AGAINST = run_folder.CLIENTS, run_folder.SUMMARY, run_folder.AGAINST
@@ -37,7 +37,7 @@ class Run:
         folder: where it is kept, if it is.
         fingerprint: what its checkpoints know it by: a digest of configuration, data and model.
         memory: what its clients, and the measures of its clustering, remember at the end.
-        moves: who got which cluster in which round, as in its moves.jsonl.
+        moves: who got which cluster in which round, as in its migrations.jsonl.
     """
 
     config: dict[str, Any]
@@ -46,10 +46,10 @@ class Run:
     clients: pd.DataFrame
     seconds: float
     against: dict[str, Run] = field(default_factory=dict)
-    run_folder: Path | None = None
+    folder: Path | None = None
     fingerprint: str = ""
     memory: dict[str, np.ndarray] = field(default_factory=dict)
-    moves: list[Moves] = field(default_factory=list)
+    migrations: list[Migrations] = field(default_factory=list)
 
     def __repr__(self) -> str:
         what = f"{self.config['method']['name']} on {self.config['data']['name']}"
@@ -78,7 +78,7 @@ class Run:
         the method's own; ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's
         Table I. Rounds that were not scored, or were partial, count for neither.
 
-        Of the clustering, over all rounds (``Watch.look`` says what is counted; None where there was nothing to count):
+        Of the clustering, over all rounds (``ClusterMetrics.look`` says what is counted; None where there was nothing to count):
         ``migrations``, their number; ``stability``, the mean agreement (ARI) of a round's clusters with those before;
         ``shift_precision``, the share of notices that had a cause; ``shift_recall``, the share of moves of data that
         were noticed (several before a notice are one); ``shift_delay``, rounds from a move to its notice;
@@ -101,12 +101,12 @@ class Run:
             "best_round": best["round"] if best else None,
             "final_accuracy": last["accuracy"],
             "median_client": last["median_client"],
-            "worst_decile": last["worst_decile"],
+            "bottom_decile": last["bottom_decile"],
             "target": target,
             "rounds_to_target": min(reached, default=None),
             "clusters": self.state.clusters,
             "cluster_sizes": last["cluster_sizes"],
-            **({"set_aside": last["set_aside"]} if last.get("set_aside") else {}),  # in no score
+            **({"excluded": last["excluded"]} if last.get("excluded") else {}),  # in no score
             "ari": last["ari"],
             "nmi": last["nmi"],
             **{name: last[name] for name in _OF_PEERS if name in last},
@@ -114,7 +114,7 @@ class Run:
             "discrepancy_sum_mean": float(np.mean(apart)) if apart else None,
             "discrepancy_sum_variance": float(np.var(apart)) if apart else None,
             "missing": sum(r["missing"] for r in self.records),
-            "broken": sum(r["broken"] for r in self.records),
+            "nonfinite": sum(r["nonfinite"] for r in self.records),
             "bytes_down": last["bytes_down"],
             "bytes_up": last["bytes_up"],
             "seconds": round(self.seconds, 3),
@@ -137,10 +137,10 @@ class Run:
     def _save(self, target: Path, begun: list[run_folder.Folder]) -> None:
         kept = run_folder.Folder.create(target, self.config, self.fingerprint)
         begun.append(kept)
-        moved = {one["round"]: one for one in self.moves}
+        moved = {one["round"]: one for one in self.migrations}
         for record in self.records:
             kept.append(record, {"round": record["round"]}, moved.get(record["round"]))
-        down, up = ({verb: pair[i] for verb, pair in self.records[-1]["bytes_by_verb"].items()} for i in (0, 1))
+        down, up = ({verb: pair[i] for verb, pair in self.records[-1]["bytes_by_operation"].items()} for i in (0, 1))
         kept.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds, self.memory))
         for name, other in self.against.items():
             other._save(target / AGAINST / name, begun)

@@ -4,7 +4,7 @@ config.toml           what was run, every value spelled out
 environment.json      versions, platform and devices it ran on
 metrics.jsonl         one line per round: what was measured (the same bytes for the same run, on the
                       same machine with the same versions)
-moves.jsonl           one line per round in which a client got another cluster: who, and which
+migrations.jsonl           one line per round in which a client got another cluster: who, and which
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round
@@ -33,9 +33,9 @@ from fedkin.run import checkpoint
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.fingerprint import changes, difference, environment, essence
 from fedkin.run.metrics import Record
-from fedkin.run.migrations import Moves
+from fedkin.run.migrations import Migrations
 
-CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "moves.jsonl", "timings.jsonl"
+CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
 CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
 AT_THE_END = (CLIENTS, SUMMARY, "figure.png", "figure.svg")
@@ -90,7 +90,7 @@ class Folder:
             )
         return cls(path, description, fingerprint, warns=warns)
 
-    def restore(self, world: World) -> tuple[Checkpoint, list[Record], list[Moves]] | None:
+    def restore(self, world: World) -> tuple[Checkpoint, list[Record], list[Migrations]] | None:
         """The newest checkpoint, and the records and moves up to it; what was written after it is cut off.
 
         Raises CheckpointError where checkpoint or records are damaged, or where the run is past its last round.
@@ -122,7 +122,7 @@ class Folder:
         """Write what is run; what decides numbers is as it was, and rounds or seeds may have been added."""
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))
 
-    def append(self, record: Record, timing: Record, moves: Moves | None = None) -> None:
+    def append(self, record: Record, timing: Record, moves: Migrations | None = None) -> None:
         """Add a round's record and timing, and who moved in it."""
         append_line(self.path / METRICS, _line(record))
         if moves is not None:

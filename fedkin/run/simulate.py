@@ -15,17 +15,16 @@ from fedkin.config import registry
 from fedkin.config.run import Config
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.run.lifecycle import Experiment, Methods, name_of, name_of_shift, plain_values, stage
 from fedkin.run.loop import OnRound, Plan, whole_number
 from fedkin.run.results import Run
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
-from fedkin.simulation.torch import adopted
-from fedkin.simulation.workers import BringsWorkers
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.workers import AnyModel
+from fedkin.simulation.torch import adopted
+from fedkin.simulation.workers import AnyModel, BringsWorkers
 from fedkin.tracking import tracker
 from fedkin.tracking.tracker import Tracker
 
@@ -39,7 +38,7 @@ def simulate(
     *,
     rounds: int,
     cohort: int,
-    local: LocalWork | None = None,
+    local: LocalTraining | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -79,7 +78,7 @@ def simulate(
         ModelError, MethodError, DataError: what does not fit together.
     """
     model = known(model)
-    local, scenario = local or LocalWork(), scenario or Population()
+    local, scenario = local or LocalTraining(), scenario or Population()
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(f"shift must be a way in which data move, such as SwapAll(), got {shift!r}")
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection)
@@ -167,7 +166,7 @@ def _tell_slow(name: str) -> None:
     _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
 
 
-def _refuse_settings(local: LocalWork, target: float | None, counts: dict[str, int | None]) -> None:
+def _refuse_settings(local: LocalTraining, target: float | None, counts: dict[str, int | None]) -> None:
     """What a configuration's types would refuse, said in Python."""
     for name, count in counts.items():
         if count is not None:

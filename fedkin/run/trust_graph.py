@@ -27,7 +27,7 @@ _PANELS = 4
 
 
 def peers_record(
-    state: State, reachable: Int[np.ndarray, "c"], truth: Int[np.ndarray, "N"] | None, keeping: bool
+    state: State, reachable: Int[np.ndarray, "c"], true_clusters: Int[np.ndarray, "N"] | None, keeping: bool
 ) -> Record:
     """What a round's record says of peers; nothing of other methods.
 
@@ -39,7 +39,7 @@ def peers_record(
     if not isinstance(state, PeerState):
         return {}
     trust = state.trust[np.ix_(reachable, reachable)]
-    precision, recall = agreement(trust, None if truth is None else truth[reachable])
+    precision, recall = agreement(trust, None if true_clusters is None else true_clusters[reachable])
     return {
         "neighbours": float(trust.sum(axis=1).mean()),
         "neighbour_precision": _mean(precision),
@@ -50,26 +50,26 @@ def peers_record(
 
 
 def agreement(
-    trust: Bool[np.ndarray, "c c"], truth: Int[np.ndarray, "c"] | None
+    trust: Bool[np.ndarray, "c c"], true_clusters: Int[np.ndarray, "c"] | None
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
     """Precision and recall of every peer's neighbours; NaN where there is nothing to divide by."""
     nothing = np.full(len(trust), np.nan)
-    if truth is None:
+    if true_clusters is None:
         return nothing, nothing
-    kin = (truth[:, None] == truth) & ~np.eye(len(truth), dtype=bool)
+    kin = (true_clusters[:, None] == true_clusters) & ~np.eye(len(true_clusters), dtype=bool)
     right = (trust & kin).sum(axis=1)
     trusted, family = trust.sum(axis=1), kin.sum(axis=1)
     return tuple(np.divide(right, whole, out=nothing.copy(), where=whole > 0) for whole in (trusted, family))  # type: ignore[return-value]
 
 
 def peer_columns(
-    state: State, clients: Int[np.ndarray, "c"], truth: Int[np.ndarray, "N"] | None, parameters: int
+    state: State, clients: Int[np.ndarray, "c"], true_clusters: Int[np.ndarray, "N"] | None, parameters: int
 ) -> Mapping[str, np.ndarray]:
     """What the table of clients says of peers: their neighbours, and what each got from others and gave them."""
     if not isinstance(state, PeerState):
         return {}
     trust = state.trust[np.ix_(clients, clients)]
-    precision, recall = agreement(trust, None if truth is None else truth[clients])
+    precision, recall = agreement(trust, None if true_clusters is None else true_clusters[clients])
     columns: dict[str, Any] = {"neighbours": trust.sum(axis=1), "neighbour_precision": precision}
     columns["neighbour_recall"] = recall if trust.any() else np.full(len(recall), np.nan)
     for side, name in enumerate(("got", "given")):
@@ -112,7 +112,7 @@ def draw(run: Run) -> Figure:
 
     from fedkin.reporting.run_figure import title
 
-    known = "truth" in run.clients
+    known = "true_cluster" in run.clients
     figure = Figure(figsize=(10.5, 5.6 if known else 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(1 + known, _PANELS, height_ratios=(1.5, 1)[: 1 + known])
@@ -121,7 +121,7 @@ def draw(run: Run) -> Figure:
     rounds = sorted({rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)})
     kind = run.assignment.copy()
     if known:
-        kind[run.clients["client"]] = run.clients["truth"]
+        kind[run.clients["client"]] = run.clients["true_cluster"]
     for place, round in enumerate(rounds):
         axes = figure.add_subplot(grid[0, place])
         circle(axes, kept[round], kind, known)

@@ -25,7 +25,7 @@ from fedkin.core.errors import DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios import validation
-from fedkin.scenarios.variants import namings, turned
+from fedkin.scenarios.variants import label_permutations, rotated
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Drift:
         part, values = self._samples(original, source[mine], variant[owner[mine]], stream.at(0))
         samples = getattr(data, part).copy()
         samples[mine] = values
-        truth = variant if original.truth is None else original.truth * self.kinds + variant
-        return data.rearranged(data.train, data.test, truth, **{part: samples})
+        true_clusters = variant if original.true_clusters is None else original.true_clusters * self.kinds + variant
+        return data.rearranged(data.train, data.test, true_clusters, **{part: samples})
 
     def _samples(
         self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
@@ -110,7 +110,7 @@ class Relabel(Drift):
     def _samples(
         self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        return "y", namings(data.classes, self.kinds, stream)[variant, data.y[rows]]
+        return "y", label_permutations(data.classes, self.kinds, stream)[variant, data.y[rows]]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Rotate(Drift):
         shape = _image_shape(data)
         images = data.x[rows].reshape(len(rows), *shape)
         pixels = (float(data.x.min()), float(data.x.max()))
-        return "x", turned(images, variant, self.kinds, pixels).reshape(len(rows), *data.x.shape[1:])
+        return "x", rotated(images, variant, self.kinds, pixels).reshape(len(rows), *data.x.shape[1:])
 
 
 def _with_own_rows(data: FederatedData) -> FederatedData:

@@ -10,7 +10,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES, Images
 from fedkin.data.partition_options import checked, positive
-from fedkin.scenarios.variants import namings, swapped, turned
+from fedkin.scenarios.variants import label_permutations, rotated, swapped
 
 KINDS = ("rotation", "label_permutation", "label_swap", "disjoint_labels")
 
@@ -26,7 +26,7 @@ def planted(
     test_samples: int = 20,
     seed: int = 0,
 ) -> FederatedData:
-    """A federation of K ``clusters`` of equal size (give or take one), in ``truth``; every image is used at most once.
+    """A federation of K ``clusters`` of equal size (give or take one), in ``true_clusters``; every image is used at most once.
 
     ``base`` is digits, mnist, fashion_mnist or cifar10, pixels scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). Each
     client has ``samples`` training and ``test_samples`` test images, drawn at random. By ``kind`` cluster k
@@ -48,20 +48,20 @@ def planted(
     if kind == "label_swap" and 2 * clusters > images.classes:
         raise ConfigError(f"{clusters} clusters cannot swap two classes each, {base} has {images.classes} classes")
     stream = Stream(seed, purpose=f"planted/{base}/{kind}")
-    truth = stream.child("truth").rng().permutation(np.arange(clients) % clusters)
-    rows = _draw(_pools(images, kind, clusters, stream), truth, samples + test_samples, base)
+    true_clusters = stream.child("truth").rng().permutation(np.arange(clients) % clusters)
+    rows = _draw(_pools(images, kind, clusters, stream), true_clusters, samples + test_samples, base)
     x, y = images.unit(rows.ravel()), images.y[rows.ravel()]
-    owner = np.repeat(truth, samples + test_samples)
+    owner = np.repeat(true_clusters, samples + test_samples)
     if kind == "rotation":
-        x = turned(x, owner, clusters)
+        x = rotated(x, owner, clusters)
     if kind == "label_permutation":
-        y = namings(images.classes, clusters, stream)[owner, y]
+        y = label_permutations(images.classes, clusters, stream)[owner, y]
     if kind == "label_swap":
         y = swapped(images.classes, clusters)[owner, y]
     x = x if x.ndim == 4 else x.reshape(len(x), -1)
     own = np.arange(rows.size).reshape(rows.shape)
     train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))
-    return FederatedData(f"{base} {kind}", x, y, images.classes, train, test, truth)
+    return FederatedData(f"{base} {kind}", x, y, images.classes, train, test, true_clusters)
 
 
 def _check(base: str, kind: str, clusters: int, clients: int, samples: int, test_samples: int) -> None:
@@ -86,17 +86,17 @@ def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int
 
 
 def _draw(
-    pools: list[Int[np.ndarray, "_"]], truth: Int[np.ndarray, "N"], each: int, base: str
+    pools: list[Int[np.ndarray, "_"]], true_clusters: Int[np.ndarray, "N"], each: int, base: str
 ) -> Int[np.ndarray, "N s"]:
     """``each`` rows per client from its cluster's pool."""
-    owners = [np.flatnonzero(truth == cluster) for cluster in range(len(pools))]
+    owners = [np.flatnonzero(true_clusters == cluster) for cluster in range(len(pools))]
     for cluster, (members, pool) in enumerate(zip(owners, pools, strict=True)):
         if len(members) * each > len(pool):
             raise DataError(
                 f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients of {each} need "
                 f"{len(members) * each}; lower clients, samples or test_samples"
             )
-    rows = np.zeros((len(truth), each), np.int64)
+    rows = np.zeros((len(true_clusters), each), np.int64)
     for members, pool in zip(owners, pools, strict=True):
         rows[members] = pool[: len(members) * each].reshape(len(members), each)
     return rows

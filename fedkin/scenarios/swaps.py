@@ -79,8 +79,8 @@ def swapped_all(current: FederatedData, pairs: Int[np.ndarray, "k two"]) -> Move
     moved = source != np.arange(current.clients)
     if not moved.any():
         return current, moved
-    truth = None if current.truth is None else current.truth[source]
-    return current.rearranged(current.train.taken(source), current.test.taken(source), truth), moved
+    true_clusters = None if current.true_clusters is None else current.true_clusters[source]
+    return current.rearranged(current.train.taken(source), current.test.taken(source), true_clusters), moved
 
 
 def swapped_part(
@@ -140,15 +140,15 @@ def _majority(
     original: FederatedData, current: FederatedData, train: Ragged, moved: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "N"] | None:
     """True clusters after the swap: where most of a moved client's training samples were at home."""
-    if original.truth is None or current.truth is None:
+    if original.true_clusters is None or current.true_clusters is None:
         return None
-    clusters = int(original.truth.max()) + 1
+    clusters = int(original.true_clusters.max()) + 1
     home = np.zeros(len(original.y), np.int64)
-    home[original.train.rows] = original.truth[original.train.owners()]
+    home[original.train.rows] = original.true_clusters[original.train.owners()]
     own = train.taken(moved)
     votes = np.bincount(own.owners() * clusters + home[own.rows], minlength=len(moved) * clusters)
     votes = votes.reshape(-1, clusters)
     clear = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) == 1
-    truth = current.truth.copy()
-    truth[moved[clear]] = votes.argmax(axis=1)[clear]
-    return truth
+    true_clusters = current.true_clusters.copy()
+    true_clusters[moved[clear]] = votes.argmax(axis=1)[clear]
+    return true_clusters

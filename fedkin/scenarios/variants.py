@@ -11,7 +11,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 
 
-def turned(
+def rotated(
     x: Float[np.ndarray, "M H W *c"],
     variant: Int[np.ndarray, "M"],
     kinds: int,
@@ -35,7 +35,7 @@ def turned(
     return result
 
 
-def namings(classes: int, kinds: int, stream: Stream) -> Int[np.ndarray, "K C"]:
+def label_permutations(classes: int, kinds: int, stream: Stream) -> Int[np.ndarray, "K C"]:
     """One naming of the classes per variant, no two alike; variant 0 keeps the true names.
 
     Raises ConfigError where there are not as many namings.

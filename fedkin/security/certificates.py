@@ -71,7 +71,7 @@ class Authority:
 
 
 class Signer:
-    """Signs with a peer's own key, and checks others against the authority (a ``wire.Seal``).
+    """Signs with a peer's own key, and checks others against the authority (a ``wire.MessageSigner``).
 
     Raises MissingExtra without ``cryptography``; ConfigError for files that cannot be read, do not belong together, or
     are not this peer's.

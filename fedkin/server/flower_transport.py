@@ -19,9 +19,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedkin.core.errors import FedkinError
-from fedkin.server.message import Parcel, Unfit, header_of, pack, unpack
+from fedkin.server.message import RpcMessage, InvalidMessageError, header_of, pack, unpack
 from fedkin.server.node import Node
-from fedkin.server.request_round import Answer, Seat, Sent
+from fedkin.server.request_round import Answer, OnlineNode, Sent
 
 _log = logging.getLogger("fedkin")
 _ARRAYS, _REST, _HEADER = "arrays", "rest", "header"
@@ -31,31 +31,31 @@ _LOST = {3, 4, 5, 8}  # error codes: message unavailable, reply expired, node un
 _WORDS = {3: "the message was lost", 4: "the reply came too late", 5: "the node is gone", 8: "its process crashed"}
 
 
-def to_record(parcel: Parcel) -> tuple[RecordDict, int]:
+def to_record(rpc_message: RpcMessage) -> tuple[RecordDict, int]:
     """A parcel as Flower carries it, and its bytes."""
-    floats = {name: Array(np.ascontiguousarray(a)) for name, a in parcel.arrays.items() if a.dtype.kind == "f"}
-    packed = {name: pack(a) for name, a in parcel.arrays.items() if a.dtype.kind != "f"}
-    text = parcel.text()
+    floats = {name: Array(np.ascontiguousarray(a)) for name, a in rpc_message.arrays.items() if a.dtype.kind == "f"}
+    packed = {name: pack(a) for name, a in rpc_message.arrays.items() if a.dtype.kind != "f"}
+    text = rpc_message.text()
     rest = ConfigRecord({_HEADER: text, **{f"packed.{name}": data for name, data in packed.items()}})
     size = len(text) + sum(len(array.data) for array in floats.values()) + sum(map(len, packed.values()))
     return RecordDict({_REST: rest, **({_ARRAYS: ArrayRecord(floats)} if floats else {})}), size
 
 
-def from_record(record: RecordDict) -> tuple[Parcel, int]:
+def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
     """A parcel that came, and its bytes. Raises Unfit for anything that is none."""
     try:
         rest, arrays = record.config_records[_REST], record.array_records.get(_ARRAYS, {})
         text = rest[_HEADER]
         packed = {name[7:]: data for name, data in rest.items() if name != _HEADER and isinstance(data, bytes)}
         if not isinstance(text, str):
-            raise Unfit("a message of another form")
+            raise InvalidMessageError("a message of another form")
         if len(packed) + len(arrays) > _MOST_ARRAYS:
-            raise Unfit(f"{len(packed) + len(arrays)} arrays in a message")
+            raise InvalidMessageError(f"{len(packed) + len(arrays)} arrays in a message")
         floats = {str(name): _floats(array.data) for name, array in arrays.items()}
         size = len(text) + sum(len(array.data) for array in arrays.values()) + sum(map(len, packed.values()))
     except (KeyError, ValueError, TypeError, AttributeError, EOFError, OverflowError) as error:
-        raise Unfit(f"a message that cannot be read ({type(error).__name__})") from error
-    return Parcel(header_of(text), floats | {name: unpack(data) for name, data in packed.items()}), size
+        raise InvalidMessageError(f"a message that cannot be read ({type(error).__name__})") from error
+    return RpcMessage(header_of(text), floats | {name: unpack(data) for name, data in packed.items()}), size
 
 
 def _size(record: RecordDict) -> int:
@@ -78,20 +78,20 @@ def _floats(data: bytes) -> np.ndarray:
     return flat.reshape(shape).copy()  # whoever trains wants to write
 
 
-class FlowerPost:
-    """A grid of Flower as a ``Post``."""
+class FlowerTransport:
+    """A grid of Flower as a ``Transport``."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
 
-    def nodes(self) -> Sequence[Seat]:
-        return [Seat(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()]
+    def nodes(self) -> Sequence[OnlineNode]:
+        return [OnlineNode(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()]
 
-    def push(self, letters: Sequence[tuple[int, Parcel]], round: int, lifetime: float) -> Sequence[Sent]:
+    def push(self, letters: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[Sent]:
         messages, sizes = [], []
-        for node, parcel in letters:
-            record, size = to_record(parcel)
-            kind = _KINDS.get(str(parcel.header["verb"]), "query")
+        for node, rpc_message in letters:
+            record, size = to_record(rpc_message)
+            kind = _KINDS.get(str(rpc_message.header["verb"]), "query")
             messages.append(Message(record, node, kind, ttl=lifetime, group_id=str(round)))
             sizes.append(size)
         numbers = list(self._grid.push_messages(messages)) or [None] * len(messages)
@@ -113,10 +113,10 @@ def _answer(message: Message) -> Answer:
         words = " ".join(reason.split())[:300]
         return Answer(letter, None, error=_WORDS.get(code) or f"error {code}: {words}", lost=code in _LOST)
     try:
-        parcel, size = from_record(message.content)
-    except Unfit as error:
-        return Answer(letter, Parcel({"failed": str(error)}), _size(message.content))
-    return Answer(letter, parcel, size)
+        rpc_message, size = from_record(message.content)
+    except InvalidMessageError as error:
+        return Answer(letter, RpcMessage({"failed": str(error)}), _size(message.content))
+    return Answer(letter, rpc_message, size)
 
 
 def client_app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
@@ -130,13 +130,13 @@ def client_app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> Client
     for register in (app.train, app.evaluate, app.query):
         register()(answer)
 
-    def _answered(message: Message, context: Context) -> Parcel:
+    def _answered(message: Message, context: Context) -> RpcMessage:
         try:
             letter, _ = from_record(message.content)
             return make(dict(context.node_config), dict(context.run_config)).answer(letter)
         except FedkinError as error:
             text = " ".join(str(error).split())
             _log.error("this client cannot answer: %s", text)
-            return Parcel({"failed": text[:2000]})
+            return RpcMessage({"failed": text[:2000]})
 
     return app

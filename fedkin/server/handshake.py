@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.world import ModelSpec
-from fedkin.server.message import Parcel, Unfit, plain
+from fedkin.server.message import InvalidMessageError, RpcMessage, plain
 
 # What must be equal, in the order in which it is compared, and what it is called.
 _EQUAL = {
@@ -33,7 +33,7 @@ _OPTIONAL = ("federation", "config")
 
 
 @dataclass(frozen=True)
-class Introduction:
+class Handshake:
     """What both sides say of themselves. ``federation`` and ``config`` are empty where a client is made by a program,
     not by a file; ``start`` is a digest of the initial model that comes from fixed randomness."""
 
@@ -49,26 +49,26 @@ class Introduction:
         return asdict(self)
 
     @classmethod
-    def of(cls, parcel: Parcel) -> Introduction:
+    def of(cls, message: RpcMessage) -> Handshake:
         """From a header. Raises Unfit where something is missing."""
         kinds = {name: int if name == "parameters" else str for name in cls.__dataclass_fields__}
-        return cls(**{name: parcel.value(name, kind) for name, kind in kinds.items()})
+        return cls(**{name: message.value(name, kind) for name, kind in kinds.items()})
 
 
-def check(own: Introduction, other: Introduction) -> None:
+def check(own: Handshake, other: Handshake) -> None:
     """Compare; raises Unfit with the first thing that differs, as seen from ``own``."""
     for name, words in _EQUAL.items():
         here, there = getattr(own, name), getattr(other, name)
         if here != there and not (name in _OPTIONAL and not (here and there)):
-            raise Unfit(f"{words} {plain(repr(here))} here and {plain(repr(there))} there")
+            raise InvalidMessageError(f"{words} {plain(repr(here))} here and {plain(repr(there))} there")
 
 
-def introduce(
+def make_handshake(
     federation: str, version: str, spec: ModelSpec, shape: tuple[int, ...], classes: int, config: str = ""
-) -> Introduction:
+) -> Handshake:
     """What a side has to say, from what it has; but for the start."""
     layout = [(name, part.start, part.stop) for name, part in spec.slices.items()]
-    return Introduction(
+    return Handshake(
         federation,
         version,
         spec.parameters,

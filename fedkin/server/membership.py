@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.server.handshake import Introduction, check
-from fedkin.server.message import Parcel, Unfit
-from fedkin.server.node_registry import Memory, Roster, natural
-from fedkin.server.request_round import Exchange, Seat
+from fedkin.server.handshake import Handshake, check
+from fedkin.server.message import InvalidMessageError, RpcMessage
+from fedkin.server.node_registry import Memory, NodeRegistry, natural
+from fedkin.server.request_round import OnlineNode, RequestRound
 from fedkin.server.update_collector import MOST
 
 _log = logging.getLogger("fedkin")
@@ -21,7 +21,7 @@ _AGAIN = 120.0  # seconds after which who was refused may try again; at once, if
 _TRIES = 3  # greetings whose answer is lost, until a node counts as refused
 
 
-class Hall:
+class Membership:
     """The nodes of one server process.
 
     A node that appears is sent the server's introduction, and nobody waits for its answer: from the round after the one
@@ -29,18 +29,20 @@ class Hall:
     """
 
     def __init__(
-        self, mail: Exchange, own: Introduction, classes: int, keep: Callable[[Memory], None] = lambda memory: None
+        self, mail: RequestRound, own: Handshake, classes: int, keep: Callable[[Memory], None] = lambda memory: None
     ) -> None:
         self.mail, self.own, self.classes, self._keep = mail, own, classes, keep
-        self.roster = Roster(mail.terms.capacity, mail.terms.registered)
+        self.registry = NodeRegistry(mail.terms.capacity, mail.terms.registered)
         self.same_start = True  # every node makes the same initial model from the same randomness as we do
         self._bytes = [0, 0]  # of introductions, down and up
-        self._seats: list[Seat] = []
+        self._seats: list[OnlineNode] = []
         self._opened = False
-        self._greeted: dict[str, Seat] = {}
+        self._greeted: dict[str, OnlineNode] = {}
         self._since: dict[int, float] = {}  # when refused nodes were first seen to be
         self._lost: dict[int, int] = {}  # greetings to nodes whose answers were lost
-        self._waiting: dict[str, tuple[Seat, Int[np.ndarray, "c"]]] = {}  # have said who they are, and are not taken in
+        self._waiting: dict[
+            str, tuple[OnlineNode, Int[np.ndarray, "c"]]
+        ] = {}  # have said who they are, and are not taken in
 
     def spent(self) -> tuple[int, int]:
         """Bytes of introductions, down and up, since this was last asked."""
@@ -49,7 +51,7 @@ class Hall:
 
     def there(self) -> Int[np.ndarray, "c"]:
         """Ids of the clients that can be asked, ascending."""
-        return self.roster.there(seat for seat in self._seats if seat.node not in self.mail.suspects)
+        return self.registry.there(seat for seat in self._seats if seat.node not in self.mail.suspects)
 
     def begin(self, round: int) -> None:
         """A round begins: take in those that have introduced themselves. Wait for as many clients as the terms say in
@@ -72,7 +74,7 @@ class Hall:
                 said = self.mail.clock()
                 there, nodes = len(self.there()), len(self._seats)
                 waited = f"for {said - begun:.0f} s for {clients} clients: {there} are there, {nodes} nodes are online"
-                _log.warning("waiting %s, %d refused", waited, len(self.roster.refused))
+                _log.warning("waiting %s, %d refused", waited, len(self.registry.refused))
             self.mail.sleep(_WAIT)
             self._seats = self.mail.there()
         self._seats = self.mail.begin()  # the round's time begins now
@@ -84,8 +86,8 @@ class Hall:
         """
         self._forgive()
         self._greet(round)
-        for seat, parcel in self._came():
-            self._hear(seat, parcel)
+        for seat, message in self._came():
+            self._hear(seat, message)
         coming = sum(len(samples) for _, samples in self._waiting.values())
         if len(self.there()) + coming < at_least:
             return False
@@ -97,16 +99,16 @@ class Hall:
     def _forgive(self) -> None:
         """Who was refused, and has been away since, or has waited long enough, may introduce itself again."""
         now, there = self.mail.clock(), {seat.node for seat in self._seats}
-        refused = self.roster.refused.keys()
+        refused = self.registry.refused.keys()
         self._since = {node: self._since.get(node, now) for node in refused}
-        self.roster.forgive([node for node in refused if node not in there or now - self._since[node] >= _AGAIN])
+        self.registry.forgive([node for node in refused if node not in there or now - self._since[node] >= _AGAIN])
 
     def _greet(self, round: int) -> None:
         known = {seat.node for seat in (*self._greeted.values(), *(seat for seat, _ in self._waiting.values()))}
-        strangers = [seat for seat in self.roster.unknown(self._seats) if seat.node not in known]
+        strangers = [seat for seat in self.registry.unknown(self._seats) if seat.node not in known]
         if not strangers:
             return
-        letter = Parcel({"verb": "hello", **self.own.header()})
+        letter = RpcMessage({"verb": "hello", **self.own.header()})
         lifetime = float(self.mail.terms.deadline)
         sent = self.mail.post.push([(seat.node, letter) for seat in strangers], round, lifetime)
         for one, seat in zip(sent, strangers, strict=True):
@@ -114,48 +116,50 @@ class Hall:
                 self._greeted[one.letter] = seat
         self._bytes[0] += sum(one.size for one in sent if one.letter is not None)
 
-    def _came(self) -> list[tuple[Seat, Parcel]]:
+    def _came(self) -> list[tuple[OnlineNode, RpcMessage]]:
         """Answers to greetings. A node whose answer was lost is a stranger again, a few times."""
         answers = list(self.mail.post.pull(self._greeted)) if self._greeted else []
         self._bytes[1] += sum(answer.size for answer in answers)
         pairs = []
         for answer in answers:
             seat = self._greeted.pop(answer.letter)
-            if answer.parcel is not None:
-                pairs.append((seat, answer.parcel))
+            if answer.message is not None:
+                pairs.append((seat, answer.message))
             else:
                 self._lost[seat.node] = self._lost.get(seat.node, 0) + 1
                 if not answer.lost or self._lost[seat.node] >= _TRIES:
                     self._lost.pop(seat.node)
-                    self.roster.refuse(seat, "", answer.error)
+                    self.registry.refuse(seat, "", answer.error)
         return pairs
 
-    def _hear(self, seat: Seat, parcel: Parcel) -> None:
+    def _hear(self, seat: OnlineNode, message: RpcMessage) -> None:
         """What a node says of itself: it waits to be taken in, or it may not take part."""
-        name = str(parcel.header.get("name", ""))
+        name = str(message.header.get("name", ""))
         try:
             for reason in ("refused", "failed"):
-                if reason in parcel.header:
-                    raise Unfit(str(parcel.header[reason]))
-            other = Introduction.of(parcel)
+                if reason in message.header:
+                    raise InvalidMessageError(str(message.header[reason]))
+            other = Handshake.of(message)
             check(self.own, other)
-            samples = parcel.integers("samples", np.size(parcel.arrays.get("samples", ())))
+            samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
             if not len(samples) or not 1 <= samples.min() <= samples.max() <= MOST:
-                raise Unfit("each of its clients must have training samples, and it says of some that they have none")
-            self.roster.check(seat, name, len(samples))
-        except Unfit as error:
-            self.roster.refuse(seat, name, str(error))
+                raise InvalidMessageError(
+                    "each of its clients must have training samples, and it says of some that they have none"
+                )
+            self.registry.check(seat, name, len(samples))
+        except InvalidMessageError as error:
+            self.registry.refuse(seat, name, str(error))
             return
         if name in self._waiting and self._waiting[name][0].node != seat.node:
-            self.roster.refuse(self._waiting[name][0], name, "another node came with its name")
+            self.registry.refuse(self._waiting[name][0], name, "another node came with its name")
         self.same_start &= other.start == self.own.start
         self._waiting[name] = (seat, samples)
 
-    def _take_in(self, name: str, seat: Seat, samples: Int[np.ndarray, "c"]) -> None:
+    def _take_in(self, name: str, seat: OnlineNode, samples: Int[np.ndarray, "c"]) -> None:
         try:
-            member = self.roster.accept(seat, name, samples)
-        except Unfit as error:
-            self.roster.refuse(seat, name, str(error))
+            member = self.registry.accept(seat, name, samples)
+        except InvalidMessageError as error:
+            self.registry.refuse(seat, name, str(error))
             return
         _log.info("%s is here: clients %d to %d", name, member.first, member.first + member.count - 1)
-        self._keep(self.roster.memory())
+        self._keep(self.registry.memory())

@@ -19,12 +19,12 @@ _HEAD = 2  # whole numbers in front of the shape: whether they are truth values,
 _LARGEST = 2**25  # bytes that the packed numbers of one array may unfold to
 
 
-class Unfit(FedkinError):
+class InvalidMessageError(FedkinError):
     """A parcel that is not used; the text says what was wrong with it."""
 
 
 @dataclass(frozen=True)
-class Parcel:
+class RpcMessage:
     """A letter to a node, or its answer."""
 
     header: dict[str, Any] = field(default_factory=dict)
@@ -38,13 +38,13 @@ class Parcel:
         """One entry of the header. Raises Unfit where it is missing, or of another type."""
         found = self.header.get(name)
         if type(found) is not kind:
-            raise Unfit(f"expected {name} ({kind.__name__}), got {str(found)[:60]!r}")
+            raise InvalidMessageError(f"expected {name} ({kind.__name__}), got {str(found)[:60]!r}")
         return found
 
     def array(self, name: str) -> np.ndarray:
         """Any array. Raises Unfit where it is missing."""
         if name not in self.arrays:
-            raise Unfit(f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}")
+            raise InvalidMessageError(f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}")
         return self.arrays[name]
 
     def floats(self, name: str, *shape: int) -> np.ndarray:
@@ -55,7 +55,7 @@ class Parcel:
         """An array of float32 of this shape, as models and updates travel. Raises Unfit for anything else."""
         found = self.floats(name, *shape)
         if found.dtype != np.float32:
-            raise Unfit(f"expected {name} in float32, got {found.dtype}")
+            raise InvalidMessageError(f"expected {name} in float32, got {found.dtype}")
         return found
 
     def integers(self, name: str, *shape: int) -> np.ndarray:
@@ -69,9 +69,11 @@ class Parcel:
     def _array(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
         found = self.arrays.get(name)
         if found is None:
-            raise Unfit(f"expected {name} of shape {list(shape)}, got none")
+            raise InvalidMessageError(f"expected {name} of shape {list(shape)}, got none")
         if found.dtype.kind not in kinds or found.shape != shape:
-            raise Unfit(f"expected {name} of shape {list(shape)}, got {found.dtype} of shape {list(found.shape)}")
+            raise InvalidMessageError(
+                f"expected {name} of shape {list(shape)}, got {found.dtype} of shape {list(found.shape)}"
+            )
         return found
 
 
@@ -87,9 +89,9 @@ def header_of(text: str) -> dict[str, Any]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unfit("a header that is not JSON") from error
+        raise InvalidMessageError("a header that is not JSON") from error
     if not isinstance(header, dict):
-        raise Unfit("a header that is not an object")
+        raise InvalidMessageError("a header that is not an object")
     return header
 
 
@@ -112,7 +114,7 @@ def unpack(data: bytes) -> np.ndarray:
         steps = np.frombuffer(raw[start:], np.uint8).reshape(8, -1).T.copy().view("<i8").ravel()
         flat = np.cumsum(steps, dtype=np.int64).reshape(shape)
     except (zlib.error, ValueError, IndexError) as error:
-        raise Unfit("packed numbers that cannot be read") from error
+        raise InvalidMessageError("packed numbers that cannot be read") from error
     if stream.unconsumed_tail:
-        raise Unfit("packed numbers without end")
+        raise InvalidMessageError("packed numbers without end")
     return flat.astype(bool) if head[0] else flat

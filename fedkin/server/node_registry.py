@@ -17,8 +17,8 @@ from jaxtyping import Int
 
 from fedkin.core.errors import CheckpointError
 from fedkin.p2p.messages import is_name
-from fedkin.server.message import Unfit, plain
-from fedkin.server.request_round import Seat
+from fedkin.server.message import InvalidMessageError, plain
+from fedkin.server.request_round import OnlineNode
 
 _log = logging.getLogger("fedkin")
 MEMORY = "roster"  # its name in a checkpoint
@@ -26,7 +26,7 @@ Memory = dict[str, np.ndarray]
 
 
 @dataclass
-class Member:
+class NodeInfo:
     """A node that was accepted: its first client's id, how many it has, and the key that it is registered under."""
 
     name: str
@@ -43,13 +43,13 @@ class Member:
         return [self.name] if self.count == 1 else [f"{self.name}/{i}" for i in range(self.count)]
 
 
-class Roster:
+class NodeRegistry:
     """The members of a federation of at most ``capacity`` clients, and where they are now. If they must all be
     ``registered`` with the engine, it vouches for their names."""
 
     def __init__(self, capacity: int, registered: bool = False) -> None:
         self.capacity, self.registered = capacity, registered
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, NodeInfo] = {}
         self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as it said last
         self.refused: dict[int, str] = {}  # nodes that may not take part, and why
         self._said: dict[int, str] = {}  # why nodes were refused last, which is not said twice
@@ -59,31 +59,35 @@ class Roster:
         """Clients that have an id."""
         return sum(member.count for member in self.members.values())
 
-    def unknown(self, seats: Iterable[Seat]) -> list[Seat]:
+    def unknown(self, seats: Iterable[OnlineNode]) -> list[OnlineNode]:
         """Nodes that have not introduced themselves to this process."""
         known = {*self._at.values(), *self.refused}
         return [seat for seat in seats if seat.node not in known]
 
-    def check(self, seat: Seat, name: str, clients: int) -> None:
+    def check(self, seat: OnlineNode, name: str, clients: int) -> None:
         """Whether a node can be taken in under a name. Raises Unfit, with the reason, where it cannot."""
         member = self.members.get(name)
         if not is_name(name):
-            raise Unfit(f"{plain(name, 64)!r} cannot be a name")
+            raise InvalidMessageError(f"{plain(name, 64)!r} cannot be a name")
         if seat.name and seat.name != name:
-            raise Unfit(f"it is registered as {plain(seat.name)!r} and calls itself {name!r}; both must be the same")
+            raise InvalidMessageError(
+                f"it is registered as {plain(seat.name)!r} and calls itself {name!r}; both must be the same"
+            )
         if self.registered and not seat.name:
-            raise Unfit("it is not registered under a name (flwr supernode register ... --name), and all must be")
+            raise InvalidMessageError(
+                "it is not registered under a name (flwr supernode register ... --name), and all must be"
+            )
         if member is None:
             self._check_room(clients)
         elif member.key and not seat.key:
-            raise Unfit(f"the name {name!r} belongs to a node that is registered, with another key")
+            raise InvalidMessageError(f"the name {name!r} belongs to a node that is registered, with another key")
         elif clients != member.count:
-            raise Unfit(f"it had {member.count} clients and now has {clients}; give it another name")
+            raise InvalidMessageError(f"it had {member.count} clients and now has {clients}; give it another name")
 
-    def accept(self, seat: Seat, name: str, samples: Int[np.ndarray, "c"]) -> Member:
+    def accept(self, seat: OnlineNode, name: str, samples: Int[np.ndarray, "c"]) -> NodeInfo:
         """Take a node in under its name; one that was here before gets its ids back. Raises Unfit as ``check``."""
         self.check(seat, name, len(samples))
-        member = self.members.setdefault(name, Member(name, len(self), len(samples), seat.key))
+        member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), seat.key))
         if member.key != seat.key:  # the engine vouches for the name, whatever the key
             _log.warning("%s came with another key than before, which is registered under its name", name)
             member.key = seat.key
@@ -94,7 +98,7 @@ class Roster:
         self._at[name] = seat.node
         return member
 
-    def refuse(self, seat: Seat, name: str, reason: str) -> None:
+    def refuse(self, seat: OnlineNode, name: str, reason: str) -> None:
         """Remember, and say once, that a node may not take part."""
         reason, before = plain(reason), self._said.get(seat.node)
         self.refused[seat.node] = self._said[seat.node] = reason
@@ -106,13 +110,13 @@ class Roster:
         for node in nodes:
             self.refused.pop(node, None)
 
-    def there(self, seats: Iterable[Seat]) -> Int[np.ndarray, "c"]:
+    def there(self, seats: Iterable[OnlineNode]) -> Int[np.ndarray, "c"]:
         """Ids of the clients whose nodes are online, ascending."""
         online = {seat.node for seat in seats}
         ids = [member.ids for name, member in self.members.items() if self._at.get(name) in online]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
-    def deal(self, clients: Int[np.ndarray, "n"]) -> list[tuple[int, Member, Int[np.ndarray, "r"]]]:
+    def deal(self, clients: Int[np.ndarray, "n"]) -> list[tuple[int, NodeInfo, Int[np.ndarray, "r"]]]:
         """Which rows of a call go to which node: (node, member, rows). Clients that were not met yet are nobody's."""
         dealt = []
         for name, member in self.members.items():
@@ -136,7 +140,7 @@ class Roster:
 
         Raises CheckpointError where it is the memory of another federation.
         """
-        kept = {entry["name"]: Member(**entry) for entry in json.loads(memory[MEMORY].tobytes())}
+        kept = {entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())}
         if len(memory["samples"]) != self.capacity:
             raise CheckpointError(
                 f"federation.capacity was {len(memory['samples'])} when the run began, and is {self.capacity} now"
@@ -151,7 +155,7 @@ class Roster:
     def _check_room(self, count: int) -> None:
         first = len(self)
         if first + count > self.capacity:
-            raise Unfit(
+            raise InvalidMessageError(
                 f"there is no room for {count} more clients: {first} of {self.capacity} ids are taken "
                 "(federation.capacity)"
             )

@@ -17,14 +17,14 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import ROOM, Ledger, LocalWork, ModelSpec, Scores, Trained
+from fedkin.core.world import ROOM, Ledger, LocalTraining, ModelSpec, Scores, TrainingReply
 from fedkin.measures.calibration import BINS
 from fedkin.server.handshake import digest_of
-from fedkin.server.membership import Hall
-from fedkin.server.message import Parcel, Unfit
+from fedkin.server.membership import Membership
+from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.node import work_to
-from fedkin.server.rpc_client import Letter, Letters
-from fedkin.server.update_collector import MOST, Harvest, Sieve
+from fedkin.server.rpc_client import Request, RpcClient
+from fedkin.server.update_collector import MOST, NormFilter, UpdateCollector
 
 _RUN, _USUAL = "run", "usual_lengths"
 _PENDING, _START = "to_note", "start"  # names in a checkpoint
@@ -49,39 +49,39 @@ class RemoteWorld:
         run: what nodes know this method's run by, on their own disks; a checkpoint remembers it.
     """
 
-    truth = None
+    true_clusters = None
 
     def __init__(
         self,
-        hall: Hall,
+        membership: Membership,
         spec: ModelSpec,
         initial: Callable[[np.ndarray], np.ndarray],
-        work: LocalWork,
+        work: LocalTraining,
         run: str,
     ) -> None:
-        self.hall, self.spec, self.work = hall, spec, work
+        self.membership, self.spec, self.work = membership, spec, work
         self.ledger = Ledger()
-        self._letters = Letters(hall, run, self.ledger)
-        self.total_clients = hall.roster.capacity
+        self._letters = RpcClient(membership, run, self.ledger)
+        self.total_clients = membership.registry.capacity
         self._initial = initial
-        self._sieve = Sieve(hall.mail.terms.norm_limit)
+        self._sieve = NormFilter(membership.mail.terms.norm_limit)
         self._start: Start | None = None
 
     @property
     def room(self) -> int:
         """Bytes of single updates that may be asked for where means would do: none of fleets."""
-        return 0 if any(member.count > 1 for member in self.hall.roster.members.values()) else ROOM
+        return 0 if any(member.count > 1 for member in self.membership.registry.members.values()) else ROOM
 
     def begin(self, stream: Stream) -> None:
         self._letters.round = stream.round
-        self.hall.begin(stream.round)
-        self.ledger.add("hello", *self.hall.spent())
-        if self.hall.mail.late:
-            self.ledger.add("late", 0, self.hall.mail.late)
-            self.hall.mail.late = 0
+        self.membership.begin(stream.round)
+        self.ledger.add("hello", *self.membership.spent())
+        if self.membership.mail.late:
+            self.ledger.add("late", 0, self.membership.mail.late)
+            self.membership.mail.late = 0
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
-        return self.hall.there()
+        return self.membership.there()
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         model = self._initial(stream.words())
@@ -92,24 +92,24 @@ class RemoteWorld:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"] | None = None,
+        model_index: Int[np.ndarray, "n"] | None = None,
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         reduce: bool = False,
         gradient: bool = False,
         part: slice | None = None,
         stream: Stream,
-    ) -> Trained:
+    ) -> TrainingReply:
         work = work or self.work
         whole = part is None and work.steps is None and not self.spec.detects
         header = {"reduce": reduce, "gradient": gradient, "stream": _plain(stream), "test": whole, "keep": whole}
         header["part"] = None if part is None else [part.start, part.stop]
-        chosen = None if which is None else np.asarray(which, np.int64)
-        samples = self.hall.roster.samples[clients]
+        chosen = None if model_index is None else np.asarray(model_index, np.int64)
+        samples = self.membership.registry.samples[clients]
         sieve = self._sieve.of(f"{header['part']} {work.steps} {np.max(work.epochs)}")
-        harvest = Harvest(self.spec.parameters, len(models), chosen, samples, reduce, gradient, part, sieve)
+        harvest = UpdateCollector(self.spec.parameters, len(models), chosen, samples, reduce, gradient, part, sieve)
 
-        def write(rows: Int[np.ndarray, "r"]) -> Letter:
+        def write(rows: Int[np.ndarray, "r"]) -> Request:
             plain, own = work_to(work)
             own = {name: values[rows] for name, values in own.items()}
             return {**header, "work": plain}, own | harvest.sending(models, rows)
@@ -126,51 +126,53 @@ class RemoteWorld:
         )
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
         """NaN from a client that gave no answer."""
         out = np.full((len(clients), models.shape[1]), np.nan, np.float32)
-        return self._letters.rows("gradients", out, clients, {}, lambda rows: _needed(models, which[rows]))
+        return self._letters.rows("gradients", out, clients, {}, lambda rows: _needed(models, model_index[rows]))
 
     def evaluate(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n ..."],
+        model_index: Int[np.ndarray, "n ..."],
         *,
         split: str = "test",
     ) -> Scores:
         correct, examples = np.zeros(len(clients), np.int64), np.zeros(len(clients), np.int64)
         loss = np.zeros(len(clients))
 
-        def read(rows: Int[np.ndarray, "r"], answer: Parcel) -> None:
+        def read(rows: Int[np.ndarray, "r"], answer: RpcMessage) -> None:
             counts = [answer.integers(name, len(rows)) for name in ("correct", "examples")]
             if (counts[0] < 0).any() or (counts[0] > counts[1]).any() or (counts[1] > MOST).any():
-                raise Unfit("scores that cannot be")
+                raise InvalidMessageError("scores that cannot be")
             correct[rows], examples[rows], loss[rows] = *counts, answer.floats("loss", len(rows))
 
-        which = np.asarray(which, np.int64)
-        self._letters.ask("evaluate", clients, lambda rows: ({"split": split}, _needed(models, which[rows])), read)
+        model_index = np.asarray(model_index, np.int64)
+        self._letters.ask(
+            "evaluate", clients, lambda rows: ({"split": split}, _needed(models, model_index[rows])), read
+        )
         return Scores(correct, examples, loss)
 
     def detections(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
         positive: Int[np.ndarray, "n"],
         *,
         split: str = "train",
     ) -> Int[np.ndarray, "n 2 bins"]:
         def own(rows: Int[np.ndarray, "r"]) -> dict[str, np.ndarray]:
-            return _needed(models, which[rows]) | {"positive": positive[rows]}
+            return _needed(models, model_index[rows]) | {"positive": positive[rows]}
 
         return self._letters.rows(
             "detections", np.full((len(clients), 2, BINS), -1), clients, {}, own, {"split": split}
         )
 
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
-        return self._letters.rows("classes", np.zeros((len(clients), self.hall.classes), bool), clients)
+        return self._letters.rows("classes", np.zeros((len(clients), self.membership.classes), bool), clients)
 
     def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
         """Nothing travels yet: a client gets arrays in the letter that asks it to use them."""
@@ -181,11 +183,15 @@ class RemoteWorld:
         directions: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         stream: Stream,
     ) -> Float[np.ndarray, "n K"]:
         plain, arrays = work_to(work or self.work)
-        known = self._start if self.hall.same_start and self._start and self._start.digest == digest_of(start) else None
+        known = (
+            self._start
+            if self.membership.same_start and self._start and self._start.digest == digest_of(start)
+            else None
+        )
         header = {"work": plain, "stream": _plain(stream), "start": known and _plain(known.stream)}
         arrays |= {"directions": directions} | ({} if known else {"start": start})
         out = np.full((len(clients), len(directions)), np.nan, np.float32)
@@ -215,10 +221,10 @@ class RemoteWorld:
         start = self._start and [*_plain(self._start.stream), self._start.digest]
         text = _bytes(json.dumps(start))
         own = {_PENDING: self._letters.pending.copy(), _START: text, _RUN: _bytes(self._letters.run)}
-        return self.hall.roster.memory() | own | {_USUAL: _bytes(json.dumps(self._sieve.usual))}
+        return self.membership.registry.memory() | own | {_USUAL: _bytes(json.dumps(self._sieve.usual))}
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
-        self.hall.roster.recall(memory)
+        self.membership.registry.recall(memory)
         self._letters.pending = memory[_PENDING].copy()
         self._letters.run = memory[_RUN].tobytes().decode()
         self._sieve.usual = json.loads(memory[_USUAL].tobytes())
@@ -226,10 +232,10 @@ class RemoteWorld:
         self._start = start and Start(Stream(*start[:3]), start[3])
 
 
-def _needed(models: Float[np.ndarray, "K P"], which: Int[np.ndarray, "r ..."]) -> dict[str, np.ndarray]:
+def _needed(models: Float[np.ndarray, "K P"], model_index: Int[np.ndarray, "r ..."]) -> dict[str, np.ndarray]:
     """The models that some rows need, and which of those each row has (-1 stays what it is: none)."""
-    used = np.unique(which[which >= 0])
-    return {"models": models[used], "which": np.where(which >= 0, np.searchsorted(used, which), -1)}
+    used = np.unique(model_index[model_index >= 0])
+    return {"models": models[used], "model_index": np.where(model_index >= 0, np.searchsorted(used, model_index), -1)}
 
 
 def _plain(stream: Stream) -> list[Any]:

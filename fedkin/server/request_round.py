@@ -1,6 +1,6 @@
 """One exchange with some nodes: letters out, answers in, until all have answered or time is up.
 
-The engine is known by three verbs (``Post``), so that most tests put one in memory in its place.
+The engine is known by three verbs (``Transport``), so that most tests put one in memory in its place.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from fedkin.server.message import Parcel
-from fedkin.server.settings import Terms
+from fedkin.server.message import RpcMessage
+from fedkin.server.settings import ServerSettings
 
 _log = logging.getLogger("fedkin")
 _POLL = 0.25  # seconds between looks into the letter box
@@ -20,7 +20,7 @@ _FAIR = 0.1  # of a round's time: who had less to answer in is no suspect
 
 
 @dataclass(frozen=True)
-class Seat:
+class OnlineNode:
     """A node that is online: the name and the key that it is registered under (empty where it is not), and until when
     the engine takes its last sign of life to hold."""
 
@@ -43,7 +43,7 @@ class Answer:
     """What came for a letter: a parcel, or what went wrong, and whether that was on the way (``lost``)."""
 
     letter: str
-    parcel: Parcel | None
+    message: RpcMessage | None
     size: int = 0
     error: str = ""
     lost: bool = False
@@ -51,18 +51,18 @@ class Answer:
     @property
     def useful(self) -> bool:
         """Whether its node has done what it was asked."""
-        return self.parcel is not None and "failed" not in self.parcel.header
+        return self.message is not None and "failed" not in self.message.header
 
 
 @runtime_checkable
-class Post(Protocol):
+class Transport(Protocol):
     """An engine that carries letters."""
 
-    def nodes(self) -> Sequence[Seat]:
+    def nodes(self) -> Sequence[OnlineNode]:
         """Who is online."""
         ...
 
-    def push(self, letters: Sequence[tuple[int, Parcel]], round: int, lifetime: float) -> Sequence[Sent]:
+    def push(self, letters: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[Sent]:
         """Send to each of these nodes; after so many seconds nobody wants an answer any more."""
         ...
 
@@ -71,7 +71,7 @@ class Post(Protocol):
         ...
 
 
-class Exchange:
+class RequestRound:
     """Sends letters and waits for answers as long as the terms allow.
 
     ``suspects`` are nodes that let a deadline pass, with the sign of life that they had shown by then: nobody waits for
@@ -80,8 +80,8 @@ class Exchange:
 
     def __init__(
         self,
-        post: Post,
-        terms: Terms,
+        post: Transport,
+        terms: ServerSettings,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -93,7 +93,7 @@ class Exchange:
         self._ends = clock() + terms.deadline
         self._given_up: set[str] = set()  # letters whose answers are no longer waited for
 
-    def begin(self) -> list[Seat]:
+    def begin(self) -> list[OnlineNode]:
         """A round begins: who is there, without those that are only believed to be."""
         self._ends = self.clock() + self.terms.deadline
         if self._given_up:  # an answer that is never fetched stays with the engine
@@ -102,14 +102,14 @@ class Exchange:
             self.late += sum(answer.size for answer in came)
         return self.there()
 
-    def there(self) -> list[Seat]:
+    def there(self) -> list[OnlineNode]:
         """Nodes that are online, and are no suspects."""
         seats = list(self.post.nodes())
         back = {s.node for s in seats if s.alive_until > self.suspects.get(s.node, -1)}
         self.suspects = {node: since for node, since in self.suspects.items() if node not in back}
         return [seat for seat in seats if seat.node not in self.suspects]
 
-    def ask(self, letters: Mapping[int, Parcel], round: int) -> dict[int, Answer]:
+    def ask(self, letters: Mapping[int, RpcMessage], round: int) -> dict[int, Answer]:
         """Answers by node; one that gave none in time is left out, and is a suspect from now on."""
         self.sent = self.received = 0
         began = self.clock()
@@ -138,7 +138,7 @@ class Exchange:
             self.suspects |= {node: seen.get(node, 0.0) for node in waiting.values()}
         return answers
 
-    def _push(self, letters: Mapping[int, Parcel], nodes: list[int], round: int, lifetime: float) -> dict[str, int]:
+    def _push(self, letters: Mapping[int, RpcMessage], nodes: list[int], round: int, lifetime: float) -> dict[str, int]:
         sent = self.post.push([(node, letters[node]) for node in nodes], round, lifetime)
         taken = [(one, node) for one, node in zip(sent, nodes, strict=True) if one.letter is not None]
         for node in set(nodes) - {node for _, node in taken}:

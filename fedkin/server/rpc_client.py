@@ -14,38 +14,40 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.world import Ledger
-from fedkin.server.membership import Hall
-from fedkin.server.message import Parcel, Unfit, plain
-from fedkin.server.node_registry import Member
+from fedkin.server.membership import Membership
+from fedkin.server.message import InvalidMessageError, RpcMessage, plain
+from fedkin.server.node_registry import NodeInfo
 from fedkin.server.request_round import Answer
 
 _log = logging.getLogger("fedkin")
 NEVER = -2  # in place of a round: before the one before the first
-Letter = tuple[dict[str, Any], dict[str, np.ndarray]]  # header and arrays
+Request = tuple[dict[str, Any], dict[str, np.ndarray]]  # header and arrays
 Shift = dict[str, Any]  # a test and its threshold
 
 
-class Reports:
+class ShiftReports:
     """What clients said last of whether their data have shifted, and in which round."""
 
     def __init__(self, clients: int) -> None:
         self.round = np.full(clients, NEVER)
         self.shifted = np.zeros(clients, bool)
 
-    def take(self, clients: Int[np.ndarray, "r"], answer: Parcel, round: int) -> None:
+    def take(self, clients: Int[np.ndarray, "r"], answer: RpcMessage, round: int) -> None:
         """What an answer says of some clients, whatever else it is about. Raises Unfit where it is of another size."""
         if "shifted" in answer.arrays:
             self.shifted[clients] = answer.truths("shifted", len(clients))
             self.round[clients] = round
 
 
-class Letters:
+class RpcClient:
     """The correspondence of one run, which nodes know as ``run``; its bytes go on the ledger."""
 
-    def __init__(self, hall: Hall, run: str, ledger: Ledger) -> None:
-        self.hall, self.run, self.ledger, self.round = hall, run, ledger, 0
-        self.pending = np.zeros(hall.roster.capacity, bool)  # placed, and not told yet to note what their data are
-        self.reports = Reports(hall.roster.capacity)
+    def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
+        self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
+        self.pending = np.zeros(
+            membership.registry.capacity, bool
+        )  # placed, and not told yet to note what their data are
+        self.reports = ShiftReports(membership.registry.capacity)
         self._test: Shift | None = None  # of a shift, once somebody has asked
 
     def placed(self, clients: Int[np.ndarray, "n"]) -> None:
@@ -57,7 +59,7 @@ class Letters:
     def expect(self, test: Shift) -> None:
         """From now on every answer says whether its clients find their data shifted."""
         if test != self._test:
-            self._test, self.reports = test, Reports(len(self.pending))
+            self._test, self.reports = test, ShiftReports(len(self.pending))
 
     def shifted(self, clients: Int[np.ndarray, "n"], test: Shift) -> np.ndarray:
         """What they say of a shift, in this round or in the last; only who has said nothing then is asked."""
@@ -71,36 +73,36 @@ class Letters:
         self,
         verb: str,
         clients: Int[np.ndarray, "n"],
-        write: Callable[[Int[np.ndarray, "r"]], Letter],
-        read: Callable[[Int[np.ndarray, "r"], Parcel], None],
+        write: Callable[[Int[np.ndarray, "r"]], Request],
+        read: Callable[[Int[np.ndarray, "r"], RpcMessage], None],
         spoil: Callable[[Int[np.ndarray, "r"]], None] = lambda rows: None,
     ) -> None:
         """One exchange about some clients: ``write`` a letter about the rows of each node, and ``read`` what it says
         of them; ``spoil`` the rows of one whose answer turns out to be of no use."""
-        there = self.hall.there()
-        dealt = [(node, m, rows) for node, m, rows in self.hall.roster.deal(clients) if m.first in there]
+        there = self.membership.there()
+        dealt = [(node, m, rows) for node, m, rows in self.membership.registry.deal(clients) if m.first in there]
         letters = {node: self._letter(verb, member, clients[rows], write(rows)) for node, member, rows in dealt}
-        answers = self.hall.mail.ask(letters, self.round)
-        self.ledger.add(verb, self.hall.mail.sent, self.hall.mail.received)
+        answers = self.membership.mail.ask(letters, self.round)
+        self.ledger.add(verb, self.membership.mail.sent, self.membership.mail.received)
         for node, member, rows in dealt:
             try:
-                parcel = _useful(answers.get(node))
+                message = _useful(answers.get(node))
                 self.pending[member.ids] = False
-                self.reports.take(clients[rows], parcel, self.round)
-                read(rows, parcel)
+                self.reports.take(clients[rows], message, self.round)
+                read(rows, message)
             except Missing as error:
                 _log.warning("round %d: no answer from %s (%s): %s", self.round, member.name, verb, error)
-            except Unfit as error:
+            except InvalidMessageError as error:
                 spoil(rows)
                 _log.warning("round %d: %s of %s is set aside: %s", self.round, verb, member.name, error)
 
-    def _letter(self, verb: str, member: Member, clients: Int[np.ndarray, "r"], letter: Letter) -> Parcel:
+    def _letter(self, verb: str, member: NodeInfo, clients: Int[np.ndarray, "r"], letter: Request) -> RpcMessage:
         header, arrays = letter
         noted = np.flatnonzero(self.pending[member.ids])
         arrays = {"clients": clients - member.first, **({"noted": noted} if len(noted) else {}), **arrays}
         known = {"verb": verb, "run": self.run, "first": member.first, "count": member.count, "shift": self._test}
-        known["about"] = self.hall.own.header()  # a site may have changed since it was met
-        return Parcel({**known, **header}, arrays)
+        known["about"] = self.membership.own.header()  # a site may have changed since it was met
+        return RpcMessage({**known, **header}, arrays)
 
     def rows(
         self,
@@ -112,10 +114,10 @@ class Letters:
         options: dict[str, Any] | None = None,
     ) -> np.ndarray:
         """``out`` with what each node found for its rows; rows without an answer stay as they are."""
-        kinds = {"f": Parcel.floats, "i": Parcel.integers, "b": Parcel.truths}
+        kinds = {"f": RpcMessage.floats, "i": RpcMessage.integers, "b": RpcMessage.truths}
         take = kinds[out.dtype.kind]
 
-        def read(rows: Int[np.ndarray, "r"], answer: Parcel) -> None:
+        def read(rows: Int[np.ndarray, "r"], answer: RpcMessage) -> None:
             out[rows] = take(answer, "found", len(rows), *out.shape[1:])
 
         self.ask(verb, clients, lambda rows: (options or {}, (arrays or {}) | own(rows)), read)
@@ -126,12 +128,12 @@ class Missing(Exception):
     """A node has not done what it was asked, and why."""
 
 
-def _useful(answer: Answer | None) -> Parcel:
+def _useful(answer: Answer | None) -> RpcMessage:
     """What a node says that has done what it was asked. Raises Missing."""
     if answer is None:
         raise Missing("its time is up")
-    if answer.parcel is None:
+    if answer.message is None:
         raise Missing(answer.error)
-    if "failed" in answer.parcel.header:
-        raise Missing(f"it says: {plain(answer.parcel.header['failed'])}")
-    return answer.parcel
+    if "failed" in answer.message.header:
+        raise Missing(f"it says: {plain(answer.message.header['failed'])}")
+    return answer.message

@@ -11,7 +11,7 @@ from fedkin.p2p.messages import is_name
 
 
 @dataclass(frozen=True)
-class Terms:
+class ServerSettings:
     """[federation] of a server: how many take part, and how long it waits for them."""
 
     name: str = "trial"
@@ -40,7 +40,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Site:
+class SiteSettings:
     """[client] of a node: who it is, which clients of its data it plays, and where it keeps what is its own."""
 
     name: str

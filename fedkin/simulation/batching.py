@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,15 @@ class Batches:
     per_epoch: int  # steps in one pass over the data
 
 
-def for_work(samples: int, work: LocalWork, amount: int, client: int, stream: Stream, widest: int) -> Batches:
-    """The batches of one client's local work: ``amount`` is epochs, or steps. ``client`` is its number in the stream.
+def for_work(samples: int, work: LocalTraining, num_steps: int, client: int, stream: Stream, widest: int) -> Batches:
+    """The batches of one client's local work: ``num_steps`` is epochs, or steps. ``client`` is its number in the stream.
 
     "All at once" asks for no more room than ``widest``, which is at least the number of samples.
     """
     rng = stream.child("batches").client(client)
     if work.steps is not None:
-        return by_steps(samples, work.batch_size, amount, rng)
-    return by_epochs(samples, min(work.batch_size, widest), amount, rng)
+        return by_steps(samples, work.batch_size, num_steps, rng)
+    return by_epochs(samples, min(work.batch_size, widest), num_steps, rng)
 
 
 def by_epochs(samples: int, batch: int, epochs: int, rng: np.random.Generator) -> Batches:

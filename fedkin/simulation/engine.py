@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import WeightedSum
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalWork, Scores, Trained
+from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalTraining, Scores, TrainingReply
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.scenarios.population import Population
@@ -42,7 +42,7 @@ class SimulatedWorld:
         self,
         data: FederatedData,
         model: AnyModel,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         *,
         population: Population | None = None,
         shift: Shift | None = None,
@@ -51,7 +51,7 @@ class SimulatedWorld:
         ids: Int[np.ndarray, "N"] | None = None,
     ) -> None:
         self.data, self.model, self.spec = data, model, check_samples(model, data)
-        self.work = work or LocalWork()
+        self.work = work or LocalTraining()
         self.population = population or Population()
         self.ledger = Ledger()
         self.total_clients = data.clients
@@ -59,7 +59,7 @@ class SimulatedWorld:
         self._scorer, self._trainer = self._workers(data)
         self._moving = None if shift is None else Moving(data, shift, self.clients)
         self._labels = LabelMemory(data.label_counts())
-        self.truth = data.truth
+        self.true_clusters = data.true_clusters
         self.moved: Bool[np.ndarray, "N"] | None = None  # whose data moved in this round, where there is a shift
         self._now = Stream(0)  # of the round
 
@@ -69,7 +69,7 @@ class SimulatedWorld:
             return
         data, self.moved = self._moving.at(stream)
         if data is not self.data:
-            self.data, self.truth = data, data.truth
+            self.data, self.true_clusters = data, data.true_clusters
             self._scorer, self._trainer = self._workers(data)
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
@@ -82,22 +82,22 @@ class SimulatedWorld:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"] | None = None,
+        model_index: Int[np.ndarray, "n"] | None = None,
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         reduce: bool = False,
         gradient: bool = False,
         part: slice | None = None,
         stream: Stream,
-    ) -> Trained:
+    ) -> TrainingReply:
         work = work or self.work
         part = part or slice(models.shape[1])
         n, parameters = len(clients), len(range(*part.indices(models.shape[1])))
-        check_work(self.model, work, which, gradient)
-        chosen = self._favourite(models, clients) if which is None else np.asarray(which, np.int64)
+        check_work(self.model, work, model_index, gradient)
+        chosen = self._favourite(models, clients) if model_index is None else np.asarray(model_index, np.int64)
         examples = self.data.train.sizes[clients].astype(np.int64)
         losses, first_losses = np.zeros(n), np.zeros(n)
-        arrived, broken = np.zeros(n, bool), np.zeros(n, bool)
+        arrived, nonfinite = np.zeros(n, bool), np.zeros(n, bool)
         update = np.zeros((0 if reduce else n, parameters), np.float32)
         slope = np.zeros((n, parameters), np.float32) if gradient else None
         total = WeightedSum(len(models), parameters)
@@ -108,7 +108,7 @@ class SimulatedWorld:
             if slope is not None:
                 finite &= np.isfinite(steepest).all(axis=1)
                 slope[rows] = np.where(finite[:, None], steepest[:, part], 0)
-            arrived[rows], broken[rows] = finite, ~finite
+            arrived[rows], nonfinite[rows] = finite, ~finite
             losses[rows], first_losses[rows] = np.where(finite, last, 0), np.where(finite, first, 0)
             got[~finite] = 0
             if reduce:
@@ -119,10 +119,10 @@ class SimulatedWorld:
         if reduce:
             update, weight = total.mean()
         pairs = np.unique(np.stack([clients, chosen]), axis=1)  # detectors of one start get it once
-        sent = pairs.shape[1] if which is not None else n * len(models)
-        back = int(arrived.sum() + broken.sum()) * (2 if gradient else 1)
+        sent = pairs.shape[1] if model_index is not None else n * len(models)
+        back = int(arrived.sum() + nonfinite.sum()) * (2 if gradient else 1)
         self.ledger.add("train", sent * models.shape[1] * BYTES_PER_NUMBER, back * parameters * BYTES_PER_NUMBER)
-        return Trained(update, chosen, examples, losses, first_losses, arrived, broken, weight, slope)
+        return TrainingReply(update, chosen, examples, losses, first_losses, arrived, nonfinite, weight, slope)
 
     def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
         self._count("send", arrays.shape[1], len(arrays) * len(clients), 0)
@@ -133,13 +133,13 @@ class SimulatedWorld:
         directions: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
         *,
-        work: LocalWork | None = None,
+        work: LocalTraining | None = None,
         stream: Stream,
     ) -> Float[np.ndarray, "n K"]:
         check_detects(self.model, False)
         out = np.full((len(clients), len(directions)), np.nan, np.float32)
-        which = np.zeros(len(clients), np.int64)
-        for rows, update, loss, *_ in self._answers(start[None], clients, which, work or self.work, stream):
+        model_index = np.zeros(len(clients), np.int64)
+        for rows, update, loss, *_ in self._answers(start[None], clients, model_index, work or self.work, stream):
             sound = np.isfinite(update).all(axis=1) & update.any(axis=1) & np.isfinite(loss)
             for row in np.flatnonzero(sound):  # each on its own, as a client computes it: the same bits in any company
                 out[rows[row]] = cosine(update[row : row + 1], directions)[0]
@@ -151,12 +151,12 @@ class SimulatedWorld:
         return np.where(self._silent(clients)[:, None], np.nan, self._scorer.losses(models, clients))
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"]
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
         check_detects(self.model, False)
         out = np.zeros((len(clients), models.shape[1]), np.float32)
         for rows in self._portions(np.arange(len(clients)), clients, models.shape[1]):
-            out[rows] = self._trainer.gradients(models, clients[rows], which[rows])
+            out[rows] = self._trainer.gradients(models, clients[rows], model_index[rows])
         self._count("gradients", models.shape[1], len(clients), len(clients))
         return out
 
@@ -169,27 +169,27 @@ class SimulatedWorld:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n ..."],
+        model_index: Int[np.ndarray, "n ..."],
         *,
         split: str = "test",
     ) -> Scores:
-        check_scoring(self.model, which, self.data.classes)
-        correct, loss, sizes = self._scorer.score(models, clients, np.asarray(which, np.int64), split)
-        self._count("evaluate", models.shape[1], int((which >= 0).sum()), 0)
+        check_scoring(self.model, model_index, self.data.classes)
+        correct, loss, sizes = self._scorer.score(models, clients, np.asarray(model_index, np.int64), split)
+        self._count("evaluate", models.shape[1], int((model_index >= 0).sum()), 0)
         return Scores(correct.astype(np.int64), sizes, loss / np.maximum(sizes, 1))
 
     def detections(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
         positive: Int[np.ndarray, "n"],
         *,
         split: str = "train",
     ) -> Int[np.ndarray, "n 2 bins"]:
         check_detects(self.model, True)
         self._count("detections", models.shape[1], len(clients), 0)
-        counts = self._scorer.histograms(models, clients, which, positive, split)
+        counts = self._scorer.histograms(models, clients, model_index, positive, split)
         return counts if split == "test" else np.where(self._silent(clients)[:, None, None], -1, counts)
 
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
@@ -223,24 +223,27 @@ class SimulatedWorld:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        chosen: Int[np.ndarray, "n"],
-        work: LocalWork,
+        model_index: Int[np.ndarray, "n"],
+        work: LocalTraining,
         stream: Stream,
         gradient: bool = False,
     ) -> Iterator[tuple[np.ndarray, ...]]:
         """Rows, updates, last and first losses, and gradients of the clients that answer, by id and in portions of
         bounded memory."""
-        amount, lost = self._managed(clients, work, stream)
+        num_steps, lost = self._managed(clients, work, stream)
         going = np.flatnonzero(~lost)
         for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, models.shape[1]):
             own = work if work.positive is None else replace(work, positive=work.positive[rows])
-            yield rows, *self._trainer.train(models, clients[rows], chosen[rows], own, amount[rows], stream, gradient)
+            yield (
+                rows,
+                *self._trainer.train(models, clients[rows], model_index[rows], own, num_steps[rows], stream, gradient),
+            )
 
     def _managed(
-        self, clients: Int[np.ndarray, "n"], work: LocalWork, stream: Stream
+        self, clients: Int[np.ndarray, "n"], work: LocalTraining, stream: Stream
     ) -> tuple[Int[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """Epochs (or steps) that each client manages, and which clients send nothing."""
-        amount = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(clients)).astype(np.int64)
+        num_steps = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(clients)).astype(np.int64)
         lost = np.zeros(len(clients), bool)
         if self.population.dropout:
             lost |= self.population.silent(clients, stream)
@@ -249,10 +252,10 @@ class SimulatedWorld:
         if self.population.stragglers:
             slow = self.population.slow(clients, stream)
             if work.partial:
-                amount = np.where(slow, self.population.managed(clients, amount, stream), amount)
+                num_steps = np.where(slow, self.population.managed(clients, num_steps, stream), num_steps)
             else:
                 lost |= slow
-        return amount, lost
+        return num_steps, lost
 
     def _silent(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
         """Which clients do not answer a question in this round."""

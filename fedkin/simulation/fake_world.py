@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalWork, ModelSpec, Scores, Trained
+from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalTraining, ModelSpec, Scores, TrainingReply
 from fedkin.measures.calibration import histogram
 from fedkin.measures.cosine import cosine
 from fedkin.simulation.shift_test import LabelMemory
@@ -27,13 +27,13 @@ class FakeWorld:
 
     target: Float[np.ndarray, "N P"]
     examples: Int[np.ndarray, "N"]
-    work: LocalWork = field(default_factory=lambda: LocalWork(lr=0.5))
+    work: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.5))
     silent: frozenset[int] = frozenset()
     garbage: frozenset[int] = frozenset()
     start: Callable[[Stream], np.ndarray] | None = None
     counts: Int[np.ndarray, "N C"] | None = None
     detects: bool = False
-    truth: Int[np.ndarray, "N"] | None = None
+    true_clusters: Int[np.ndarray, "N"] | None = None
 
     def __post_init__(self) -> None:
         self.total_clients, parameters = self.target.shape
@@ -52,17 +52,17 @@ class FakeWorld:
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return np.arange(self.total_clients)
 
-    def train(self, models, clients, which=None, *, work=None, reduce=False, gradient=False, part=None, stream):  # type: ignore[no-untyped-def]
+    def train(self, models, clients, model_index=None, *, work=None, reduce=False, gradient=False, part=None, stream):  # type: ignore[no-untyped-def]
         work = work or self.work
-        chosen = np.argmin(self.losses(models, clients), axis=1) if which is None else np.asarray(which)
+        chosen = np.argmin(self.losses(models, clients), axis=1) if model_index is None else np.asarray(model_index)
         start, goal = models[chosen].astype(np.float64), self.target[clients].astype(np.float64)
         if work.positive is not None:
             goal = goal + work.positive[:, None]
         w = start
         for _ in range(int(np.max(work.epochs))):
             w = w - work.lr * ((w - goal) + work.mu * (w - start))
-        broken = np.isin(clients, list(self.garbage))
-        arrived = ~broken & ~np.isin(clients, list(self.silent))
+        nonfinite = np.isin(clients, list(self.garbage))
+        arrived = ~nonfinite & ~np.isin(clients, list(self.silent))
         update = np.where(arrived[:, None], w - start, 0).astype(np.float32)[:, part or slice(None)]
         loss = 0.5 * np.sum((w - goal) ** 2, axis=1)
         first = 0.5 * np.sum((start - goal) ** 2, axis=1)
@@ -74,20 +74,20 @@ class FakeWorld:
             np.add.at(total, chosen, n[:, None] * update)
             update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)
         slope = np.where(arrived[:, None], start - goal, 0).astype(np.float32) if gradient else None
-        return Trained(update, chosen, self.examples[clients], loss, first, arrived, broken, weight, slope)
+        return TrainingReply(update, chosen, self.examples[clients], loss, first, arrived, nonfinite, weight, slope)
 
     def losses(self, models, clients):  # type: ignore[no-untyped-def]
         loss = 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
         return np.where(np.isin(clients, list(self.silent | self.garbage))[:, None], np.nan, loss)
 
-    def gradients(self, models, clients, which):  # type: ignore[no-untyped-def]
-        return (models[which] - self.target[clients]).astype(np.float32)
+    def gradients(self, models, clients, model_index):  # type: ignore[no-untyped-def]
+        return (models[model_index] - self.target[clients]).astype(np.float32)
 
     def label_errors(self, models, clients):  # type: ignore[no-untyped-def]
         return np.sqrt(2 * self.losses(models, clients))
 
-    def detections(self, models, clients, which, positive, *, split="train"):  # type: ignore[no-untyped-def]
-        score = models.shape[1] - np.sum(models[which] ** 2, axis=1)
+    def detections(self, models, clients, model_index, positive, *, split="train"):  # type: ignore[no-untyped-def]
+        score = models.shape[1] - np.sum(models[model_index] ** 2, axis=1)
         own = self.classes(clients)[np.arange(len(clients)), positive]
         counts = np.stack([histogram(score[i : i + 1], own[i : i + 1]) for i in range(len(clients))])
         return np.where(np.isin(clients, list(self.silent | self.garbage))[:, None, None], -1, counts)
@@ -96,20 +96,20 @@ class FakeWorld:
         counts = np.ones((self.total_clients, 1), np.int64) if self.counts is None else self.counts
         return counts[clients] > 0
 
-    def evaluate(self, models, clients, which, *, split="test"):  # type: ignore[no-untyped-def]
-        if which.ndim == 2:  # one detector of each class: the client's own first class is the right answer
-            scores = np.where(which < 0, -np.inf, models.shape[1] - np.sum(models[which] ** 2, axis=2))
+    def evaluate(self, models, clients, model_index, *, split="test"):  # type: ignore[no-untyped-def]
+        if model_index.ndim == 2:  # one detector of each class: the client's own first class is the right answer
+            scores = np.where(model_index < 0, -np.inf, models.shape[1] - np.sum(models[model_index] ** 2, axis=2))
             right = scores.argmax(axis=1) == self.classes(clients).argmax(axis=1)
             return Scores(right.astype(np.int64), np.ones(len(clients), np.int64), np.zeros(len(clients)))
-        distance = np.sum((models[which] - self.target[clients]) ** 2, axis=1)
+        distance = np.sum((models[model_index] - self.target[clients]) ** 2, axis=1)
         return Scores((distance < 1).astype(np.int64), np.ones(len(clients), np.int64), distance.astype(np.float64))
 
     def send(self, arrays, clients):  # type: ignore[no-untyped-def]
         self.ledger.add("send", arrays.size * len(clients) * BYTES_PER_NUMBER, 0)
 
     def similarities(self, start, directions, clients, *, work=None, stream):  # type: ignore[no-untyped-def]
-        which = np.zeros(len(clients), np.int64)
-        reply = self.train(start[None], clients, which, work=work, stream=stream)
+        model_index = np.zeros(len(clients), np.int64)
+        reply = self.train(start[None], clients, model_index, work=work, stream=stream)
         there = reply.arrived & reply.update.any(axis=1)
         return np.where(there[:, None], cosine(reply.update, directions), np.nan)
 

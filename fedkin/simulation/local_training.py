@@ -100,9 +100,9 @@ def _train(
     optimizer = direction(recipe)
 
     def one(
-        which: Array, positive: Array | None, first: Array, steps: Array, per_epoch: Array, words: Array
+        model_index: Array, positive: Array | None, first: Array, steps: Array, per_epoch: Array, words: Array
     ) -> tuple[Array, Array, Array, Array | None]:
-        start = model.unflatten(models[which])
+        start = model.unflatten(models[model_index])
         base_key = jax.random.wrap_key_data(words) if model.random else None
 
         def step(s: Array, carry: tuple[Tree, Any, Array, Array]) -> tuple[Tree, Any, Array, Array]:
@@ -124,17 +124,17 @@ def _train(
 
         zero = jnp.zeros(2)
         w, _, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, (start, optimizer.init(start), zero, zero))
-        update = flatten(w) - models[which]
+        update = flatten(w) - models[model_index]
         slope = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
         return update, last_sum[0] / jnp.maximum(last_sum[1], 1), first_sum[0] / jnp.maximum(first_sum[1], 1), slope
 
     def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array, Array | None]:
-        which, positive, *rest = row
+        model_index, positive, *rest = row
         if not recipe.detects:
-            return one(which, None, *rest)
-        return jax.vmap(lambda k, c: one(k, c, *rest))(which, positive)
+            return one(model_index, None, *rest)
+        return jax.vmap(lambda k, c: one(k, c, *rest))(model_index, positive)
 
-    rows = (work.which, work.positive, work.first, work.steps, work.per_epoch, work.words)
+    rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
 
 
@@ -146,10 +146,10 @@ def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan)
 
 def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
     def client(row: tuple[Array, ...]) -> Array:
-        which, first, steps = row
-        return _full_gradient(model, model.unflatten(models[which]), work, first, steps)
+        model_index, first, steps = row
+        return _full_gradient(model, model.unflatten(models[model_index]), work, first, steps)
 
-    return jax.lax.map(client, (work.which, work.first, work.steps))
+    return jax.lax.map(client, (work.model_index, work.first, work.steps))
 
 
 def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array) -> Float[Array, "P"]:
@@ -195,10 +195,10 @@ def alone(model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x: Array
     return model.apply(model.unflatten(models[k]), x, None)
 
 
-def together(model: Model, models: Float[Array, "K P"], which: Int[Array, "C"], x: Array) -> Float[Array, "S C"]:
+def together(model: Model, models: Float[Array, "K P"], model_index: Int[Array, "C"], x: Array) -> Float[Array, "S C"]:
     """Scores of the detectors of every class; a class without one (-1) scores lowest."""
-    scores = jax.vmap(lambda k: alone(model, models, k, x)[:, 0], out_axes=1)(which)
-    return jnp.where(which < 0, -jnp.inf, scores)
+    scores = jax.vmap(lambda k: alone(model, models, k, x)[:, 0], out_axes=1)(model_index)
+    return jnp.where(model_index < 0, -jnp.inf, scores)
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)

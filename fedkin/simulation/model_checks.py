@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError, ModelError
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.simulation.workers import AnyModel
 
 
@@ -23,10 +23,12 @@ def check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray,
     return ids
 
 
-def check_work(model: AnyModel, work: LocalWork, which: Int[np.ndarray, "n"] | None, gradient: bool = False) -> None:
+def check_work(
+    model: AnyModel, work: LocalTraining, model_index: Int[np.ndarray, "n"] | None, gradient: bool = False
+) -> None:
     """Detectors need a class each, and nothing else has use for one."""
     detects = model.spec.detects
-    if detects != (work.positive is not None) or (detects and (which is None or gradient)):
+    if detects != (work.positive is not None) or (detects and (model_index is None or gradient)):
         raise ModelError(
             f"model {model.name!r} is {'a' if detects else 'no'} detector of one class among all: method athena trains "
             "detectors, and the other methods train models with a score for every class"
@@ -40,11 +42,11 @@ def check_detects(model: AnyModel, wanted: bool) -> None:
         raise ModelError(f"model {model.name!r} was asked what means something to {expected} only")
 
 
-def check_scoring(model: AnyModel, which: Int[np.ndarray, "n ..."], classes: int) -> None:
+def check_scoring(model: AnyModel, model_index: Int[np.ndarray, "n ..."], classes: int) -> None:
     """Detectors are scored with one of each class (which [n C]), other models one by one (which [n])."""
     expected = (classes,) if model.spec.detects else ()
-    if which.shape[1:] != expected:
+    if model_index.shape[1:] != expected:
         raise ModelError(
             f"model {model.name!r} is {'a' if model.spec.detects else 'no'} detector: detectors are scored together, "
-            f"one of each of {classes} classes, and other models one by one; got which of shape {which.shape}"
+            f"one of each of {classes} classes, and other models one by one; got which of shape {model_index.shape}"
         )

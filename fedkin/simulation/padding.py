@@ -19,7 +19,7 @@ class Plan(NamedTuple):
     y: Int[np.ndarray, "R"]
     batches: Int[np.ndarray, "S B"]  # rows of x
     valid: Int[np.ndarray, "S"]
-    which: Int[np.ndarray, "n ..."]  # model of each row; of detectors [n G], G of one client
+    model_index: Int[np.ndarray, "n ..."]  # model of each row; of detectors [n G], G of one client
     positive: Int[np.ndarray, "n ..."]  # class that each of them is to find
     first: Int[np.ndarray, "n"]  # its first step
     steps: Int[np.ndarray, "n"]
@@ -32,7 +32,7 @@ def plan(
     y: Int[np.ndarray, "M"],
     owned: Ragged,
     clients: Int[np.ndarray, "n"],
-    which: Int[np.ndarray, "n ..."],
+    model_index: Int[np.ndarray, "n ..."],
     batches: Sequence[Batches],
     words: UInt32[np.ndarray, "n 2"],
     positive: Int[np.ndarray, "n ..."] | None = None,
@@ -48,8 +48,8 @@ def plan(
         y=y[rows].astype(np.int32),
         batches=np.concatenate([b.rows + base[where] for b, where in zip(batches, slot, strict=True)]).astype(np.int32),
         valid=np.concatenate([b.valid for b in batches]).astype(np.int32),
-        which=which.astype(np.int32),
-        positive=np.zeros(which.shape, np.int32) if positive is None else positive.astype(np.int32),
+        model_index=model_index.astype(np.int32),
+        positive=np.zeros(model_index.shape, np.int32) if positive is None else positive.astype(np.int32),
         first=(np.cumsum(steps) - steps).astype(np.int32),
         steps=steps.astype(np.int32),
         per_epoch=np.array([b.per_epoch for b in batches], np.int32),
@@ -64,7 +64,7 @@ def side_by_side(plans: Sequence[Plan]) -> Plan:
     rows to those of all devices (whose shares vary), and the steps to fit both.
     """
     samples = power_of_two(max(len(p.x) for p in plans))
-    rows = bucket(sum(len(p.which) for p in plans))
+    rows = bucket(sum(len(p.model_index) for p in plans))
     steps = _room(plans, samples, rows)
     sizes = (samples, samples, steps, steps, rows, rows, rows, rows, rows, rows)  # in the order of Plan
     return Plan(*(np.stack([_pad(a, n) for a in arrays]) for n, *arrays in zip(sizes, *plans, strict=True)))

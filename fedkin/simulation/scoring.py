@@ -26,7 +26,7 @@ _KEPT = 512 * 2**20  # bytes of samples that are kept laid out between rounds
 class Blocks:
     """Samples sorted by model, every model's own padded to whole blocks."""
 
-    which: Int[np.ndarray, "b"]  # model of each block; padding blocks score with model 0
+    model_index: Int[np.ndarray, "b"]  # model of each block; padding blocks score with model 0
     take: Int[np.ndarray, "b S"]  # sample rows; padding repeats row 0
     place: Int[np.ndarray, "t"]  # where sample t of the request lies among the b * S places
 
@@ -43,9 +43,9 @@ def blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], shares: int 
     place[order] = start + within
     take = np.zeros(total * _BLOCK, np.int64)
     take[place] = rows
-    which = np.zeros(total, np.int32)
-    which[: per_model.sum()] = np.repeat(kinds, per_model)
-    return Blocks(which, take.reshape(total, _BLOCK), place)
+    model_index = np.zeros(total, np.int32)
+    model_index[: per_model.sum()] = np.repeat(kinds, per_model)
+    return Blocks(model_index, take.reshape(total, _BLOCK), place)
 
 
 def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, shares: int = 1) -> Iterator[slice]:
@@ -53,7 +53,7 @@ def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, shares: int 
     for one block each)."""
     per_block = b.take.shape[1] * max(1, int(np.prod(x.shape[1:]))) * x.dtype.itemsize
     step = max(1, limit // (per_block * shares)) * shares
-    for start in range(0, len(b.which), step):
+    for start in range(0, len(b.model_index), step):
         yield slice(start, start + step)
 
 
@@ -105,7 +105,7 @@ class Scorer:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
         positive: Int[np.ndarray, "n"],
         split: str,
     ) -> Int[np.ndarray, "n 2 bins"]:
@@ -113,7 +113,7 @@ class Scorer:
         owned = self._data.part(split).taken(clients)
         if not len(owned.rows):
             return np.zeros((len(clients), 2, BINS), np.int64)
-        place, laid_out = self._lay_out(clients, which, split)
+        place, laid_out = self._lay_out(clients, model_index, split)
         whole = replicated(self._mesh, models)
         found = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in laid_out]
         scores = np.concatenate([np.asarray(part).ravel() for part in found])[place]
@@ -126,7 +126,7 @@ class Scorer:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n ..."],
+        model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
         """Correct predictions, summed loss and number of samples of each row."""
@@ -134,26 +134,26 @@ class Scorer:
         sizes = owned.sizes[clients].astype(np.int64)
         if not sizes.sum():
             return np.zeros(len(clients)), np.zeros(len(clients)), sizes
-        place, laid_out = self._lay_out(clients, which, split)
+        place, laid_out = self._lay_out(clients, model_index, split)
         whole = replicated(self._mesh, models)
         scored = [local_training.score(self._model, self._mesh, whole, part) for part in laid_out]
         right = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
         loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
         return per_row(right, sizes), per_row(loss, sizes), sizes
 
-    def _lay_out(self, clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n ..."], split: str) -> tuple:
+    def _lay_out(self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str) -> tuple:
         """Blocks of samples on the device, kept while the same clients use the same models (or sets of detectors)."""
-        key, place = (clients.tobytes(), which.tobytes()), (split, which.ndim)
+        key, place = (clients.tobytes(), model_index.tobytes()), (split, model_index.ndim)
         if place in self._laid_out and self._laid_out[place][0] == key:
             return self._laid_out[place][1]
         owned = self._data.part(split)
         rows = np.concatenate([owned[int(c)] for c in clients])
         shares = self._mesh.size
-        sets, own = np.unique(which, axis=0, return_inverse=True)
+        sets, own = np.unique(model_index, axis=0, return_inverse=True)
         b = blocks(rows, np.repeat(own.ravel(), owned.sizes[clients]), shares)
         x, y = self._data.x, self._data.y.astype(np.int32)
         slices = portions(b, x, _PORTION, shares)
-        scoring = sets[b.which].astype(np.int32)
+        scoring = sets[b.model_index].astype(np.int32)
         parts = (self._put((scoring[s], x[b.take[s]], y[b.take[s]])) for s in slices)
         small = b.take.size * x[:1].nbytes <= _KEPT
         laid_out = (b.place, list(parts) if small else parts)

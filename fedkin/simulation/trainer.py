@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
@@ -31,32 +31,32 @@ class Trainer:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r"],
-        work: LocalWork,
-        amount: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
     ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
         """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
-        asks); ``amount`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors."""
+        asks); ``num_steps`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors."""
         if work.positive is not None:
-            return self._train_detectors(models, clients, which, work, amount, stream)
-        batches = self._batches(clients, work, amount, stream)
+            return self._train_detectors(models, clients, model_index, work, num_steps, stream)
+        batches = self._batches(clients, work, num_steps, stream)
         aside = gradient and work.steps is not None  # so many steps may see a sample twice, or never
         recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes, gradient and not aside)
-        own, todo = self._dealt(clients, which, batches, stream)
+        own, todo = self._dealt(clients, model_index, batches, stream)
         update, last, first, *slope = self._compute(recipe, models, work, own, todo)
         if aside:
-            slope = [self.gradients(models, clients, which)]
+            slope = [self.gradients(models, clients, model_index)]
         return update, last, first, slope[0] if slope else update[:0]
 
     def _train_detectors(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r"],
-        work: LocalWork,
-        amount: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
         stream: Stream,
     ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
         """The same for detectors: those of one client are one row of the program, and see each batch together."""
@@ -64,9 +64,9 @@ class Trainer:
         recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes, detects=True)
         update = np.empty((len(clients), models.shape[1]), np.float32)
         last, first = np.empty((2, len(clients)), np.float32)
-        for rows in by_client(clients, amount):
-            batches = self._batches(clients[rows[:, 0]], work, amount[rows[:, 0]], stream)
-            own, todo = self._dealt(clients[rows[:, 0]], which[rows], batches, stream, work.positive[rows])
+        for rows in by_client(clients, num_steps):
+            batches = self._batches(clients[rows[:, 0]], work, num_steps[rows[:, 0]], stream)
+            own, todo = self._dealt(clients[rows[:, 0]], model_index[rows], batches, stream, work.positive[rows])
             update[rows], last[rows], first[rows] = self._compute(recipe, models, work, own, todo)
         return update, last, first, update[:0]
 
@@ -74,7 +74,7 @@ class Trainer:
         self,
         recipe: Recipe,
         models: Float[np.ndarray, "K P"],
-        work: LocalWork,
+        work: LocalTraining,
         own: list[Int[np.ndarray, "_"]],
         todo: Plan,
     ) -> list[Shaped[np.ndarray, "r ..."]]:
@@ -84,12 +84,12 @@ class Trainer:
         return [_together(np.asarray(part), own) for part in results if part is not None]
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"]
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r P"]:
         """Gradient of each client's full training loss at its model."""
         sizes = self._data.train.sizes
         ordered = [in_order(int(sizes[c]), min(_WIDTH, self._largest)) for c in clients]
-        own, todo = self._dealt(clients, which, ordered, None)
+        own, todo = self._dealt(clients, model_index, ordered, None)
         mesh = mesh_of(self._devices[: len(own)])
         found = local_training.gradients(self._model, mesh, replicated(mesh, models), split(mesh, todo))
         return _together(np.asarray(found), own)
@@ -97,27 +97,27 @@ class Trainer:
     def _dealt(
         self,
         clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r ..."],
+        model_index: Int[np.ndarray, "r ..."],
         batches: list[Batches],
         stream: Stream | None,
         positive: Int[np.ndarray, "r ..."] | None = None,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """Which rows each device has, and what they are to do."""
         own = shares(batches, min(len(self._devices), len(clients)))
-        positive = np.zeros_like(which) if positive is None else positive
-        plans = [self._plan(clients[r], which[r], [batches[i] for i in r], stream, positive[r]) for r in own]
+        positive = np.zeros_like(model_index) if positive is None else positive
+        plans = [self._plan(clients[r], model_index[r], [batches[i] for i in r], stream, positive[r]) for r in own]
         return own, side_by_side(plans)
 
     def _batches(
-        self, clients: Int[np.ndarray, "r"], work: LocalWork, amount: Int[np.ndarray, "r"], stream: Stream
+        self, clients: Int[np.ndarray, "r"], work: LocalTraining, num_steps: Int[np.ndarray, "r"], stream: Stream
     ) -> list[Batches]:
-        sizes, pairs = self._data.train.sizes, zip(clients, amount, strict=True)
+        sizes, pairs = self._data.train.sizes, zip(clients, num_steps, strict=True)
         return [for_work(int(sizes[c]), work, int(much), int(self._ids[c]), stream, self._largest) for c, much in pairs]
 
     def _plan(
         self,
         clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r ..."],
+        model_index: Int[np.ndarray, "r ..."],
         batches: list[Batches],
         stream: Stream | None,
         positive: Int[np.ndarray, "r ..."],
@@ -125,12 +125,12 @@ class Trainer:
         words = np.zeros((len(clients), 2), np.uint32)
         if stream is not None and self._model.random:
             words = np.stack([stream.child("device").words(int(c)) for c in self._ids[clients]])
-        return plan(self._data.x, self._data.y, self._data.train, clients, which, batches, words, positive)
+        return plan(self._data.x, self._data.y, self._data.train, clients, model_index, batches, words, positive)
 
 
-def by_client(clients: Int[np.ndarray, "r"], amount: Int[np.ndarray, "r"]) -> Iterator[Int[np.ndarray, "g G"]]:
+def by_client(clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]) -> Iterator[Int[np.ndarray, "g G"]]:
     """Rows of one client and one amount of work together; groups of one size G at a time, in order of clients."""
-    _, group, sizes = np.unique(np.stack([clients, amount]), axis=1, return_inverse=True, return_counts=True)
+    _, group, sizes = np.unique(np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True)
     order = np.split(np.argsort(group.ravel(), kind="stable"), np.cumsum(sizes)[:-1])
     for size in np.unique(sizes):
         yield np.stack([rows for rows in order if len(rows) == size])

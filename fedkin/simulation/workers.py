@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.layout import Samples
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork, ModelSpec
+from fedkin.core.world import LocalTraining, ModelSpec
 from fedkin.data.federated import FederatedData
 
 
@@ -39,18 +39,18 @@ class Trainer(Protocol):
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r"],
-        work: LocalWork,
-        amount: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
     ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
         """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
-        asks); ``amount`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors."""
+        asks); ``num_steps`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors."""
         ...
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"]
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r P"]:
         """Gradient of each client's full training loss at its model, in inference mode."""
         ...
@@ -71,7 +71,7 @@ class Scorer(Protocol):
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
         positive: Int[np.ndarray, "n"],
         split: str,
     ) -> Int[np.ndarray, "n 2 bins"]:
@@ -82,7 +82,7 @@ class Scorer(Protocol):
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n ..."],
+        model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
         """Correct predictions, summed loss and number of samples of each row."""

@@ -37,7 +37,7 @@ class Tracker(Protocol):
         ...
 
 
-class Telling:
+class TrackerDispatch:
     """All trackers of one run."""
 
     def __init__(
@@ -67,9 +67,9 @@ class Telling:
 @contextmanager
 def telling(
     trackers: Sequence[Tracker], description: Mapping[str, Any], folder: Path | None, also: Callable | None
-) -> Iterator[Telling]:
+) -> Iterator[TrackerDispatch]:
     """What a run calls after every round: it tells all trackers, and then ``also``."""
-    told = Telling(trackers, description, folder, also)
+    told = TrackerDispatch(trackers, description, folder, also)
     try:
         yield told
     finally:
@@ -153,7 +153,7 @@ def outermost(folder: Path) -> Path:
 
 
 def figures(record: Mapping[str, Any], most: int = 32) -> dict[str, float]:
-    """The numbers of a record, flat: ``cluster_sizes/0``, ``bytes_by_verb/train/0`` (down) and ``/1`` (up). Lists of
+    """The numbers of a record, flat: ``cluster_sizes/0``, ``bytes_by_operation/train/0`` (down) and ``/1`` (up). Lists of
     more than ``most`` numbers are left out: nobody looks at a curve for each of a thousand peers."""
     found: dict[str, float] = {}
     for name, value in record.items():

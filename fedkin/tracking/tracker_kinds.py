@@ -30,7 +30,7 @@ class TensorBoard:
         self._known = any(folder.glob("events.out.tfevents.*"))
         self._path = folder / f"events.out.tfevents.{time.time_ns()}.fedkin"
         self._open = False
-        watched = dict.fromkeys(("accuracy", "worst_decile", "loss", "ari"), 0.0)
+        watched = dict.fromkeys(("accuracy", "bottom_decile", "loss", "ari"), 0.0)
         self._parts = self._hparams(settings(description), watched)  # what there is, where it starts, that it ended
 
     def __call__(self, record: Record) -> None:

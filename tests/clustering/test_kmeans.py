@@ -11,14 +11,14 @@ from fedkin.core.errors import MethodError
 
 
 def blobs(seed: int, clusters: int, each: int) -> tuple[np.ndarray, np.ndarray]:
-    truth = np.repeat(np.arange(clusters), each)
-    noise = np.random.default_rng(seed).normal(scale=0.1, size=(len(truth), 2))
-    return np.stack([truth, truth % 2], axis=1) * 5 + noise, truth
+    true_clusters = np.repeat(np.arange(clusters), each)
+    noise = np.random.default_rng(seed).normal(scale=0.1, size=(len(true_clusters), 2))
+    return np.stack([true_clusters, true_clusters % 2], axis=1) * 5 + noise, true_clusters
 
 
 def test_well_separated_points() -> None:
-    points, truth = blobs(0, 4, 15)
-    assert adjusted_rand_score(truth, kmeans(points, 4, seed=233)) == 1
+    points, true_clusters = blobs(0, 4, 15)
+    assert adjusted_rand_score(true_clusters, kmeans(points, 4, seed=233)) == 1
 
 
 def test_same_seed_same_labels() -> None:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.clustering.kmeans import kmeans_of_few
+from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 
 
@@ -17,10 +17,10 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def planted(seed: int, clusters: int, each: int, columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """Clusters of width 0.1 whose centres are at least 4 apart, in shuffled order."""
-    truth = rng(seed).permutation(np.repeat(np.arange(clusters), each))
+    true_clusters = rng(seed).permutation(np.repeat(np.arange(clusters), each))
     centres = np.zeros((clusters, columns))
     centres[:, 0], centres[:, 1] = 4 * np.arange(clusters), 4 * (np.arange(clusters) % 2)
-    return centres[truth] + rng(seed + 100).normal(scale=0.1, size=(len(truth), columns)), truth
+    return centres[true_clusters] + rng(seed + 100).normal(scale=0.1, size=(len(true_clusters), columns)), true_clusters
 
 
 def inertia(points: np.ndarray, labels: np.ndarray) -> float:
@@ -31,8 +31,8 @@ def inertia(points: np.ndarray, labels: np.ndarray) -> float:
 @pytest.mark.parametrize(("clusters", "each"), [(2, 3), (3, 6), (5, 4), (9, 2), (11, 2)])
 def test_planted_clusters_are_found(clusters: int, each: int) -> None:
     for seed in range(5):
-        points, truth = planted(seed, clusters, each)
-        assert adjusted_rand_score(truth, kmeans_of_few(points, clusters, rng(seed))) == 1
+        points, true_clusters = planted(seed, clusters, each)
+        assert adjusted_rand_score(true_clusters, kmeans_small(points, clusters, rng(seed))) == 1
 
 
 def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
@@ -43,7 +43,7 @@ def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
         points = draw.normal(size=(int(draw.integers(8, 25)), int(draw.integers(1, 7))))
         clusters = int(draw.integers(2, 7))
         theirs = KMeans(clusters, n_init=10, random_state=seed).fit_predict(points)  # pyright: ignore[reportArgumentType]
-        ours = kmeans_of_few(points, clusters, rng(seed))
+        ours = kmeans_small(points, clusters, rng(seed))
         ratios.append(inertia(points, ours) / inertia(points, theirs))
     assert np.mean(ratios) <= 1.1
     assert np.min(ratios) >= 0.9, "far below the best of ten restarts: the comparison would be wrong"
@@ -52,7 +52,7 @@ def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
 def test_each_point_is_nearest_to_the_mean_of_its_own_cluster() -> None:
     """What Lloyd's algorithm ends in."""
     points = rng(3).uniform(size=(40, 2))
-    labels = kmeans_of_few(points, 6, rng(1))
+    labels = kmeans_small(points, 6, rng(1))
     means = np.stack([points[labels == k].mean(axis=0) for k in range(6)])
     nearest = np.linalg.norm(points[:, None] - means, axis=2).argmin(axis=1)
     np.testing.assert_array_equal(labels, nearest)
@@ -60,52 +60,52 @@ def test_each_point_is_nearest_to_the_mean_of_its_own_cluster() -> None:
 
 def test_the_same_state_of_the_generator_the_same_labels() -> None:
     points = rng(5).normal(size=(20, 3))
-    np.testing.assert_array_equal(kmeans_of_few(points, 5, rng(1)), kmeans_of_few(points, 5, rng(1)))
-    numberings = {kmeans_of_few(points, 5, rng(seed)).tobytes() for seed in range(10)}
+    np.testing.assert_array_equal(kmeans_small(points, 5, rng(1)), kmeans_small(points, 5, rng(1)))
+    numberings = {kmeans_small(points, 5, rng(seed)).tobytes() for seed in range(10)}
     assert len(numberings) > 1, "starts are drawn"
 
 
 def test_more_restarts_are_better_on_average() -> None:
     points = rng(3).uniform(size=(60, 2))
     one, many = (
-        np.array([inertia(points, kmeans_of_few(points, 8, rng(seed), restarts=count)) for seed in range(8)])
+        np.array([inertia(points, kmeans_small(points, 8, rng(seed), restarts=count)) for seed in range(8)])
         for count in (1, 40)
     )
     assert many.mean() < one.mean() and many.max() <= np.median(one)
 
 
 def test_labels_are_integers_of_that_many_clusters() -> None:
-    labels = kmeans_of_few(rng(0).normal(size=(20, 4)).astype(np.float32), 5, rng(0))
+    labels = kmeans_small(rng(0).normal(size=(20, 4)).astype(np.float32), 5, rng(0))
     assert labels.dtype == np.int64 and labels.shape == (20,)
     assert sorted(set(labels)) == [0, 1, 2, 3, 4]
 
 
 def test_one_cluster() -> None:
-    np.testing.assert_array_equal(kmeans_of_few(rng(0).normal(size=(4, 2)), 1, rng(0)), [0, 0, 0, 0])
+    np.testing.assert_array_equal(kmeans_small(rng(0).normal(size=(4, 2)), 1, rng(0)), [0, 0, 0, 0])
 
 
 def test_one_cluster_per_point() -> None:
     for seed in range(5):
-        assert sorted(kmeans_of_few(np.array([[0.0], [1.0], [5.0], [5.1]]), 4, rng(seed))) == [0, 1, 2, 3]
+        assert sorted(kmeans_small(np.array([[0.0], [1.0], [5.0], [5.1]]), 4, rng(seed))) == [0, 1, 2, 3]
 
 
 def test_points_that_coincide_share_a_cluster() -> None:
     points = np.array([[0.0, 1], [7, 7], [0, 1], [3, -9], [7, 7], [0, 1]])
     for seed in range(5):
-        labels = kmeans_of_few(points, 3, rng(seed))
+        labels = kmeans_small(points, 3, rng(seed))
         assert adjusted_rand_score([0, 1, 0, 2, 1, 0], labels) == 1
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_any_scale(scale: float) -> None:
-    points, truth = planted(0, 4, 5)
-    assert adjusted_rand_score(truth, kmeans_of_few(scale * points, 4, rng(0))) == 1
+    points, true_clusters = planted(0, 4, 5)
+    assert adjusted_rand_score(true_clusters, kmeans_small(scale * points, 4, rng(0))) == 1
 
 
 def test_points_are_left_alone() -> None:
     points = rng(0).normal(size=(9, 2))
     kept = points.copy()
-    kmeans_of_few(points, 3, rng(0))
+    kmeans_small(points, 3, rng(0))
     np.testing.assert_array_equal(points, kept)
 
 
@@ -114,4 +114,4 @@ def test_points_are_left_alone() -> None:
 )
 def test_fewer_distinct_points_than_clusters(points: np.ndarray) -> None:
     with pytest.raises(MethodError, match=rf"3 clusters.*among {len(points)}"):
-        kmeans_of_few(points, 3, rng(0))
+        kmeans_small(points, 3, rng(0))

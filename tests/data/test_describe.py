@@ -14,7 +14,7 @@ from fedkin.data.describe import _grouped
 from fedkin.data.federated import FederatedData, Ragged
 
 
-def toy(truth: bool = False) -> FederatedData:
+def toy(true_clusters: bool = False) -> FederatedData:
     """Three clients: one of two classes, one of a single sample, one with a shared sample; class 3 is empty."""
     return FederatedData(
         "toy",
@@ -23,12 +23,12 @@ def toy(truth: bool = False) -> FederatedData:
         4,
         Ragged.of([np.array([0, 1, 2]), np.array([3]), np.array([2, 4])]),
         Ragged.of([np.array([5]), np.array([], np.int64), np.array([], np.int64)]),
-        truth=np.array([1, 0, 1]) if truth else None,
+        true_clusters=np.array([1, 0, 1]) if true_clusters else None,
     )
 
 
 def test_table_by_hand() -> None:
-    figures = table(toy(truth=True))
+    figures = table(toy(true_clusters=True))
     assert figures.loc["clients"].tolist() == ["3", "3"]
     assert figures.loc["clients without samples"].tolist() == ["0", "2"]
     assert figures.loc["samples"].tolist() == ["6", "1"]
@@ -70,7 +70,7 @@ def test_table_of_characters() -> None:
 def test_clients_are_grouped_by_cluster_and_main_class() -> None:
     data = toy()
     assert _grouped(data, data.label_counts()).tolist() == [0, 2, 1]
-    data = toy(truth=True)
+    data = toy(true_clusters=True)
     assert _grouped(data, data.label_counts()).tolist() == [1, 0, 2]
 
 
@@ -86,7 +86,7 @@ def test_picture_is_a_png_and_an_svg(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_odd_clients_can_be_drawn(split: str, tmp_path: Path) -> None:
-    assert len(picture(toy(truth=True), tmp_path / "odd", split=split)) == 2
+    assert len(picture(toy(true_clusters=True), tmp_path / "odd", split=split)) == 2
 
 
 def test_unwritable_folder_leaves_nothing(tmp_path: Path) -> None:

@@ -38,14 +38,14 @@ def test_taken_gives_the_lists_of_these_clients_in_this_order(lists: list[list[i
 
 
 def test_rearranged_keeps_what_is_not_given() -> None:
-    data = FederatedData(**GOOD, truth=np.array([1, 0]), client_names=("a", "b"))
+    data = FederatedData(**GOOD, true_clusters=np.array([1, 0]), client_names=("a", "b"))
     train = Ragged.of([np.array([3]), np.array([1, 0])])
     other = data.rearranged(train, data.test)
     assert other.train is train and other.test is data.test and other.x is data.x and other.y is data.y
-    assert other.truth is data.truth and other.client_names == ("a", "b") and other.name == "toy"
+    assert other.true_clusters is data.true_clusters and other.client_names == ("a", "b") and other.name == "toy"
     assert data.train.rows.tolist() == [0, 1, 3]  # the first federation is what it was
-    swapped = data.rearranged(train, data.test, truth=np.array([0, 1]), x=data.x + 1, y=data.y[::-1])
-    assert swapped.truth is not None and swapped.truth.tolist() == [0, 1]
+    swapped = data.rearranged(train, data.test, true_clusters=np.array([0, 1]), x=data.x + 1, y=data.y[::-1])
+    assert swapped.true_clusters is not None and swapped.true_clusters.tolist() == [0, 1]
     assert swapped.x.min() == 1 and swapped.y.tolist() == [0, 2, 1, 0]
     assert swapped.label_counts().tolist() == [[1, 0, 0, 0], [1, 0, 1, 0]]
 
@@ -104,8 +104,8 @@ def test_label_counts_of_some_clients() -> None:
         ({"test": Ragged(np.array([0, 1, 3]), np.array([1, 2, 3]))}, r"test.offsets must rise from 0 to 3"),
         ({"test": Ragged(np.array([0, 1]), np.array([0, 3, 2]))}, r"test.offsets must rise from 0 to 2"),
         ({"test": Ragged(np.array([], np.int64), np.array([], np.int64))}, r"test.offsets must rise from 0 to 0"),
-        ({"truth": np.array([0, 1, 0])}, "truth must have one entry for each of 2 clients, got 3"),
-        ({"truth": np.array([0, -1])}, "truth must be integers from 0.*from -1"),
+        ({"true_clusters": np.array([0, 1, 0])}, "truth must have one entry for each of 2 clients, got 3"),
+        ({"true_clusters": np.array([0, -1])}, "truth must be integers from 0.*from -1"),
         ({"client_names": ("a",)}, "client_names must have one entry for each of 2 clients, got 1"),
         ({"classes": 0}, "classes must be an integer of at least 1, got 0"),
     ],
@@ -142,7 +142,7 @@ TYPES = {  # one wrong type each, and what is said of it
 
 
 def test_types_are_checked_without_jaxtyping_too(plainly: Callable[[Sequence[str]], list[str]]) -> None:
-    good = {"x": "np.zeros((2, 1))", "y": "np.arange(2)", "classes": "2", "truth": "None"}
+    good = {"x": "np.zeros((2, 1))", "y": "np.arange(2)", "classes": "2", "true_clusters": "None"}
     good["train"] = "Ragged.of([np.array([0]), np.array([1])])"
     came = plainly([WHOLE.format(**(good | dict([change.split("=", 1)] if change else []))) for change in TYPES])
     for (change, expected), got in zip(TYPES.items(), came, strict=True):

@@ -92,12 +92,14 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 
 def test_truth_is_the_block_and_nothing_else_has_one() -> None:
     data = digits(partition="blocks", clients=11)
-    assert data.truth is not None and data.truth.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-    for client, block in enumerate(data.truth):
+    assert data.true_clusters is not None and data.true_clusters.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    for client, block in enumerate(data.true_clusters):
         for split in ("train", "test"):
             assert np.flatnonzero(data.label_counts(split)[client]).tolist() == [2 * block, 2 * block + 1]
     assert owned_once(data) and sum(data.train.sizes) + sum(data.test.sizes) == 1797
-    assert all(digits(partition=partition, clients=20).truth is None for partition in POOLED if partition != "blocks")
+    assert all(
+        digits(partition=partition, clients=20).true_clusters is None for partition in POOLED if partition != "blocks"
+    )
 
 
 @pytest.mark.parametrize("partition", POOLED)

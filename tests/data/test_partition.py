@@ -191,15 +191,26 @@ def test_blocks_are_those_of_athena() -> None:
     """FACTS: of 10 clients with 2 classes, clients 2i-1 and 2i share classes 2i-2 and 2i-1 (numbered from 1); with 5,
     clients 1-5 have 0-4 and 6-10 have 5-9. 6,000 images of a class: halves of 3,000, fifths of 1,200."""
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 6000))
-    owned, truth = partition.blocks(labels, 10, 2, Stream(0))
+    owned, true_clusters = partition.blocks(labels, 10, 2, Stream(0))
     expected = np.zeros((10, 10), int)
     for i in range(1, 6):
         for client in (2 * i - 1, 2 * i):
             expected[client - 1, [2 * i - 2, 2 * i - 1]] = 3000
-    assert np.array_equal(histogram(owned, labels), expected) and truth.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-    owned, truth = partition.blocks(labels, 10, 5, Stream(0))
+    assert np.array_equal(histogram(owned, labels), expected) and true_clusters.tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+    ]
+    owned, true_clusters = partition.blocks(labels, 10, 5, Stream(0))
     expected = np.kron(np.eye(2, dtype=int), np.full((5, 5), 1200))
-    assert np.array_equal(histogram(owned, labels), expected) and truth.tolist() == [0] * 5 + [1] * 5
+    assert np.array_equal(histogram(owned, labels), expected) and true_clusters.tolist() == [0] * 5 + [1] * 5
     assert len(np.unique(owned.rows)) == 60_000
 
 
@@ -217,15 +228,15 @@ def test_blocks_are_even(labels: np.ndarray, clients: int, k: int, seed: int) ->
     C = int(labels.max()) + 1
     assume(C % k == 0 and clients >= C // k and np.bincount(labels).max() * k >= clients)
     try:
-        owned, truth = partition.blocks(labels, clients, k, Stream(seed))
+        owned, true_clusters = partition.blocks(labels, clients, k, Stream(seed))
     except (ConfigError, DataError):  # too few samples
         assume(False)
         raise
-    members = np.bincount(truth, minlength=C // k)
-    assert members.min() >= 1 and members.max() - members.min() <= 1 and (np.diff(truth) >= 0).all()
+    members = np.bincount(true_clusters, minlength=C // k)
+    assert members.min() >= 1 and members.max() - members.min() <= 1 and (np.diff(true_clusters) >= 0).all()
     counts = histogram(owned, labels, C)
     for c in range(C):
-        inside = truth == c // k
+        inside = true_clusters == c // k
         assert counts[~inside, c].sum() == 0 and np.ptp(counts[inside, c]) <= 1
 
 

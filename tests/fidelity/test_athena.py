@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.athena import Athena
 from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import INIT
-from tests.simulator.detectors import linear
+from tests.simulation.detectors import linear
 
 Oracle = Callable[[str], dict[str, Any]]
 NOBODY_ELSE = np.array([[0, 1, 2]])
@@ -52,7 +52,7 @@ def pairs(seed: int = 0) -> FederatedData:
 @pytest.mark.parametrize("layer", ["bias", "last_layer"])
 def test_ten_detectors_in_five_clusters(layer: Any) -> None:
     """Each cluster has two classes and their detectors, no class has two, and everybody uses all ten."""
-    w = SimulatedWorld(pairs(), linear(10), LocalWork(batch_size=32, lr=0.5))
+    w = SimulatedWorld(pairs(), linear(10), LocalTraining(batch_size=32, lr=0.5))
     method = Athena("kmeans", clusters=5, pretraining=5, layer=layer)
     state = method.init(w, INIT)
     np.testing.assert_array_equal(state.assignment, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model
 from fedkin.simulation.engine import SimulatedWorld
@@ -35,7 +35,7 @@ def test_a_proximal_step(oracle: Oracle) -> None:
     model = as_model((lambda key: jnp.asarray(start), lambda p, x, key: jnp.zeros((len(x), 2))), penalty=penalty)
     one = Ragged.of([np.arange(4)])
     data = FederatedData("constant", np.zeros((4, 1), np.float32), np.zeros(4, np.int64), 2, one, one)
-    work = LocalWork(steps=2, batch_size=4, lr=lr, mu=float(case["mu"]))
+    work = LocalTraining(steps=2, batch_size=4, lr=lr, mu=float(case["mu"]))
     models = start[None].astype(np.float32)
     trained = SimulatedWorld(data, model, work).train(models, np.array([0]), np.array([0]), stream=Stream(0))
     np.testing.assert_allclose(trained.update[0] + start, case["w_next"], atol=1e-5)

@@ -15,7 +15,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.measures.pca import explained_variance, principal_scores
 from fedkin.methods.fedsim import FedSim, FedSimState
 from fedkin.simulation.fake_world import FakeWorld
@@ -44,7 +44,7 @@ class Published(FakeWorld):
         reply = super().train(models, clients, *args, gradient=gradient, **options)
         return replace(reply, gradient=self.given_gradients[clients]) if gradient else reply
 
-    def gradients(self, models: Any, clients: Any, which: Any) -> np.ndarray:
+    def gradients(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
         self.asked.append(models.copy())
         return self.given_gradients[clients]
 
@@ -53,7 +53,7 @@ def world(vector: dict[str, Any], gradients: np.ndarray | None = None) -> Publis
     solutions = np.stack([flat(layers) for layers in vector["client_solutions"]]).astype(np.float32)
     gradients = np.array(vector["gradients"]) if gradients is None else gradients
     padded = np.pad(gradients, ((0, 0), (0, solutions.shape[1] - gradients.shape[1])))
-    return Published(solutions, np.array(vector["n_k"]), LocalWork(lr=1.0)).given(padded)
+    return Published(solutions, np.array(vector["n_k"]), LocalTraining(lr=1.0)).given(padded)
 
 
 def start(vector: dict[str, Any]) -> FedSimState:

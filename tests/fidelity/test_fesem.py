@@ -10,12 +10,12 @@ import pytest
 
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mclr
-from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulator.small import federation
+from fedkin.simulation.fake_world import FakeWorld
+from tests.simulation.small import federation
 
 Oracle = Callable[[str], dict[str, Any]]
 
@@ -28,7 +28,7 @@ def case(oracle: Oracle) -> dict[str, Any]:
 def after(centers: Any, local: Any) -> FeSEMState:
     """A round of clients that come to the given solutions, which they had before."""
     centers, local = np.array(centers, np.float32), np.array(local, np.float32)
-    w = FakeWorld(local, np.arange(1, len(local) + 1), LocalWork(lr=1.0))
+    w = FakeWorld(local, np.arange(1, len(local) + 1), LocalTraining(lr=1.0))
     state = FeSEMState(centers, np.full(len(local), COLD), local)
     return FeSEM(clusters=len(centers)).round(w, state, np.arange(len(local)), Stream(0, 1))
 

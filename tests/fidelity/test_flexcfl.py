@@ -123,7 +123,9 @@ def test_intra_group_aggregation(oracle: Oracle) -> None:
 
 def test_shift_detection(oracle: Oracle) -> None:
     detection = oracle("flexcfl")["shift_detection"]
-    old, new = (np.array([c[f"{which}_counts"] for c in detection["cases"]], int) for which in ("old", "new"))
+    old, new = (
+        np.array([c[f"{model_index}_counts"] for c in detection["cases"]], int) for model_index in ("old", "new")
+    )
     found = LabelMemory(old).shifted(np.arange(len(old)), new, "label_blind", 0.2)
     np.testing.assert_array_equal(found, [case["shift_detected"] for case in detection["cases"]])
 
@@ -168,7 +170,7 @@ def counted(method: Method, **options: Any) -> tuple[float, float, list[dict[str
     settings: dict[str, Any] = {"rounds": T, "cohort": K, "selection": "round_robin", "evaluate_every": T} | options
     last = (records := fk.simulate(method, data, model, local=fk.SGD(epochs=1, lr=0.1), **settings).records)[-1]
     size = 4 * model.spec.parameters
-    between = sum(last["bytes_by_verb"].get("servers.sharing", [0, 0])) / size
+    between = sum(last["bytes_by_operation"].get("servers.sharing", [0, 0])) / size
     return (last["bytes_down"] + last["bytes_up"]) / size, between, records
 
 
@@ -188,7 +190,7 @@ def test_bytes_between_servers_are_on_their_own_account() -> None:
 def test_migrations_cost_nothing() -> None:
     method = FlexCFL(clusters=M, alpha=ALPHA, migration="label_aware")
     total, _, records = counted(method, shift=SwapAll(probability=0.8))
-    assert sum(record["noticed"] for record in records[1:]) > 5
+    assert sum(record["shifts_detected"] for record in records[1:]) > 5
     assert sum(record["migrations"] for record in records) > 0
     assert total == messages(N, K, M, T, ALPHA)["flexcfl"]
 

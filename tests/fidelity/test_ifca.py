@@ -10,12 +10,12 @@ import pytest
 
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.ifca import IFCA
 from fedkin.models import mclr
-from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulator.small import federation
+from fedkin.simulation.fake_world import FakeWorld
+from tests.simulation.small import federation
 
 Oracle = Callable[[str], dict[str, Any]]
 
@@ -31,7 +31,7 @@ class Told(FakeWorld):
 
 def told(solutions: Any, losses: Any, examples: Any = None) -> Told:
     target = np.array(solutions, np.float32)
-    w = Told(target, np.ones(len(target), int) if examples is None else examples, LocalWork(lr=1.0))
+    w = Told(target, np.ones(len(target), int) if examples is None else examples, LocalTraining(lr=1.0))
     w.table = np.array(losses)
     return w
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.ifca import IFCA
 from fedkin.models import mlp
-from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulator.small import federation
+from fedkin.simulation.fake_world import FakeWorld
+from tests.simulation.small import federation
 
 STREAM = Stream(3, 2, "method")
 # models at 0, 8 and 40 on a line; clients 0 1 2 are nearest to the first, 3 and 4 to the second, nobody to the third
@@ -30,9 +30,9 @@ EVERYBODY = np.arange(5)
 class Watched(FakeWorld):
     """A fake world that remembers what it was asked."""
 
-    def train(self, models: Any, clients: Any, which: Any = None, *, work: Any = None, **options: Any) -> Any:
-        self.trained = [*getattr(self, "trained", []), (clients.tolist(), which, work or self.work)]
-        return super().train(models, clients, which, work=work, **options)
+    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
+        self.trained = [*getattr(self, "trained", []), (clients.tolist(), model_index, work or self.work)]
+        return super().train(models, clients, model_index, work=work, **options)
 
     def losses(self, models: Any, clients: Any) -> Any:
         self.asked = [*getattr(self, "asked", []), clients.tolist()]
@@ -40,7 +40,7 @@ class Watched(FakeWorld):
 
 
 def world(target: Any = TARGET, **options: Any) -> Watched:
-    return Watched(target, np.resize(EXAMPLES, len(target)), LocalWork(lr=0.5), **options)
+    return Watched(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
 
 
 def given(assignment: Any = (COLD,) * 5, models: np.ndarray = MODELS) -> State:
@@ -54,7 +54,7 @@ def after(cohort: Any = EVERYBODY, w: FakeWorld | None = None, state: State | No
 CLIENTS = 12
 
 
-def simulated(work: LocalWork | None = None) -> SimulatedWorld:
+def simulated(work: LocalTraining | None = None) -> SimulatedWorld:
     """Twelve clients of six samples."""
     data = federation((6,) * CLIENTS)
-    return SimulatedWorld(data, mlp(data, hidden=3), work or LocalWork(epochs=1, batch_size=3, lr=0.1))
+    return SimulatedWorld(data, mlp(data, hidden=3), work or LocalTraining(epochs=1, batch_size=3, lr=0.1))

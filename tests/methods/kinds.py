@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.flexcfl import FlexCFLState
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -27,7 +27,7 @@ ROUND = Stream(3, 1, "round")
 class Watched(FakeWorld):
     """A fake world that remembers whom it was asked what."""
 
-    def train(self, models: Any, clients: Any, *args: Any, work: LocalWork | None = None, **options: Any) -> Any:
+    def train(self, models: Any, clients: Any, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
         self.calls = [*getattr(self, "calls", []), (clients.tolist(), work or self.work)]
         return super().train(models, clients, *args, work=work, **options)
 
@@ -40,7 +40,7 @@ class Watched(FakeWorld):
 def world(update: np.ndarray = UPDATE, counts: np.ndarray | None = None, **options: Any) -> Watched:
     target = (ONE + 2 * update).astype(np.float32)
     counts = COUNTS[np.arange(len(update)) % 6] if counts is None else counts
-    return Watched(target, counts.sum(axis=1), LocalWork(lr=0.5), start=lambda _: ONE, counts=counts, **options)
+    return Watched(target, counts.sum(axis=1), LocalTraining(lr=0.5), start=lambda _: ONE, counts=counts, **options)
 
 
 def many(each: int = 20) -> np.ndarray:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
-from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.fake_world import FakeWorld
 
 INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")
 NOBODY = np.zeros(0, np.int64)
@@ -31,9 +31,9 @@ class Watched(FakeWorld):
     def clients(self, round: int) -> Any:
         return np.arange(self.total_clients - sum(n for when, n in (self.late or {}).items() if when > round))
 
-    def train(self, models: Any, clients: Any, which: Any = None, *, work: Any = None, **options: Any) -> Any:
+    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
         self.calls = [*getattr(self, "calls", []), (clients.tolist(), work or self.work, options.get("part"))]
-        return super().train(models, clients, which, work=work, **options)
+        return super().train(models, clients, model_index, work=work, **options)
 
     def note(self, clients: Any) -> None:
         self.noted = clients.tolist()
@@ -44,7 +44,7 @@ def world(points: Any, late: Any = None, **options: Any) -> Watched:
     """Client i has 10 i + 10 examples and wants point i."""
     points = np.asarray(points, np.float32)
     examples = 10 * np.arange(1, len(points) + 1)
-    made = Watched(points, examples, LocalWork(lr=1.0), start=lambda _: np.zeros(points.shape[1]), **options)
+    made = Watched(points, examples, LocalTraining(lr=1.0), start=lambda _: np.zeros(points.shape[1]), **options)
     made.late = late
     return made
 
@@ -78,6 +78,6 @@ def kinds(strange: bool = False, seed: int = 1) -> FederatedData:
     return FederatedData("kinds", x, y, 6, train, test, np.arange(clients) % 3)
 
 
-def simulated(data: FederatedData | None = None, work: LocalWork | None = None, **options: Any) -> SimulatedWorld:
+def simulated(data: FederatedData | None = None, work: LocalTraining | None = None, **options: Any) -> SimulatedWorld:
     data = data or kinds()
-    return SimulatedWorld(data, mclr(data), work or LocalWork(epochs=1, batch_size=4, lr=0.1), **options)
+    return SimulatedWorld(data, mclr(data), work or LocalTraining(epochs=1, batch_size=4, lr=0.1), **options)

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching
 from fedkin.models import mclr
-from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.engine import SimulatedWorld
-from tests.clustering.test_two_kinds import slow as slow_matching
+from fedkin.simulation.fake_world import FakeWorld
+from tests.clustering.test_gaussian_mixture import slow as slow_matching
 
 SEED, CLIENTS = 6, 12
 KIND = np.arange(CLIENTS) % 3
@@ -61,7 +61,7 @@ def fake(
     rng = np.random.default_rng(0)
     target = 6 * np.eye(3, 5)[KIND] + rng.normal(scale=noise, size=(CLIENTS, 5))
     examples = rng.integers(5, 50, CLIENTS)
-    w = Mute(target.astype(np.float32), examples, LocalWork(lr=lr), start=lambda _: np.full(5, 1.0), **options)
+    w = Mute(target.astype(np.float32), examples, LocalTraining(lr=lr), start=lambda _: np.full(5, 1.0), **options)
     w.here = here
     return w
 
@@ -76,7 +76,7 @@ def simulated(**options: Any) -> SimulatedWorld:
     rows = Ragged.of([np.flatnonzero(owner == c) for c in EVERYBODY])
     train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
     data = FederatedData("kinds", x, y, 6, train, test, KIND)
-    return SimulatedWorld(data, mclr(data), LocalWork(epochs=2, batch_size=5, lr=0.1), **options)
+    return SimulatedWorld(data, mclr(data), LocalTraining(epochs=2, batch_size=5, lr=0.1), **options)
 
 
 def stream(t: int) -> Stream:

@@ -11,12 +11,12 @@ import numpy as np
 
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mlp
-from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulator.small import federation
+from fedkin.simulation.fake_world import FakeWorld
+from tests.simulation.small import federation
 
 STREAM = Stream(3, 2, "method")
 MODELS = np.array([[0, 0], [8, 0], [40, 0]], np.float32)
@@ -30,7 +30,7 @@ NOBODY = np.zeros(0, np.int64)
 
 
 def world(target: Any = TARGET, **options: Any) -> FakeWorld:
-    return FakeWorld(target, np.resize(EXAMPLES, len(target)), LocalWork(lr=0.5), **options)
+    return FakeWorld(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
 
 
 def given(assignment: Any = (COLD,) * 5, models: np.ndarray = MODELS, local: np.ndarray = LOCAL) -> FeSEMState:
@@ -47,4 +47,4 @@ CLIENTS = 12
 def simulated() -> SimulatedWorld:
     """Twelve clients of six samples."""
     data = federation((6,) * CLIENTS)
-    return SimulatedWorld(data, mlp(data, hidden=3), LocalWork(epochs=1, batch_size=3, lr=0.1))
+    return SimulatedWorld(data, mlp(data, hidden=3), LocalTraining(epochs=1, batch_size=3, lr=0.1))

@@ -66,7 +66,7 @@ def test_who_is_given_no_cluster_is_set_aside_and_never_asked() -> None:
     """As clients that Hierarchical found suspicious."""
     w, method = athena_world(), Athena(assignment=(0, 0, 0, 1, -1))
     state = started(method, w)
-    assert np.flatnonzero(state.set_aside()).tolist() == [4]
+    assert np.flatnonzero(state.excluded()).tolist() == [4]
     assert method.place(w, state, np.array([4]), ROUND).assignment[4] == COLD
     round_of(method, w, state)
     assert {c for clients, *_ in w.calls for c in clients} == {0, 1, 2, 3}
@@ -188,7 +188,7 @@ def test_a_newcomer_joins_the_nearest_and_takes_its_detectors() -> None:
     assert state.assignment[5] == COLD
     after = method.place(w, state, np.array([5]), ROUND)
     assert after.assignment[5] == after.assignment[3]
-    np.testing.assert_array_equal(after.served(np.array([5])).which, [[0, 1, 2, 3]])
+    np.testing.assert_array_equal(after.served(np.array([5])).model_index, [[0, 1, 2, 3]])
     w.calls = []
     round_of(method, w, after, [5])
     [(clients, work, _)] = w.calls
@@ -224,7 +224,7 @@ def test_a_suspicious_client_trains_no_detector() -> None:
     method = Athena(**NEAR, suspicious=10.0)
     state = started(method, w)
     assert groups(state) == [[0, 1, 2], [3, 4]]
-    assert np.flatnonzero(state.set_aside()).tolist() == [5]
+    assert np.flatnonzero(state.excluded()).tolist() == [5]
     np.testing.assert_array_equal(state.table, [[0, 1, 2, 3, -1]] * 2)
     w.calls = []
     round_of(method, w, state)

@@ -17,7 +17,7 @@ from fedkin.config import registry as choices
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.athena import Athena
 from fedkin.models import mclr
 from fedkin.run import run_folder
@@ -26,11 +26,11 @@ from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, ROUND, groups, kinds, started, world
-from tests.simulator import detectors
-from tests.simulator.detectors import linear
-from tests.simulator.small import samples
+from tests.simulation import detectors
+from tests.simulation.detectors import linear
+from tests.simulation.small import samples
 
-SGD = LocalWork(epochs=2, batch_size=4, lr=0.3)
+SGD = LocalTraining(epochs=2, batch_size=4, lr=0.3)
 KMEANS: dict[str, Any] = {"algorithm": "kmeans", "clusters": 3, "pretraining": 3}
 BY_KIND = [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 GIVEN = (0, 1, 2) * 3
@@ -51,7 +51,8 @@ def after(method: Athena, w: SimulatedWorld, rounds: int = 1) -> Any:
 
 def scores(served: Any, row: int, x: np.ndarray) -> np.ndarray:
     columns = [
-        detectors.scores(served.models[d], (6, 1), x) if d >= 0 else np.full(len(x), -np.inf) for d in served.which[row]
+        detectors.scores(served.models[d], (6, 1), x) if d >= 0 else np.full(len(x), -np.inf)
+        for d in served.model_index[row]
     ]
     return np.stack(columns, axis=1)
 
@@ -176,9 +177,9 @@ def test_a_suspicious_client_is_in_no_score_and_rounds_are_complete() -> None:
     method = Athena(**KMEANS, layer="last_layer", suspicious=2.0)
     result = fk.simulate(method, data, linear(), rounds=2, cohort=10, local=SGD)
     assert groups(result.state) == BY_KIND and result.assignment[9] == COLD
-    assert [record["set_aside"] for record in result.records] == [1] * 3
+    assert [record["excluded"] for record in result.records] == [1] * 3
     assert result.summary()["best_accuracy"] is not None and result.summary()["clusters"] == 3
-    assert 9 not in set(result.clients["client"]) and result.summary()["set_aside"] == 1
+    assert 9 not in set(result.clients["client"]) and result.summary()["excluded"] == 1
 
 
 def test_all_clients_with_a_cluster_leave() -> None:

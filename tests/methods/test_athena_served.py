@@ -18,7 +18,7 @@ from tests.methods.test_athena import GIVEN, SHARED, WITH, athena_world, round_o
 def test_everybody_is_served_one_detector_of_each_class() -> None:
     state = started(Athena(assignment=WITH), athena_world(SHARED, np.zeros((7, 2))))
     served = state.served(np.array([6, 0, 3]))
-    np.testing.assert_array_equal(served.which, [[0, 1, 5, -1], [0, 1, 4, -1], [2, 3, 4, -1]])
+    np.testing.assert_array_equal(served.model_index, [[0, 1, 5, -1], [0, 1, 4, -1], [2, 3, 4, -1]])
     np.testing.assert_array_equal(served.models, state.models)
     np.testing.assert_array_equal(served.positive, state.positive)
     np.testing.assert_array_equal(served.home, state.home)

@@ -14,7 +14,7 @@ import pytest
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.fedgroup import FedGroup, FedGrouProx, FedGroupState
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -29,14 +29,14 @@ STREAM = Stream(3, 0, "init")
 class Watched(FakeWorld):
     """A fake world that remembers whom it was asked to train, and with what work."""
 
-    def train(self, models: Any, clients: Any, *args: Any, work: LocalWork | None = None, **options: Any) -> Any:
+    def train(self, models: Any, clients: Any, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
         self.calls = [*getattr(self, "calls", []), (tuple(clients), work or self.work)]
         return super().train(models, clients, *args, work=work, **options)
 
 
 def world(update: np.ndarray = UPDATE, epochs: int = 1, **options: Any) -> Watched:
     n = len(update)
-    work = LocalWork(epochs=epochs, lr=0.5)
+    work = LocalTraining(epochs=epochs, lr=0.5)
     return Watched(ONE + 2 * update, EXAMPLES[np.arange(n) % 6], work, start=lambda _: ONE, **options)
 
 
@@ -215,7 +215,7 @@ def test_random_assignment_asks_newcomers_nothing() -> None:
 
 def test_the_proximal_variant_pulls_in_rounds() -> None:
     """Two epochs toward 2 from 0 with mu 1: 0 -> 1 -> 1 - 0.5 ((1 - 2) + (1 - 0)) = 1; without the pull 1.5."""
-    w = FakeWorld(np.array([[2, 0, 0]], np.float32), np.array([5]), LocalWork(epochs=2, lr=0.5))
+    w = FakeWorld(np.array([[2, 0, 0]], np.float32), np.array([5]), LocalTraining(epochs=2, lr=0.5))
     state = given([[0, 0, 0]], [[1, 0, 0]], [0], [0, 0, 0])
     np.testing.assert_allclose(FedGrouProx(clusters=1).round(w, state, np.array([0]), STREAM).models, [[1, 0, 0]])
     np.testing.assert_allclose(FedGroup(clusters=1).round(w, state, np.array([0]), STREAM).models, [[1.5, 0, 0]])

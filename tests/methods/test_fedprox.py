@@ -9,7 +9,7 @@ import pytest
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedprox import FedProx
 from fedkin.simulation.fake_world import FakeWorld
@@ -21,16 +21,16 @@ COHORT = np.arange(2)
 class Watched(FakeWorld):
     """A fake world that remembers the local work it was asked for."""
 
-    asked: LocalWork
+    asked: LocalTraining
 
-    def train(self, *args: Any, work: LocalWork | None = None, **options: Any) -> Any:
+    def train(self, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
         self.asked = work or self.work
         return super().train(*args, work=work, **options)
 
 
 def world(epochs: int = 2) -> Watched:
     target = np.array([[2, 0], [0, 4]], np.float32)
-    return Watched(target, np.array([10, 30]), LocalWork(epochs=epochs, lr=0.5), start=lambda _: np.zeros(2))
+    return Watched(target, np.array([10, 30]), LocalTraining(epochs=epochs, lr=0.5), start=lambda _: np.zeros(2))
 
 
 def test_two_steps_by_hand() -> None:

@@ -75,8 +75,8 @@ def test_gradients_come_with_the_solutions() -> None:
 class Sides(Watched):
     """Clients on a line, whose gradient says only on which side of the model they are."""
 
-    def slope(self, models: Any, clients: Any, which: Any) -> np.ndarray:
-        return np.sign(super().slope(models, clients, which))
+    def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
+        return np.sign(super().slope(models, clients, model_index))
 
 
 LINE = [[-4], [-1], [1], [4]]
@@ -170,12 +170,12 @@ def test_seeds_differ_and_repeat() -> None:
 class Equal(Watched):
     """All the gradients are the same, and zero, whatever the targets."""
 
-    def slope(self, models: Any, clients: Any, which: Any) -> np.ndarray:
+    def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
         return np.zeros((len(clients), models.shape[1]), np.float32)
 
 
 class EqualAndLarge(Watched):
-    def slope(self, models: Any, clients: Any, which: Any) -> np.ndarray:
+    def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
         return np.full((len(clients), models.shape[1]), 0.1, np.float32)
 
 
@@ -244,9 +244,9 @@ def test_nobody_answers(how: str, method: FedSim) -> None:
 class Cracked(Watched):
     """Client 2 finds no finite gradient."""
 
-    def slope(self, models: Any, clients: Any, which: Any) -> np.ndarray:
+    def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
         bad = np.where(np.asarray(clients) == 2, np.nan, 0)[:, None]
-        return (super().slope(models, clients, which) + bad).astype(np.float32)
+        return (super().slope(models, clients, model_index) + bad).astype(np.float32)
 
 
 def test_a_leftover_gradient_that_is_not_finite_is_set_aside() -> None:

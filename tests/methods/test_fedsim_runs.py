@@ -21,17 +21,17 @@ from fedkin.config import registry
 from fedkin.config.run import from_dict
 from fedkin.core.errors import ConfigError, FedkinError, MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.models import mclr
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
-from fedkin.simulation.trainer import Trainer
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.trainer import Trainer
 from tests.methods.watched import same, world
-from tests.simulator import slow_twin
-from tests.simulator.small import federation, samples
+from tests.simulation import slow_twin
+from tests.simulation.small import federation, samples
 
 STREAM = Stream(3, 2, "method/round")
 
@@ -67,10 +67,10 @@ def test_one_cluster_is_fedavg(method: FedSim, lost: frozenset[int]) -> None:
 
 DATA = federation()
 LOCAL = {
-    "sgd": LocalWork(epochs=2, batch_size=10, lr=0.1),
-    "steps": LocalWork(steps=5, batch_size=10, lr=0.1),
-    "momentum": LocalWork(epochs=2, batch_size=10, lr=0.05, momentum=0.5),
-    "adam": LocalWork(epochs=2, batch_size=10, lr=0.01, optimizer="adam"),
+    "sgd": LocalTraining(epochs=2, batch_size=10, lr=0.1),
+    "steps": LocalTraining(steps=5, batch_size=10, lr=0.1),
+    "momentum": LocalTraining(epochs=2, batch_size=10, lr=0.05, momentum=0.5),
+    "adam": LocalTraining(epochs=2, batch_size=10, lr=0.01, optimizer="adam"),
 }
 POPULATIONS = {
     "all": Population(),
@@ -78,13 +78,13 @@ POPULATIONS = {
 }
 
 
-def simulated(work: LocalWork = LOCAL["sgd"], **options: Any) -> SimulatedWorld:
+def simulated(work: LocalTraining = LOCAL["sgd"], **options: Any) -> SimulatedWorld:
     return SimulatedWorld(DATA, mclr(DATA), work, **options)
 
 
 @pytest.mark.parametrize("population", POPULATIONS.values(), ids=POPULATIONS.keys())
 @pytest.mark.parametrize("work", LOCAL.values(), ids=LOCAL.keys())
-def test_one_cluster_is_fedavg_in_the_simulator(work: LocalWork, population: Population) -> None:
+def test_one_cluster_is_fedavg_in_the_simulator(work: LocalTraining, population: Population) -> None:
     assert_fedavg(lambda: simulated(work, population=population), 5, ONE["as published"])
 
 
@@ -94,7 +94,7 @@ def test_one_cluster_is_fedavg_in_the_simulator_as(method: FedSim) -> None:
 
 
 @pytest.mark.parametrize("work", LOCAL.values(), ids=LOCAL.keys())
-def test_a_simulated_round_by_hand(work: LocalWork) -> None:
+def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
     """The gradients from NumPy, the clusters from scikit-learn, the means from equations 13 and 14."""
     w, method = simulated(work), FedSim(clusters=3)
     state = method.init(w, Stream(5, 0, "init"))

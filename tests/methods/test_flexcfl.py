@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.errors import FedkinError, MethodError
 from fedkin.core.method import COLD
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
@@ -107,7 +107,7 @@ def test_clients_of_one_class_each_are_found_by_their_class() -> None:
     x = np.random.default_rng(0).normal(size=(45, 2)).astype(np.float32) + 1
     whole = Ragged.of(list(rows))
     data = FederatedData("one class", x, np.repeat(label, 5), 3, whole, whole)
-    state = FlexCFL().init(SimulatedWorld(data, mclr(data), LocalWork(lr=0.1)), STREAM)
+    state = FlexCFL().init(SimulatedWorld(data, mclr(data), LocalTraining(lr=0.1)), STREAM)
     np.testing.assert_array_equal(state.assignment, state.assignment[:3][label])
     assert sorted(state.assignment[:3]) == [0, 1, 2]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.method import COLD
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.flexcfl import FlexCFL
 from tests.methods.kinds import COUNTS, KIND, ONE, ROUND, UPDATE, Watched, given, swap, world
 
@@ -74,7 +74,7 @@ def test_cold_and_absent_clients_are_not_tested() -> None:
         def clients(self, round: int) -> Any:
             return np.arange(5)
 
-    w = Small(ONE + 2 * UPDATE, COUNTS.sum(axis=1), LocalWork(lr=0.5), start=lambda _: ONE, counts=COUNTS)
+    w = Small(ONE + 2 * UPDATE, COUNTS.sum(axis=1), LocalTraining(lr=0.5), start=lambda _: ONE, counts=COUNTS)
     FlexCFL().round(w, given([0, COLD, 2, 0, 1, 2]), np.array([2]), ROUND)
     assert w.tested == [0, 2, 3, 4]
 

@@ -15,12 +15,12 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flhc import FLHC, FLHCState
 from fedkin.models import mclr
-from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.fake_world import FakeWorld
 
 KINDS = [[4, 0], [0, 4], [5, 0], [0, 5]]
 NOBODY = np.zeros(0, np.int64)
@@ -29,7 +29,7 @@ NOBODY = np.zeros(0, np.int64)
 def world(updates: Any = KINDS, **options: Any) -> FakeWorld:
     target = 2 * np.asarray(updates, np.float32)
     examples = 10 * (1 + np.arange(len(target)))
-    return FakeWorld(target, examples, LocalWork(lr=0.5), start=lambda _: np.zeros(target.shape[1]), **options)
+    return FakeWorld(target, examples, LocalTraining(lr=0.5), start=lambda _: np.zeros(target.shape[1]), **options)
 
 
 def rounds(method: FLHC, w: Any, *cohorts: Any, state: FLHCState | None = None, first: int = 1) -> FLHCState:
@@ -225,7 +225,7 @@ def test_the_clustering_round_costs_a_model_to_and_from_every_client() -> None:
     x, y, owner = rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 3, 60), np.arange(60) % 10
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(10)])
     data = FederatedData("small", x, y, 3, rows, rows)
-    w = SimulatedWorld(data, mclr(data), LocalWork(lr=0.1))
+    w = SimulatedWorld(data, mclr(data), LocalTraining(lr=0.1))
     rounds(FLHC(cluster_round=2), w, *[[1, 4, 8]] * 4)
     messages = 3 * 3 + 10
     assert w.ledger.total() == (messages * 4 * w.spec.parameters, messages * 4 * w.spec.parameters)

@@ -9,7 +9,7 @@ import pytest
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.gossip import Gossip, Local
@@ -40,7 +40,7 @@ class Watched(FakeWorld):
 
 
 def world(**options: Any) -> Watched:
-    return Watched(TARGET, EXAMPLES, LocalWork(lr=0.5), start=lambda _: np.zeros(2), truth=TRUTH, **options)
+    return Watched(TARGET, EXAMPLES, LocalTraining(lr=0.5), start=lambda _: np.zeros(2), true_clusters=TRUTH, **options)
 
 
 def stream(t: int) -> Stream:
@@ -175,7 +175,7 @@ def test_gossip_with_those_that_can_be_reached() -> None:
 
 
 def test_alone_in_the_world() -> None:
-    w = FakeWorld(TARGET[:1], EXAMPLES[:1], LocalWork(lr=0.5), start=lambda _: np.zeros(2))
+    w = FakeWorld(TARGET[:1], EXAMPLES[:1], LocalTraining(lr=0.5), start=lambda _: np.zeros(2))
     state = Gossip().init(w, Stream(SEED, 0, "method/init"))
     state = Gossip().round(w, state, np.array([0]), stream(1))
     np.testing.assert_allclose(state.models, TARGET[:1] / 2)
@@ -186,7 +186,7 @@ def test_alone_in_the_world() -> None:
 
 def test_the_oracle_needs_the_truth() -> None:
     w = world()
-    w.truth = None
+    w.true_clusters = None
     with pytest.raises(MethodError, match="true clusters"):
         Oracle().init(w, Stream(SEED, 0, "method/init"))
 
@@ -216,7 +216,7 @@ def test_the_oracle_draws_k_of_its_kind() -> None:
 def test_the_oracle_knows_when_the_truth_moves() -> None:
     w = world()
     state = run(Oracle(neighbours=3), w, 1)
-    w.truth = np.array([0, 0, 0, 1, 1, 1, 1])
+    w.true_clusters = np.array([0, 0, 0, 1, 1, 1, 1])
     after = Oracle(neighbours=3).round(w, state, EVERYBODY, stream(2))
     np.testing.assert_array_equal(after.assignment, [0, 0, 0, 1, 1, 1, 1])
     solution = (state.models + TARGET) / 2
@@ -254,7 +254,7 @@ def test_the_oracle_forgets_who_has_left() -> None:
 
 def test_an_only_child_trains_alone() -> None:
     w = world()
-    w.truth = np.array([0, 0, 0, 1, 0, 0, 0])
+    w.true_clusters = np.array([0, 0, 0, 1, 0, 0, 0])
     state = run(Oracle(), w, 2)
     np.testing.assert_allclose(state.models[3], 3 / 4 * TARGET[3], rtol=1e-6)
     np.testing.assert_array_equal(state.messages[3], 0)

@@ -98,7 +98,7 @@ def test_one_that_is_far_from_everybody_is_set_aside(algorithm: Any) -> None:
     state = started(method, w)
     assert groups(state) == [[0, 1], [3, 4]] and state.clusters == 2
     np.testing.assert_array_equal(state.suspects, np.arange(5) == 2)
-    np.testing.assert_array_equal(state.set_aside(), np.arange(5) == 2)
+    np.testing.assert_array_equal(state.excluded(), np.arange(5) == 2)
     w.calls = []
     round_of(method, w, state)
     assert [clients for clients, *_ in w.calls] == [[0, 1, 3, 4]]

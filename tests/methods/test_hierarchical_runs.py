@@ -14,7 +14,7 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import COLD
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.hierarchical import Hierarchical
 from fedkin.models import as_model, mclr, mlp
@@ -22,11 +22,11 @@ from fedkin.run.loop import Plan, run
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world
-from tests.simulator.detectors import linear
+from tests.simulation.detectors import linear
 
 KMEANS: dict[str, Any] = {"algorithm": "kmeans", "clusters": 3, "pretraining": 2}
 BY_KIND = [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
-SGD = LocalWork(epochs=1, batch_size=4, lr=0.1)
+SGD = LocalTraining(epochs=1, batch_size=4, lr=0.1)
 
 
 # --- what travels
@@ -115,7 +115,7 @@ def test_a_suspicious_client_is_in_no_round_and_in_no_score() -> None:
     result = fk.simulate(method, data, mclr(data), rounds=3, cohort=10, local=SGD)
     assert groups(result.state) == BY_KIND
     assert result.assignment[9] == COLD
-    assert [record["set_aside"] for record in result.records] == [1] * 4
+    assert [record["excluded"] for record in result.records] == [1] * 4
     assert not any(record["partial"] for record in result.records)
     assert result.summary()["best_accuracy"] is not None
     assert sorted(result.clients["client"]) == list(range(9))
@@ -130,7 +130,7 @@ def test_a_suspicious_newcomer_is_asked_once_and_not_counted_as_partial() -> Non
     asked = [clients for clients, work, part in w.calls if part is not None]
     assert asked == [[0, 1, 2, 3], [4]]
     assert not any(record["partial"] for record in track.records)
-    assert [record.get("set_aside", 0) for record in track.records] == [0, 0, 1, 1, 1, 1]
+    assert [record.get("excluded", 0) for record in track.records] == [0, 0, 1, 1, 1, 1]
     assert sum(4 in clients for clients, *_ in w.calls) == 1
 
 

@@ -15,7 +15,7 @@ from fedkin.config import registry
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.hierarchical import NEVER, Hierarchical
 from fedkin.models import mclr
 from fedkin.models.model import Model
@@ -30,7 +30,7 @@ from tests.methods.test_hierarchical_runs import KMEANS, SGD
 
 
 def narrow(adam: bool = False, model: Model | None = None, **options: Any) -> tuple[Any, SimulatedWorld]:
-    work = LocalWork(epochs=2, batch_size=4, lr=0.05, optimizer="adam" if adam else "sgd")
+    work = LocalTraining(epochs=2, batch_size=4, lr=0.05, optimizer="adam" if adam else "sgd")
     w = SimulatedWorld(kinds(), model or mclr(kinds()), work)
     return Hierarchical(**KMEANS, narrow=True, **options), w
 

@@ -12,7 +12,7 @@ import pytest
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork, ModelSpec
+from fedkin.core.world import LocalTraining, ModelSpec
 from fedkin.methods.ifca import IFCA
 from tests.methods.choosers import CLIENTS, MODELS, NEAREST, STREAM, Watched, after, given, simulated, world
 
@@ -40,7 +40,7 @@ def test_every_client_takes_the_model_of_its_lowest_loss() -> None:
 def test_all_models_are_offered_to_the_whole_cohort_at_once() -> None:
     w = world()
     after([0, 3], w)
-    assert [(clients, which) for clients, which, _ in w.trained] == [([0, 3], None)]
+    assert [(clients, model_index) for clients, model_index, _ in w.trained] == [([0, 3], None)]
 
 
 def test_a_cluster_is_the_simple_mean_of_its_clients_solutions() -> None:
@@ -108,10 +108,10 @@ def test_gradients_are_divided_by_those_that_answered(how: str) -> None:
 
 def test_a_gradient_is_one_plain_step_on_all_samples() -> None:
     w = world()
-    w.work = LocalWork(7, batch_size=3, lr=0.25, optimizer="adam", mu=1.0, steps=9)
+    w.work = LocalTraining(7, batch_size=3, lr=0.25, optimizer="adam", mu=1.0, steps=9)
     after(w=w, averaging="gradients")
     [(_, _, work)] = w.trained
-    assert work == LocalWork(1, batch_size=work.batch_size, lr=0.25) and work.batch_size >= 10**9
+    assert work == LocalTraining(1, batch_size=work.batch_size, lr=0.25) and work.batch_size >= 10**9
 
 
 def test_the_work_of_the_run_is_done_where_models_are_averaged() -> None:
@@ -122,12 +122,12 @@ def test_the_work_of_the_run_is_done_where_models_are_averaged() -> None:
 
 def test_gradient_averaging_in_the_simulator() -> None:
     """The same as asking for gradients and stepping by hand, though the run's work is mini-batches of Adam."""
-    w = simulated(LocalWork(epochs=3, batch_size=4, lr=0.05, optimizer="adam"))
+    w = simulated(LocalTraining(epochs=3, batch_size=4, lr=0.05, optimizer="adam"))
     state, everybody = IFCA(clusters=2).init(w, Stream(3)), np.arange(CLIENTS)
-    which = np.argmin(w.losses(state.models, everybody), axis=1)
-    gradient = w.gradients(state.models, everybody, which)
+    model_index = np.argmin(w.losses(state.models, everybody), axis=1)
+    gradient = w.gradients(state.models, everybody, model_index)
     expected = state.models.astype(float)
-    np.add.at(expected, which, -0.05 / CLIENTS * gradient)
+    np.add.at(expected, model_index, -0.05 / CLIENTS * gradient)
     found = IFCA(clusters=2, averaging="gradients").round(w, state, everybody, STREAM)
     np.testing.assert_allclose(found.models, expected, rtol=1e-5, atol=1e-6)
     assert np.any(found.models != state.models)

@@ -11,7 +11,7 @@ import pytest
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.decentralized import PeerState, Ties
 from fedkin.methods.pens import PENS
 from fedkin.simulation.fake_world import FakeWorld
@@ -153,7 +153,7 @@ class Passing(FakeWorld):
 
 
 def world(here: Callable[[int], np.ndarray] = Passing.here, **options: Any) -> Passing:
-    w = Passing(TARGET, EXAMPLES, LocalWork(lr=0.5), start=lambda _: np.array([5.0, 0.5]), **options)
+    w = Passing(TARGET, EXAMPLES, LocalTraining(lr=0.5), start=lambda _: np.array([5.0, 0.5]), **options)
     w.here = here
     return w
 

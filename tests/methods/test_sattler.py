@@ -13,7 +13,7 @@ import pytest
 
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.sattler import SattlerCFL, SattlerState
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -24,7 +24,7 @@ APART = [[1, 0], [-1, 0], [1, 0.1], [-1, 0.1]]
 def world(updates: Any, **options: Any) -> FakeWorld:
     target = 2 * np.asarray(updates, np.float32)
     examples = 10 * (1 + np.arange(len(target)))
-    return FakeWorld(target, examples, LocalWork(lr=0.5), start=lambda _: np.zeros(target.shape[1]), **options)
+    return FakeWorld(target, examples, LocalTraining(lr=0.5), start=lambda _: np.zeros(target.shape[1]), **options)
 
 
 def begun(w: FakeWorld, assignment: Any = None, models: Any = None) -> SattlerState:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.methods.fedsim import FedSimState
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -23,17 +23,19 @@ class Watched(FakeWorld):
     def asked(self, verb: str, models: Any, clients: Any, gradient: bool) -> None:
         self.calls = [*getattr(self, "calls", []), (verb, models.copy(), tuple(clients), gradient)]
 
-    def slope(self, models: Any, clients: Any, which: Any) -> np.ndarray:
-        return super().gradients(models, clients, which)
+    def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
+        return super().gradients(models, clients, model_index)
 
-    def train(self, models: Any, clients: Any, which: Any = None, *, gradient: bool = False, **options: Any) -> Any:
+    def train(
+        self, models: Any, clients: Any, model_index: Any = None, *, gradient: bool = False, **options: Any
+    ) -> Any:
         self.asked("train", models, clients, gradient)
-        reply = super().train(models, clients, which, gradient=gradient, **options)
-        return replace(reply, gradient=self.slope(models, clients, reply.chosen)) if gradient else reply
+        reply = super().train(models, clients, model_index, gradient=gradient, **options)
+        return replace(reply, gradient=self.slope(models, clients, reply.model_index)) if gradient else reply
 
-    def gradients(self, models: Any, clients: Any, which: Any) -> np.ndarray:
+    def gradients(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
         self.asked("gradients", models, clients, True)
-        return self.slope(models, clients, which)
+        return self.slope(models, clients, model_index)
 
 
 W = TypeVar("W", bound=Watched)
@@ -42,7 +44,9 @@ W = TypeVar("W", bound=Watched)
 def world_of(kind: type[W], target: Any = TARGET, lr: float = 0.5, **options: Any) -> W:
     """Clients that start at zero."""
     target = np.asarray(target, np.float32)
-    return kind(target, EXAMPLES[: len(target)], LocalWork(lr=lr), start=lambda _: np.zeros(target.shape[1]), **options)
+    return kind(
+        target, EXAMPLES[: len(target)], LocalTraining(lr=lr), start=lambda _: np.zeros(target.shape[1]), **options
+    )
 
 
 def world(target: Any = TARGET, lr: float = 0.5, **options: Any) -> Watched:

@@ -13,11 +13,11 @@ import pytest
 
 from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.models import as_model
 from fedkin.models.model import Model, flatten
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulator.small import EVERYONE, federation
+from tests.simulation.small import EVERYONE, federation
 
 DATA = federation()
 WORDS = np.array([3, 4], np.uint32)
@@ -41,7 +41,7 @@ def scores(model: Model, w: np.ndarray, key: jax.Array | None = None) -> np.ndar
 
 def assert_trains(model: Model) -> None:
     """Two epochs lower the training loss of a client with many samples, from the outside world's point of view."""
-    world = SimulatedWorld(DATA, model, LocalWork(epochs=2, lr=0.01))
+    world = SimulatedWorld(DATA, model, LocalTraining(epochs=2, lr=0.01))
     start, big = model.initial(WORDS)[None], EVERYONE[-1:]
     got = world.train(start, big, np.array([0]), stream=Stream(0))
     assert got.arrived.all()
@@ -93,7 +93,7 @@ def test_a_module_with_dropout() -> None:
 
 def test_dropout_in_the_world() -> None:
     """Training differs from round to round and repeats; scores and gradients are those of inference."""
-    world = SimulatedWorld(DATA, as_model(with_dropout), LocalWork(epochs=1, batch_size=200, lr=0.1))
+    world = SimulatedWorld(DATA, as_model(with_dropout), LocalTraining(epochs=1, batch_size=200, lr=0.1))
     start, zeros = world.initial(Stream(0))[None], np.zeros(len(EVERYONE), np.int64)
 
     def update(round: int) -> np.ndarray:
@@ -147,7 +147,7 @@ def test_a_pair_without_a_head() -> None:
 
 def test_a_penalty_is_part_of_the_training_loss() -> None:
     heavy = as_model((init, apply), penalty=lambda w: 7.0 + 0 * w["b"][0])
-    world, plain = (SimulatedWorld(DATA, m, LocalWork(lr=0.1)) for m in (heavy, as_model((init, apply))))
+    world, plain = (SimulatedWorld(DATA, m, LocalTraining(lr=0.1)) for m in (heavy, as_model((init, apply))))
     start, row = heavy.initial(WORDS)[None], np.array([0])
     got, expected = (w.train(start, EVERYONE[-1:], row, stream=Stream(0)) for w in (world, plain))
     np.testing.assert_allclose(got.loss, expected.loss + 7, rtol=1e-6)

@@ -14,13 +14,13 @@ from scipy.special import expit
 
 import fedkin as fk
 from fedkin.core.errors import ModelError
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, rnn
 from fedkin.models.model import Model
-from fedkin.simulation.local_training import sample_losses
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulator.small import federation
+from fedkin.simulation.local_training import sample_losses
+from tests.simulation.small import federation
 
 WORDS = np.array([3, 4], np.uint32)
 
@@ -216,7 +216,7 @@ def test_vectors_are_used_and_not_trained(make: Callable[..., Model]) -> None:
     before = np.array(data.vectors)
     model = make(data, hidden=4)
     assert next(iter(model.spec.slices)) == "layers.0.weight" and not model.random
-    world = SimulatedWorld(data, model, LocalWork(lr=0.1))
+    world = SimulatedWorld(data, model, LocalTraining(lr=0.1))
     update = world.train(model.initial(WORDS)[None], np.array([0]), np.array([0]), stream=fk.Stream(0)).update
     assert update.shape == (1, model.spec.parameters) and update.any()
     np.testing.assert_array_equal(np.asarray(data.vectors), before)
@@ -283,7 +283,7 @@ def test_federated_averaging_learns(kind: str, width: int | None) -> None:
     """Two classes of about equal size; the same bits in every run."""
     data = first_word(width)
     model = MODELS[kind](data, hidden=16)
-    local = LocalWork(epochs=3, batch_size=10, lr=0.02, optimizer="adam")
+    local = LocalTraining(epochs=3, batch_size=10, lr=0.02, optimizer="adam")
     one, two = (fk.simulate(fk.FedAvg(), data, model, rounds=12, cohort=6, local=local) for _ in range(2))
     assert one.summary()["final_accuracy"] > 0.8
     assert one.models.tobytes() == two.models.tobytes()

@@ -86,7 +86,7 @@ def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
     for round in range(12):
         data, moved = moving.at(STREAM.at(round))
         assert moved.tolist() == (when[round] != when[max(round - 1, 0)]).tolist()
-        assert data.truth is not None and data.truth.tolist() == when[round].tolist()
+        assert data.true_clusters is not None and data.true_clusters.tolist() == when[round].tolist()
         assert moved.any() or before is None or data is before  # nothing is copied where nobody moves
         before = data
 
@@ -95,9 +95,9 @@ def test_the_truth_that_is_there_makes_a_pair() -> None:
     data = federation()
     data = data.rearranged(data.train, data.test, np.arange(N) // 20)
     now, _ = Moving(data, Relabel(), everybody).at(STREAM)
-    assert now.truth is not None
-    assert (now.truth // 4).tolist() == [0] * 20 + [1] * 20
-    assert (now.truth % 4).tolist() == Relabel().variants(N, 0, STREAM).tolist()
+    assert now.true_clusters is not None
+    assert (now.true_clusters // 4).tolist() == [0] * 20 + [1] * 20
+    assert (now.true_clusters % 4).tolist() == Relabel().variants(N, 0, STREAM).tolist()
 
 
 def test_relabel_gives_every_variant_names_of_its_own() -> None:
@@ -129,9 +129,9 @@ def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -
         for split in ("train", "test"):
             for client in range(N):
                 upright = data.x[data.part(split)[client]].reshape(-1, 3, 3, *shape[2:])
-                turned = np.rot90(upright, quarters * variant[client], axes=(1, 2))
-                got = now.x[now.part(split)[client]].reshape(turned.shape)
-                np.testing.assert_array_equal(got, turned)
+                rotated = np.rot90(upright, quarters * variant[client], axes=(1, 2))
+                got = now.x[now.part(split)[client]].reshape(rotated.shape)
+                np.testing.assert_array_equal(got, rotated)
     assert np.array_equal(data.x, given_x)
 
 

@@ -19,7 +19,9 @@ Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(3, 1, "shift")
 
 
-def federation(labels: list[list[int]], tests: list[list[int]] | None = None, truth: bool = False) -> FederatedData:
+def federation(
+    labels: list[list[int]], tests: list[list[int]] | None = None, true_clusters: bool = False
+) -> FederatedData:
     """Clients with these training and test labels; the truth of client i is i."""
     tests = labels if tests is None else tests
     y = np.array([label for part in (labels, tests) for own in part for label in own], np.int64)
@@ -28,7 +30,7 @@ def federation(labels: list[list[int]], tests: list[list[int]] | None = None, tr
         Ragged.of([np.array([next(rows) for _ in own], np.int64) for own in part]) for part in (labels, tests)
     )
     x = np.arange(len(y), dtype=np.float32)[:, None]
-    return FederatedData("toy", x, y, 10, train, test, np.arange(len(labels)) if truth else None)
+    return FederatedData("toy", x, y, 10, train, test, np.arange(len(labels)) if true_clusters else None)
 
 
 def published() -> FederatedData:
@@ -88,9 +90,9 @@ def test_a_label_qualifies_only_where_training_and_test_data_have_it() -> None:
 
 
 def test_the_true_cluster_goes_with_the_data() -> None:
-    data = federation([[0], [1, 2], [3]], truth=True)
+    data = federation([[0], [1, 2], [3]], true_clusters=True)
     after, _ = swapped_all(data, np.array([[0, 2]]))
-    assert after.truth is not None and after.truth.tolist() == [2, 1, 0]
+    assert after.true_clusters is not None and after.true_clusters.tolist() == [2, 1, 0]
     assert rows_of(after.train) == [[3], [1, 2], [0]]
 
 
@@ -103,19 +105,21 @@ def test_the_true_cluster_goes_with_the_data() -> None:
         ([[0, 1], [2, 2, 3, 3]], [1, 1]),  # 1 and 2, 2; the other 0 and 3, 3
     ],
 )
-def test_part_the_true_cluster_is_that_of_most_training_samples(labels: list[list[int]], truth: list[int]) -> None:
-    data = federation(labels, truth=True)
+def test_part_the_true_cluster_is_that_of_most_training_samples(
+    labels: list[list[int]], true_clusters: list[int]
+) -> None:
+    data = federation(labels, true_clusters=True)
     after, _ = swapped_part(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
-    assert after.truth is not None and after.truth.tolist() == truth
-    assert data.truth is not None and data.truth.tolist() == [0, 1]
+    assert after.true_clusters is not None and after.true_clusters.tolist() == true_clusters
+    assert data.true_clusters is not None and data.true_clusters.tolist() == [0, 1]
 
 
 def test_part_swapped_back_is_what_it_was() -> None:
-    data = federation([[0, 0, 0, 1], [2, 2, 3]], truth=True)
+    data = federation([[0, 0, 0, 1], [2, 2, 3]], true_clusters=True)
     away, _ = swapped_part(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
     back, _ = swapped_part(data, away, np.array([[0, 1]]), np.array([[2, 0]]))
     assert rows_of(back.train) == rows_of(data.train) and rows_of(back.test) == rows_of(data.test)
-    assert back.truth is not None and back.truth.tolist() == [0, 1]
+    assert back.true_clusters is not None and back.true_clusters.tolist() == [0, 1]
 
 
 def test_as_coded_the_rest_of_a_round_is_dropped() -> None:
@@ -175,7 +179,7 @@ def test_pairs_swap_as_often_as_said(probability: float) -> None:
 def test_what_swaps_never_change(
     kind: type[SwapAll] | type[SwapPart], labels: list[list[int]], seed: int, probability: float
 ) -> None:
-    original = current = federation(labels, [own[::2] for own in labels], truth=True)
+    original = current = federation(labels, [own[::2] for own in labels], true_clusters=True)
     rows = rows_of(original.train), rows_of(original.test), np.arange(len(labels)).tolist()
     for round in range(1, 6):
         stream, everybody = Stream(seed, round, "shift"), np.arange(len(labels))
@@ -190,8 +194,8 @@ def test_what_swaps_never_change(
         assert current.train.sizes.min() >= 1
         changed = [a != b for a, b in zip(rows_of(current.train), rows_of(before.train), strict=True)]
         assert changed == moved.tolist()
-    assert original.truth is not None
-    assert (rows_of(original.train), rows_of(original.test), original.truth.tolist()) == rows
+    assert original.true_clusters is not None
+    assert (rows_of(original.train), rows_of(original.test), original.true_clusters.tolist()) == rows
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan")])

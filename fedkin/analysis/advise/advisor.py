@@ -16,7 +16,7 @@ from fedkin.config import registry
 from fedkin.config.run import Config
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
-from fedkin.core.world import SGD, LocalWork
+from fedkin.core.world import SGD, LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.run.lifecycle import plain_values, stage
 from fedkin.run.simulate import known
@@ -29,7 +29,7 @@ _IN_FILES = ("epochs", "batch_size", "lr", "optimizer", "momentum")
 def advise(
     data: FederatedData,
     model: AnyModel | Callable[..., Any],
-    local: LocalWork | None = None,
+    local: LocalTraining | None = None,
     *,
     seed: int = 0,
     most: int = 12,
@@ -104,11 +104,11 @@ def of_config(config: Config, *, private_labels: bool = False, say: Say | None =
     )
 
 
-def _check_local(local: LocalWork) -> None:
+def _check_local(local: LocalTraining) -> None:
     if local.mu or local.partial or local.positive is not None or not isinstance(local.epochs, (int, np.integer)):
         raise ConfigError("local: mu, partial and positive belong to a method, and epochs must be one number")
 
 
-def _section(local: LocalWork) -> Values:
+def _section(local: LocalTraining) -> Values:
     """Local work as a configuration has it; a number of mini-batches is no part of one."""
     return {name: value for name, value in plain_values(replace(local, steps=None)).items() if name in _IN_FILES}

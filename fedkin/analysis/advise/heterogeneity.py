@@ -34,7 +34,7 @@ def differences(
     the initial model.
     """
     stream = Stream(seed, 0, "advise/differences")
-    bare = replace(data, truth=None, client_names=None)
+    bare = replace(data, true_clusters=None, client_names=None)
     found = _measured(bare, model, stream, private_labels)
     chance = []
     for one in range(deals):

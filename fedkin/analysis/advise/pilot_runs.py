@@ -12,7 +12,7 @@ from jaxtyping import Float
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.config.plan import whole_number
 from fedkin.core.errors import DataError
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods import IFCA, FedAvg, FlexCFL
 from fedkin.run.results import Run
@@ -44,7 +44,7 @@ class Plans:
 def pilots(
     data: FederatedData,
     model: AnyModel,
-    local: LocalWork,
+    local: LocalTraining,
     clusters: int,
     plans: Plans,
     say: Callable[[str], None] = lambda _: None,
@@ -57,7 +57,7 @@ def pilots(
     speaks for this one federation: seeds differ in initial models, later cohorts and batches, and it says nothing of
     other clients or other data.
 
-    ``accuracy``, ``worst_decile``: at the end, of the clients that have a cluster by then; ``gain``, ``low``, ``high``:
+    ``accuracy``, ``bottom_decile``: at the end, of the clients that have a cluster by then; ``gain``, ``low``, ``high``:
     of ``accuracy``, paired by seeds, with Student's 95% interval; ``bytes``: per round and client, down and up, in the
     last round; ``bytes_once``: per client of the federation, what was sent beside that (a cold start, placing).
 
@@ -88,7 +88,7 @@ def _row(runs: list[Run], plain: Float[np.ndarray, "S"], cohort: int, clients: i
     rounds = runs[0].records[-1]["round"]
     return {
         "accuracy": float(accuracy.mean()),
-        "worst_decile": float(_of(runs, "worst_decile").mean()),
+        "bottom_decile": float(_of(runs, "bottom_decile").mean()),
         "gain": float(band.mean[0]),
         "low": float(band.low[0]),
         "high": float(band.high[0]),

@@ -27,7 +27,7 @@ from fedkin.clustering import cluster_count
 from fedkin.config.plan import whole_number
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import SGD, LocalWork, Trained
+from fedkin.core.world import SGD, LocalTraining, TrainingReply
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.cosine import cosine
 from fedkin.simulation.engine import SimulatedWorld
@@ -84,7 +84,7 @@ class Kinds:
 def how_many_kinds(
     data: FederatedData,
     model: AnyModel,
-    local: LocalWork | None = None,
+    local: LocalTraining | None = None,
     *,
     seed: int = 0,
     most: int = 12,
@@ -157,11 +157,11 @@ def dealt(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 def of_clients(data: FederatedData, clients: Int[np.ndarray, "n"]) -> FederatedData:
     """Some clients, without what is known of them."""
-    bare = dataclasses.replace(data, truth=None, client_names=None)
+    bare = dataclasses.replace(data, true_clusters=None, client_names=None)
     return bare.rearranged(data.train.taken(clients), data.test.taken(clients))
 
 
-def _pilot(local: LocalWork | None) -> LocalWork:
+def _pilot(local: LocalTraining | None) -> LocalTraining:
     """The run's local work, for as many epochs as a trial begins with."""
     return dataclasses.replace(local or SGD(lr=0.03), epochs=EPOCHS, steps=None)
 
@@ -172,7 +172,7 @@ class _Looks:
 
     data: FederatedData
     model: AnyModel
-    work: LocalWork
+    work: LocalTraining
     stream: Stream
 
     def __post_init__(self) -> None:
@@ -198,7 +198,7 @@ class _Looks:
         unit = np.divide(update, length, out=np.zeros_like(update), where=length > 0)
         return unit[: len(part)], unit[len(part) :]
 
-    def _trained(self, halves: Ragged, stream: Stream) -> Trained:
+    def _trained(self, halves: Ragged, stream: Stream) -> TrainingReply:
         """What every half learns, from one initial model."""
         nothing = Ragged.of([np.zeros(0, np.int64)] * len(halves))
         world = SimulatedWorld(self.data.rearranged(halves, nothing), self.model, self.work)

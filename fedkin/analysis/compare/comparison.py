@@ -109,7 +109,7 @@ class Comparison:
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
-        for figure in ("final_accuracy", "best_accuracy", "worst_decile"):
+        for figure in ("final_accuracy", "best_accuracy", "bottom_decile"):
             row |= mean_and_interval(figure, [summary[figure] for summary in summaries])
         target = self.target(setting)
         rounds = [r for run in runs if (r := _first_round(run, target)) is not None]

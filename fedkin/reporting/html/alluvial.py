@@ -35,7 +35,7 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Ribbon:
+class Alluvial:
     """Bands from the bottom up: cluster numbers, OTHERS, COLD; ``sizes`` and ``base`` are theirs in every column."""
 
     rounds: Int[np.ndarray, "c"]
@@ -48,7 +48,7 @@ class Ribbon:
     left_out: int  # rounds in which somebody moved, and that have no column: flows tell what came of them in all
 
 
-def ribbon(assignments: Sequence[Int[np.ndarray, "N"]], shown: Sequence[int], columns: int = COLUMNS) -> Ribbon:
+def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], shown: Sequence[int], columns: int = COLUMNS) -> Alluvial:
     """The ribbon of a run from its assignments after rounds 0 .. T. Clusters that are not ``shown`` share a band."""
     moved = np.array([0, *(int((a != b).sum()) for a, b in zip(assignments, assignments[1:], strict=False))])
     rounds = chosen_rounds(moved, columns)
@@ -68,7 +68,7 @@ def ribbon(assignments: Sequence[Int[np.ndarray, "N"]], shown: Sequence[int], co
     ]
     ends = [*starts.tolist(), max(last, rounds[-1] + width)]
     left_out = len(np.setdiff1d(np.flatnonzero(moved), rounds))
-    return Ribbon(rounds, names, sizes, base, flows, [float(end) for end in ends], last, left_out)
+    return Alluvial(rounds, names, sizes, base, flows, [float(end) for end in ends], last, left_out)
 
 
 def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[tuple[int, int, int]]]:

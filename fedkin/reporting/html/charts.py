@@ -27,7 +27,7 @@ def overall(runs: Sequence[Run]) -> Json:
     Rounds in which some client had no cluster yet (in any seed) are told apart (``pale``).
     """
     length = min(len(run.records) for run in runs)
-    accuracy, worst = (_column(runs, name, length) for name in ("accuracy", "worst_decile"))
+    accuracy, worst = (_column(runs, name, length) for name in ("accuracy", "bottom_decile"))
     marked = [[bool(r.get("partial")) for r in run.records[:length]] for run in runs]
     partial: np.ndarray = np.logical_or.reduce(np.array(marked), axis=0)
     complete, decile = _band(accuracy, ~partial), _band(worst, np.ones(length, bool))
@@ -60,7 +60,7 @@ def by_cluster(run: Run, shown: Sequence[int]) -> Json:
 def marks(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
     """Rounds in which the data of more than a quarter of the clients moved, and in which clients got their first
     cluster after round 0; each where it is the exception (at most a quarter of the rounds)."""
-    moved = [r["round"] for r in run.records if 4 * (r.get("moved") or 0) > len(run.assignment)]
+    moved = [r["round"] for r in run.records if 4 * (r.get("data_shifts") or 0) > len(run.assignment)]
     placed = [
         r + 1
         for r, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False))
@@ -72,7 +72,7 @@ def marks(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
 
 def traffic(run: Run) -> Json:
     """Bytes [down, up] by verb so far: the method's own, and those of the measurement and between servers."""
-    by_verb = run.records[-1].get("bytes_by_verb") or {}
+    by_verb = run.records[-1].get("bytes_by_operation") or {}
     apart = ("scoring.", "servers.")
     rows = [
         {"verb": verb, "down": int(d), "up": int(u), "own": not verb.startswith(apart)}
@@ -89,7 +89,7 @@ def figures(run: Run) -> Json:
     return {
         "best": max((r["accuracy"] for r in complete), default=None),
         "final": scored[-1]["accuracy"] if scored else None,
-        "worst": scored[-1].get("worst_decile") if scored else None,
+        "worst": scored[-1].get("bottom_decile") if scored else None,
         "clusters": run.state.clusters,
         "rounds": last["round"],
         "down": last.get("bytes_down"),

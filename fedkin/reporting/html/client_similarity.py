@@ -25,7 +25,7 @@ from fedkin.config import run as config
 from fedkin.core.errors import DataError, FedkinError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
-from fedkin.core.world import BYTES_PER_NUMBER, LocalWork
+from fedkin.core.world import BYTES_PER_NUMBER, LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
@@ -40,7 +40,7 @@ _LAYOUT = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Portrait:
+class ClientSimilarity:
     """Clients ``ids`` as their updates show them: scores on the first two principal components, the share of the
     variance that these explain, cosines; what all N clients' labels are, and the truth where it is known."""
 
@@ -49,12 +49,12 @@ class Portrait:
     explained: Float[np.ndarray, "2"]
     similarity: Float[np.ndarray, "n n"]
     counts: Int[np.ndarray, "N C"]
-    truth: Int[np.ndarray, "N"] | None
+    true_clusters: Int[np.ndarray, "N"] | None
     names: tuple[str, ...] | None = None
     remark: str = ""
 
 
-def portrait_of(run: Run, data: FederatedData | None = None, model: AnyModel | None = None) -> Portrait:
+def portrait_of(run: Run, data: FederatedData | None = None, model: AnyModel | None = None) -> ClientSimilarity:
     """The portrait of a run's federation, from the run's folder if one was kept there; else made and kept.
 
     Args:
@@ -97,9 +97,9 @@ def _alike(run: Run, digests: tuple[str, str] | None) -> str:
     return hashlib.sha256(json.dumps([own, what], sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _made(run: Run, data: FederatedData | None, model: AnyModel | None) -> Portrait:
+def _made(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
     settings: dict[str, Any] = run.config
-    work, shift, population = LocalWork(), None, None
+    work, shift, population = LocalTraining(), None, None
     if data is None or model is None:
         if "python" in settings or "method" not in settings or settings["data"]["name"] == "?":
             raise DataError("the run was started from Python; fk.report(run, data=data, model=model) makes it")
@@ -128,7 +128,7 @@ def _made(run: Run, data: FederatedData | None, model: AnyModel | None) -> Portr
     return dataclasses.replace(_drawn(data, model, work, run.config["run"]["seed"]), remark=remark)
 
 
-def _drawn(data: FederatedData, model: AnyModel, work: LocalWork, seed: int) -> Portrait:
+def _drawn(data: FederatedData, model: AnyModel, work: LocalTraining, seed: int) -> ClientSimilarity:
     """One local epoch of each, from one model."""
     world, stream = SimulatedWorld(data, model, work), Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
@@ -146,13 +146,13 @@ def _drawn(data: FederatedData, model: AnyModel, work: LocalWork, seed: int) -> 
     scores = np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
     names = None if data.client_names is None else tuple(data.client_names)
     similarity = cosine(updates, updates).astype(np.float32)
-    return Portrait(ids, scores, shares, similarity, data.label_counts(), data.truth, names)
+    return ClientSimilarity(ids, scores, shares, similarity, data.label_counts(), data.true_clusters, names)
 
 
-def _work(settings: dict[str, Any]) -> LocalWork:
+def _work(settings: dict[str, Any]) -> LocalTraining:
     """The local work of a run started from Python, as its configuration tells it."""
-    names = {entry.name for entry in dataclasses.fields(LocalWork)}
-    return LocalWork(**{name: value for name, value in settings.get("local", {}).items() if name in names})
+    names = {entry.name for entry in dataclasses.fields(LocalTraining)}
+    return LocalTraining(**{name: value for name, value in settings.get("local", {}).items() if name in names})
 
 
 def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
@@ -170,25 +170,25 @@ def _key(run: Run) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _packed(made: Portrait, key: str) -> bytes:
+def _packed(made: ClientSimilarity, key: str) -> bytes:
     arrays = {name: getattr(made, name) for name in ("ids", "scores", "explained", "similarity", "counts")}
-    arrays |= {} if made.truth is None else {"truth": made.truth}
+    arrays |= {} if made.true_clusters is None else {"true_clusters": made.true_clusters}
     arrays |= {} if made.names is None else {"names": np.array(made.names, dtype=np.str_)}
     file = io.BytesIO()
     np.savez_compressed(file, key=np.array(key), remark=np.array(made.remark), **arrays)
     return file.getvalue()
 
 
-def _load(path: Path, key: str) -> Portrait | None:
+def _load(path: Path, key: str) -> ClientSimilarity | None:
     """The kept portrait, if it is one and this run's."""
     try:
         with np.load(path, allow_pickle=False) as kept:
             if str(kept["key"]) != key:
                 return None
             arrays = {name: kept[name] for name in ("ids", "scores", "explained", "similarity", "counts")}
-            truth = kept["truth"] if "truth" in kept else None
+            true_clusters = kept["true_clusters"] if "true_clusters" in kept else None
             names = tuple(map(str, kept["names"])) if "names" in kept else None
-            found = Portrait(**arrays, truth=truth, names=names, remark=str(kept["remark"]))
+            found = ClientSimilarity(**arrays, true_clusters=true_clusters, names=names, remark=str(kept["remark"]))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     fits = found.similarity.shape == (len(found.ids),) * 2 and found.scores.shape == (len(found.ids), 2)

@@ -15,8 +15,8 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import COLD
 from fedkin.data.federated import FederatedData
 from fedkin.reporting.html import charts, comparison_section
-from fedkin.reporting.html.alluvial import BANDS, OTHERS, Ribbon, migrations, ribbon
-from fedkin.reporting.html.client_similarity import Portrait, alike, portrait_of
+from fedkin.reporting.html.alluvial import BANDS, OTHERS, Alluvial, alluvial, migrations
+from fedkin.reporting.html.client_similarity import ClientSimilarity, alike, portrait_of
 from fedkin.reporting.html.dendrogram import Tree, dendrogram, split_tree, splits
 from fedkin.reporting.html.read_runs import Cell, Subject, assignments
 from fedkin.run import run_folder
@@ -35,14 +35,14 @@ def contents(
     """A report's contents.
 
     Keys: title, line (what was run), notes (what is missing), table, views (curves by setting), portraits (by what a
-    cell says is its ``portrait``), cells (one per run), and of a comparison its own tables (``comparison``) and
+    cell says is its ``similarity_map``), cells (one per run), and of a comparison its own tables (``comparison``) and
     differences (``words``).
     """
     keys = alike([cell.run for cell in subject.cells], data, model)
     drawn, remarks = {}, ["No client map, similarities and labels: they were not asked for."]
     if portraits:
         drawn, remarks = _gallery(subject, keys, data, model)
-    untold = [cell.label for cell in subject.cells if cell.run.moves and not assignments(cell.run)]
+    untold = [cell.label for cell in subject.cells if cell.run.migrations and not assignments(cell.run)]
     lost = [f"{label}: its moves are damaged or not its own; who moved when is not shown." for label in untold]
     notes = [*subject.notes, *lost, *remarks]
     tables, words = comparison_section.tables(subject.comparison)
@@ -61,7 +61,7 @@ def contents(
 
 def _gallery(
     subject: Subject, keys: Sequence[str], data: FederatedData | None, model: AnyModel | None
-) -> tuple[dict[str, Portrait], list[str]]:
+) -> tuple[dict[str, ClientSimilarity], list[str]]:
     """The portraits by their keys, one of every setting and PORTRAITS at most beyond that, and which there are not."""
     cells, notes, drawn = list(zip(subject.cells, keys, strict=True)), [], {}
     firsts = {cell.setting: (cell, key) for cell, key in reversed(cells)}
@@ -111,7 +111,7 @@ def _view(subject: Subject, setting: str) -> Json:
     return {"setting": setting, "lines": lines, "marks": charts.marks(longest, assignments(longest))}
 
 
-def _portrait(one: Portrait) -> Json:
+def _portrait(one: ClientSimilarity) -> Json:
     """What all cells with this portrait share; cosines as bytes, from the least (0) to the largest (255)."""
     low, high = float(one.similarity.min()), float(one.similarity.max())
     steps = np.rint(255 * (one.similarity - low) / ((high - low) or 1)).astype(np.uint8)
@@ -121,7 +121,7 @@ def _portrait(one: Portrait) -> Json:
         "x": charts.plain(one.scores[:, 0] / scale),
         "y": charts.plain(one.scores[:, 1] / scale),
         "explained": charts.plain(one.explained),
-        "truth": None if one.truth is None else one.truth[one.ids].tolist(),
+        "true_clusters": None if one.true_clusters is None else one.true_clusters[one.ids].tolist(),
         "names": None if one.names is None else [one.names[i] for i in one.ids],
         "similarity": base64.b64encode(steps.tobytes()).decode(),
         "range": charts.plain([low, high]),
@@ -130,7 +130,7 @@ def _portrait(one: Portrait) -> Json:
     }
 
 
-def _cell(cell: Cell, key: str, portrait: Portrait | None) -> Json:
+def _cell(cell: Cell, key: str, similarity_map: ClientSimilarity | None) -> Json:
     run, walked = cell.run, assignments(cell.run)
     kept = _shown(run, walked)
     return {
@@ -141,14 +141,14 @@ def _cell(cell: Cell, key: str, portrait: Portrait | None) -> Json:
         "clusters": charts.by_cluster(run, kept),
         "shown": kept,
         "marks": charts.marks(run, walked),
-        "ribbon": _ribbon(ribbon(walked, kept)) if walked and len(walked[0]) else None,
+        "ribbon": _ribbon(alluvial(walked, kept)) if walked and len(walked[0]) else None,
         "moved": _moved(walked),
-        "portrait": key if portrait is not None else None,
+        "portrait": key if similarity_map is not None else None,
         "peers": "neighbours" in run.records[-1],
         "bytes": charts.traffic(run),
         "settings": tomli_w.dumps(run.config),
         "versions": _versions(run),
-        **(_pictured(run, portrait, walked) if portrait is not None else {}),
+        **(_pictured(run, similarity_map, walked) if similarity_map is not None else {}),
     }
 
 
@@ -159,7 +159,7 @@ def _shown(run: Run, walked: Sequence[Int[np.ndarray, "N"]]) -> list[int]:
     return sorted(clusters[np.argsort(-clients, kind="stable")[:BANDS]].tolist())
 
 
-def _ribbon(drawn: Ribbon) -> Json:
+def _ribbon(drawn: Alluvial) -> Json:
     """Flows as [column, source, target, clients, four corners]."""
     flows = [
         [f.column, f.source, f.target, f.count, [[round(x, 2), round(float(y), 2)] for x, y in f.shape]]
@@ -198,15 +198,15 @@ def cluster_name(cluster: int) -> str:
     return {COLD: "no cluster", OTHERS: "other clusters"}.get(cluster, f"cluster {cluster}")
 
 
-def _pictured(run: Run, portrait: Portrait, walked: Sequence[Int[np.ndarray, "N"]]) -> Json:
+def _pictured(run: Run, similarity_map: ClientSimilarity, walked: Sequence[Int[np.ndarray, "N"]]) -> Json:
     """What one run makes of the portrait: whose cluster is whose, the order of the matrix, labels by cluster."""
-    group = run.assignment[portrait.ids]
-    tree = _tree(run, portrait, group, walked)
+    group = run.assignment[similarity_map.ids]
+    tree = _tree(run, similarity_map, group, walked)
     present = np.unique(run.assignment)
     sizes = {int(k): int((run.assignment == k).sum()) for k in present}
     warm = sorted(sorted((k for k in sizes if k != COLD), key=lambda k: -sizes[k])[:_MOST_ROWS])
     order = [*warm, *([COLD] if COLD in sizes else [])]
-    counts = np.stack([portrait.counts[run.assignment == k].sum(axis=0) for k in order])
+    counts = np.stack([similarity_map.counts[run.assignment == k].sum(axis=0) for k in order])
     classes = np.arange(counts.shape[1])
     if len(classes) > _MOST_CLASSES:  # the most frequent ones
         classes = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_CLASSES])
@@ -224,9 +224,11 @@ def _pictured(run: Run, portrait: Portrait, walked: Sequence[Int[np.ndarray, "N"
     }
 
 
-def _tree(run: Run, portrait: Portrait, group: Int[np.ndarray, "n"], walked: Sequence[Int[np.ndarray, "N"]]) -> Tree:
+def _tree(
+    run: Run, similarity_map: ClientSimilarity, group: Int[np.ndarray, "n"], walked: Sequence[Int[np.ndarray, "N"]]
+) -> Tree:
     """The cuts, where the method cuts clusters in two; else what the similarities say."""
-    distances = (1 - portrait.similarity.astype(np.float64)) / 2
+    distances = (1 - similarity_map.similarity.astype(np.float64)) / 2
     cuts = splits(walked) if walked else None
     if cuts:
         return split_tree(cuts, group, distances, run.records[-1]["round"])

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.analysis.compare import comparison_folder as grids
-from fedkin.analysis.repeat import SEEDS, Repeated
+from fedkin.analysis.repeat import SEEDS, RepeatedRuns
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.reporting.html.recovery import read_config, read_run, sound, walk
 from fedkin.reporting.run_figure import title
@@ -51,7 +51,7 @@ class Subject:
     kind: str  # run, seeds or comparison
     cells: tuple[Cell, ...]
     notes: list[str] = field(default_factory=list)
-    run_folder: Path | None = None
+    folder: Path | None = None
     comparison: Any = None
 
     @property
@@ -75,7 +75,7 @@ def subject_of(what: Any) -> Subject:
     """
     if isinstance(what, Run):
         return Subject("run", _with_others(what), folder=what.folder)
-    if isinstance(what, Repeated):
+    if isinstance(what, RepeatedRuns):
         return Subject("seeds", tuple(cell for run in what.runs for cell in _with_others(run)))
     if isinstance(what, (str, Path)):
         return _read(Path(what))
@@ -86,7 +86,7 @@ def subject_of(what: Any) -> Subject:
 
 def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
     """The assignment after each round; empty where it is not known, or where the moves do not fit the run."""
-    return walk(run.moves, len(run.assignment), run.records, run.state.clusters) if run.moves else []
+    return walk(run.migrations, len(run.assignment), run.records, run.state.clusters) if run.migrations else []
 
 
 def _read(path: Path) -> Subject:

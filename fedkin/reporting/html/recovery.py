@@ -18,10 +18,10 @@ from fedkin.core.method import COLD, State
 from fedkin.core.storage import whole_lines
 from fedkin.run import checkpoint, run_folder
 from fedkin.run.metrics import Record
-from fedkin.run.migrations import Moves, replay
+from fedkin.run.migrations import Migrations, replay
 from fedkin.run.results import Run
 
-_SHARES = ("accuracy", "worst_decile", "bytes_down", "bytes_up")
+_SHARES = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
 _UNKNOWN: dict[str, dict[str, Any]] = {
     "method": {"name": "?"},
     "data": {"name": "?"},
@@ -56,7 +56,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
             remarks += told
             others |= {inner.name: other} if other else {}
     found = (state, _clients(path, remarks if finished else []), _seconds(path), others, path, kept[1] if kept else "")
-    return Run(config, records, *found, moves=moves), remarks
+    return Run(config, records, *found, migrations=moves), remarks
 
 
 def sound(run: Run) -> bool:
@@ -71,7 +71,9 @@ def sound(run: Run) -> bool:
     return True
 
 
-def walk(moves: Sequence[Moves], clients: int, records: Sequence[Record], clusters: int) -> list[Int[np.ndarray, "N"]]:
+def walk(
+    moves: Sequence[Migrations], clients: int, records: Sequence[Record], clusters: int
+) -> list[Int[np.ndarray, "N"]]:
     """The assignment after each round; empty where the moves are not those of such a run: of other clients, or into
     clusters that it never had (``clusters`` at its end; 0 where that is not known)."""
     try:
@@ -123,7 +125,7 @@ def plausible(record: Record) -> bool:
     numbers = all(_number(record.get(name)) for name in _SHARES)
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
-    verbs = record.get("bytes_by_verb", {})
+    verbs = record.get("bytes_by_operation", {})
     pairs = isinstance(verbs, dict) and all(isinstance(p, list) and len(p) == 2 for p in verbs.values())
     return numbers and inner and pairs and all(isinstance(n, int) for p in verbs.values() for n in p)
 
@@ -132,8 +134,8 @@ def _number(value: object) -> bool:
     return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
 
 
-def _moves(path: Path, remarks: list[str]) -> list[Moves]:
-    moves: list[Moves] = []
+def _moves(path: Path, remarks: list[str]) -> list[Migrations]:
+    moves: list[Migrations] = []
     for number, line in enumerate(whole_lines(path / run_folder.MOVES), 1):
         try:
             one = json.loads(line)
@@ -154,7 +156,9 @@ def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
         return None
 
 
-def _stand_in(moves: Sequence[Moves], kept: tuple[checkpoint.Checkpoint, str] | None, records: list[Record]) -> State:
+def _stand_in(
+    moves: Sequence[Migrations], kept: tuple[checkpoint.Checkpoint, str] | None, records: list[Record]
+) -> State:
     """The last assignment that is known, with models of no parameters."""
     clients = _count(moves, kept)
     last = kept[0].state.assignment if kept else np.full(clients, -1)
@@ -163,7 +167,7 @@ def _stand_in(moves: Sequence[Moves], kept: tuple[checkpoint.Checkpoint, str] | 
     return State(np.zeros((int(last.max(initial=-1)) + 1, 0), np.float32), last)
 
 
-def _count(moves: Sequence[Moves], kept: tuple[checkpoint.Checkpoint, str] | None) -> int:
+def _count(moves: Sequence[Migrations], kept: tuple[checkpoint.Checkpoint, str] | None) -> int:
     """How many clients there are, as far as that is known."""
     named = max((max(one["clients"], default=-1) + 1 for one in moves), default=0)
     return max(named, len(kept[0].state.assignment) if kept else 0)

@@ -12,14 +12,14 @@ from jaxtyping import Int
 from fedkin import __version__
 from fedkin.config import registry
 from fedkin.config.schema import stage
-from fedkin.config.server import ClientConfig, Described, load_client
+from fedkin.config.server import ClientConfig, DataDescription, load_client
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.server.deploy.node_disk import NodeDisk
-from fedkin.server.handshake import Introduction, digest_of, introduce
+from fedkin.server.handshake import Handshake, digest_of, make_handshake
 from fedkin.server.node import Node
-from fedkin.server.settings import Site
+from fedkin.server.settings import SiteSettings
 from fedkin.simulation.engine import SimulatedWorld
 
 FIXED = np.array([1, 2], np.uint32)  # randomness from which both sides make the same initial model
@@ -50,12 +50,12 @@ def of_config(config: ClientConfig) -> Node:
     return of_data(model, data, config.site, config.agreed)
 
 
-def of_data(model: Any, data: FederatedData, site: Site, agreed: str = "") -> Node:
+def of_data(model: Any, data: FederatedData, site: SiteSettings, agreed: str = "") -> Node:
     """A node that plays some clients of ``data`` and trains ``model``."""
     own = shard(data, site.chosen(data.clients))
 
-    def introduction(spec: ModelSpec) -> Introduction:
-        return introduce(site.federation, __version__, spec, own.x.shape[1:], own.classes, agreed)
+    def introduction(spec: ModelSpec) -> Handshake:
+        return make_handshake(site.federation, __version__, spec, own.x.shape[1:], own.classes, agreed)
 
     def start() -> str:
         return digest_of(model.initial(FIXED))
@@ -69,10 +69,10 @@ def of_data(model: Any, data: FederatedData, site: Site, agreed: str = "") -> No
 def shard(data: FederatedData, clients: Int[np.ndarray, "c"]) -> FederatedData:
     """Some clients of a federated data set."""
     parts = {"train": data.train.taken(clients), "test": data.test.taken(clients)}
-    return dataclasses.replace(data, **parts, truth=None, client_names=None)
+    return dataclasses.replace(data, **parts, true_clusters=None, client_names=None)
 
 
-def _check_shape(data: FederatedData, told: Described) -> None:
+def _check_shape(data: FederatedData, told: DataDescription) -> None:
     if data.x.shape[1:] != told.x.shape[1:] or data.classes != told.classes:
         got, said = list(data.x.shape[1:]), list(told.x.shape[1:])
         raise DataError(

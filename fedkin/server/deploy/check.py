@@ -29,13 +29,13 @@ from fedkin.server.deploy import project
 from fedkin.server.deploy.build_node import of_config
 from fedkin.server.deploy.check_keys import server_keys, site_keys
 from fedkin.server.deploy.check_network import port, reach
-from fedkin.server.deploy.check_result import Finding, doubtful, tried, wrong
+from fedkin.server.deploy.check_result import CheckResult, doubtful, tried, wrong
 from fedkin.server.deploy.project import Address
-from fedkin.server.handshake import introduce
+from fedkin.server.handshake import make_handshake
 from fedkin.simulation.workers import check_samples
 
 FLOWER = "1.41.0"  # the one that is asked for in pyproject.toml
-Table = dict[str, list[Finding]]  # by where: the machine, the server, each site
+Table = dict[str, list[CheckResult]]  # by where: the machine, the server, each site
 
 
 def check(folder: Path, *, server: bool = False, site: str | None = None) -> Table:
@@ -59,24 +59,24 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
     return table
 
 
-def versions(torch: bool = False) -> list[Finding]:
+def versions(torch: bool = False) -> list[CheckResult]:
     """Python, and the packages that a federation needs in the same version everywhere."""
     flower = _installed("flwr")
-    found = [Finding("Python", platform.python_version()), Finding("fedkin", __version__)]
+    found = [CheckResult("Python", platform.python_version()), CheckResult("fedkin", __version__)]
     if flower is None:
         found.append(wrong("Flower", "not installed: pip install 'fedkin[flower]'"))
     elif flower != FLOWER:
         found.append(wrong("Flower", f"expected {FLOWER} everywhere, got {flower}: pip install 'fedkin[flower]'"))
     else:
-        found.append(Finding("Flower", flower))
+        found.append(CheckResult("Flower", flower))
     for package, extra in (("jax", ""), *((("torch", "[torch]"),) if torch else ())):
         version = _installed(package)
         missing = wrong(package, f"not installed: pip install 'fedkin{extra}'")
-        found.append(missing if version is None else Finding(package, version))
+        found.append(missing if version is None else CheckResult(package, version))
     return found
 
 
-def check_server(folder: Path) -> list[Finding]:
+def check_server(folder: Path) -> list[CheckResult]:
     """server.toml, its model and methods, its run folder, Flower's files, keys, and the port."""
     read: list[ServerConfig] = []
     found = [tried(project.SERVER, lambda: _load(read, load_server, folder / project.SERVER))]
@@ -97,7 +97,7 @@ def check_server(folder: Path) -> list[Finding]:
     return [*found, port(address, folder / project.CA)]
 
 
-def check_site(folder: Path, server: Path | None = None) -> list[Finding]:
+def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
     """client.toml, its model and data, whether the server's file says the same, its folder, keys, and the server."""
     read: list[ClientConfig] = []
     found = [tried(project.CLIENT, lambda: _load(read, load_client, folder / project.CLIENT))]
@@ -160,21 +160,21 @@ def _load(read: list, load: Callable[[Path], ServerConfig | ClientConfig], path:
     return str(path)
 
 
-def _writable(what: str, folder: Path) -> Finding:
+def _writable(what: str, folder: Path) -> CheckResult:
     """Whether files can be made in a folder, or in what it would be made in."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
         return wrong(what, f"no file can be made in {there}: {error.strerror}; change its owner, or folder = ...")
-    return Finding(what, str(folder))
+    return CheckResult(what, str(folder))
 
 
 def _so_far(config: ServerConfig) -> str:
     """How far the run in the run folder is. Raises CheckpointError where it is another."""
     description, out, told = config.description(), Path(config.terms.folder), []
     spec = trained(config)
-    layout = introduce("", "", spec, (), 0).layout
+    layout = make_handshake("", "", spec, (), 0).layout
     places = [(config.method, out), *((entry, out / AGAINST / entry["name"]) for entry in config.others)]
     for entry, place in places:
         if not holds_run(place):
@@ -187,7 +187,7 @@ def _so_far(config: ServerConfig) -> str:
     return ", ".join(told) or "none: it begins anew"
 
 
-def _enough(config: ServerConfig) -> list[Finding]:
+def _enough(config: ServerConfig) -> list[CheckResult]:
     """Whether those that are waited for are enough to find clusters among them."""
     clusters, there = config.method.get("clusters", 1), config.terms.wait_for
     if clusters <= there:
@@ -231,7 +231,7 @@ def _data(config: ClientConfig) -> str:
     return f"{clients} client{'s' * (clients > 1)}, {samples:,} training samples"
 
 
-def _agree(config: ClientConfig, server: Path) -> str | Finding:
+def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
     """Whether the server's file says the same of federation, samples and model."""
     try:
         theirs = load_server(server / project.SERVER)
@@ -249,7 +249,7 @@ def _agree(config: ClientConfig, server: Path) -> str | Finding:
     return f"digest {config.agreed}, as in {project.SERVER}"
 
 
-def _server_of(folder: Path, secure: bool) -> Finding:
+def _server_of(folder: Path, secure: bool) -> CheckResult:
     path = folder / project.ENVIRONMENT
     address = Address.parse(project.environment(folder).get("SUPERLINK", ""), secure, f"{path}: SUPERLINK")
     return reach(address, folder / project.SITE_CA)

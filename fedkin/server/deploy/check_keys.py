@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import ConfigError
-from fedkin.server.deploy.check_result import Finding, doubtful, tried, wrong
+from fedkin.server.deploy.check_result import CheckResult, doubtful, tried, wrong
 from fedkin.server.deploy.keys import require_cryptography
 from fedkin.server.deploy.project import CA, CA_KEY, CERTIFICATE, NODE_KEY, NODE_PUBLIC, SERVER_KEY, SITE_CA
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SOON = datetime.timedelta(days=30)  # an expiry that is nearer is worth a word
 
 
-def server_keys(folder: Path, host: str, now: datetime.datetime | None = None) -> list[Finding]:
+def server_keys(folder: Path, host: str, now: datetime.datetime | None = None) -> list[CheckResult]:
     """The authority, the server's certificate for ``host``, and their keys."""
     authority = tried("authority", lambda: _dated("authority", _certificate(folder / CA), folder / CA, now))
     found = [authority]
@@ -30,7 +30,7 @@ def server_keys(folder: Path, host: str, now: datetime.datetime | None = None) -
     return found
 
 
-def site_keys(folder: Path, now: datetime.datetime | None = None) -> list[Finding]:
+def site_keys(folder: Path, now: datetime.datetime | None = None) -> list[CheckResult]:
     """What lets a site in: the authority's certificate, and a key of its own."""
     ca = folder / SITE_CA
     return [
@@ -40,7 +40,7 @@ def site_keys(folder: Path, now: datetime.datetime | None = None) -> list[Findin
     ]
 
 
-def secret(path: Path) -> Finding:
+def secret(path: Path) -> CheckResult:
     """Whether a file is its owner's alone."""
     what = f"{path.name} is secret"
     try:
@@ -49,10 +49,10 @@ def secret(path: Path) -> Finding:
         return wrong(what, f"{path}: {error.strerror}")
     if mode & 0o077:
         return wrong(what, f"others can get at {path} (mode {mode:o}): chmod 600 {path}, or a new key if they did")
-    return Finding(what, f"mode {mode:o}")
+    return CheckResult(what, f"mode {mode:o}")
 
 
-def _servers(folder: Path, host: str, now: datetime.datetime | None) -> Finding:
+def _servers(folder: Path, host: str, now: datetime.datetime | None) -> CheckResult:
     """The server's certificate: of the authority, for its key and its name."""
     path, shown = folder / CERTIFICATE, _certificate(folder / CERTIFICATE)
     again = f"remove {path} and run fedkin deploy init again, with {folder / CA_KEY} in its place"
@@ -68,7 +68,7 @@ def _servers(folder: Path, host: str, now: datetime.datetime | None) -> Finding:
     return _dated("certificate", shown, path, now)
 
 
-def _dated(what: str, shown: Certificate, path: Path, now: datetime.datetime | None) -> Finding:
+def _dated(what: str, shown: Certificate, path: Path, now: datetime.datetime | None) -> CheckResult:
     """Whether a certificate is valid, and for how long."""
     now = now or datetime.datetime.now(datetime.UTC)
     until = shown.not_valid_after_utc
@@ -78,7 +78,7 @@ def _dated(what: str, shown: Certificate, path: Path, now: datetime.datetime | N
         return wrong(what, f"{path} is valid from {shown.not_valid_before_utc:%Y-%m-%d}: is the clock right here?")
     if until - now < SOON:
         return doubtful(what, f"{path} expires on {until:%Y-%m-%d}, in {(until - now).days} days")
-    return Finding(what, f"{path}, until {until:%Y-%m-%d}")
+    return CheckResult(what, f"{path}, until {until:%Y-%m-%d}")
 
 
 def _names(shown: Certificate) -> list[str]:

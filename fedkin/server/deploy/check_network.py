@@ -7,29 +7,29 @@ import socket
 import ssl
 from pathlib import Path
 
-from fedkin.server.deploy.check_result import Finding, doubtful, wrong
+from fedkin.server.deploy.check_result import CheckResult, doubtful, wrong
 from fedkin.server.deploy.project import Address
 
 _PATIENCE = 3.0  # seconds
 
 
-def port(address: Address, ca: Path) -> Finding:
+def port(address: Address, ca: Path) -> CheckResult:
     """Whether the SuperLink can have its port on this machine, or has it."""
     what = f"port {address.port}"
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just been left is free
         try:
             attempt.bind((address.listens, address.port))
-            return Finding(what, "free")
+            return CheckResult(what, "free")
         except OSError as error:
             reason = error.strerror
     answered = reach(address, ca)
     if answered.mark == "✓":
-        return Finding(what, "a SuperLink runs there")
+        return CheckResult(what, "a SuperLink runs there")
     return wrong(what, f"cannot be had ({reason}), and no SuperLink of this federation has it; another needs --port")
 
 
-def reach(address: Address, ca: Path) -> Finding:
+def reach(address: Address, ca: Path) -> CheckResult:
     """Whether a SuperLink answers, with a certificate of our authority if it has one."""
     what = f"server {address}"
     try:
@@ -50,7 +50,7 @@ def reach(address: Address, ca: Path) -> Finding:
         return doubtful(what, f"not reachable ({reason}): is the SuperLink up, and does the firewall let this out?")
     if status != 200:
         return wrong(what, f"answers {status} to /health, as no SuperLink does: see SUPERLINK")
-    return Finding(what, "a SuperLink answers" + (", with the right certificate" if address.secure else ""))
+    return CheckResult(what, "a SuperLink answers" + (", with the right certificate" if address.secure else ""))
 
 
 def _asked(address: Address, trusted: ssl.SSLContext | None) -> int:

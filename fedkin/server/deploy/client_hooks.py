@@ -10,7 +10,7 @@ from fedkin.core.errors import ConfigError, DataError, FedkinError, MissingExtra
 from fedkin.data.federated import FederatedData
 from fedkin.server.deploy.build_node import of_data
 from fedkin.server.node import Node
-from fedkin.server.settings import Site
+from fedkin.server.settings import SiteSettings
 
 ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
 AnyModel = Any  # a Model, a TorchModel, or a function that makes one
@@ -65,11 +65,11 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
     return _app(make)
 
 
-def site(node: dict[str, Any]) -> Site:
+def site(node: dict[str, Any]) -> SiteSettings:
     """Who a node is, by its configuration. Raises ConfigError where it has no name."""
     if not isinstance(node.get("name"), str):
         raise ConfigError("this node has no name: start it with --node-config 'name=\"berlin\"'")
-    return Site(node["name"], "", str(node.get("folder", "state")))
+    return SiteSettings(node["name"], "", str(node.get("folder", "state")))
 
 
 def _given(data: Source, node: dict[str, Any]) -> Any:

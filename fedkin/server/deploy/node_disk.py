@@ -13,7 +13,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from fedkin.core.storage import storing, write_atomic
-from fedkin.server.message import Unfit
+from fedkin.server.message import InvalidMessageError
 
 _log = logging.getLogger("fedkin")
 
@@ -36,7 +36,7 @@ class NodeDisk:
 
     def _path(self, run: str, what: str = "") -> Path:
         if not re.fullmatch(r"[\w.-]{1,100}", run):
-            raise Unfit(f"{run[:60]!r} cannot be the name of a run")
+            raise InvalidMessageError(f"{run[:60]!r} cannot be the name of a run")
         return self.folder / f"{run}{what}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from fedkin.core.storage import storing, write_atomic
 from fedkin.server.node_registry import Memory
 
 
-class RosterFile:
+class RegistryFile:
     """``.NAME.roster`` beside the run folder NAME; it is not read where there is no run yet."""
 
     def __init__(self, folder: Path) -> None:

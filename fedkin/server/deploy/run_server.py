@@ -21,18 +21,18 @@ from fedkin.run.metrics import Record
 from fedkin.run.results import Run
 from fedkin.run.run_folder import AGAINST, Folder, holds_run
 from fedkin.server.deploy.build_node import FIXED
-from fedkin.server.deploy.registry_file import RosterFile
+from fedkin.server.deploy.registry_file import RegistryFile
 from fedkin.server.deploy.run_lock import alone
-from fedkin.server.handshake import digest_of, introduce
-from fedkin.server.membership import Hall
+from fedkin.server.handshake import digest_of, make_handshake
+from fedkin.server.membership import Membership
 from fedkin.server.remote_world import RemoteWorld
-from fedkin.server.request_round import Exchange, Post
+from fedkin.server.request_round import RequestRound, Transport
 from fedkin.simulation.workers import check_samples
 
 _log = logging.getLogger("fedkin")
 
 
-def serve(config: ServerConfig, post: Post) -> Run:
+def serve(config: ServerConfig, post: Transport) -> Run:
     """Run what a server's configuration says with the clients behind ``post``; go on where its folder holds the run.
 
     Raises ConfigError, ModelError, CheckpointError and StorageError as ``simulate`` does; StorageError too where
@@ -60,46 +60,46 @@ def _serve(config: ServerConfig, server: _Server) -> Run:
 class _Server:
     """What all methods of one configuration share: the model, and the hall where clients are met."""
 
-    def __init__(self, config: ServerConfig, post: Post) -> None:
+    def __init__(self, config: ServerConfig, post: Transport) -> None:
         self.config, self._described = config, config.described()
         with stage("model"):
             self.model = registry.make(registry.models(), config.model, self._described)
             self.spec = check_samples(self.model, self._described)
         start, shape = self.model.initial(FIXED), self._described.x.shape[1:]
         classes = self._described.classes
-        own = introduce(config.terms.name, __version__, self.spec, shape, classes, config.agreed)
-        roster = RosterFile(Path(config.terms.folder))
+        own = make_handshake(config.terms.name, __version__, self.spec, shape, classes, config.agreed)
+        kept = RegistryFile(Path(config.terms.folder))
         own = replace(own, start=digest_of(start))
-        self.hall = Hall(Exchange(post, config.terms), own, classes, roster.keep)
-        if (known := roster.read()) is not None:
-            self.hall.roster.recall(known)
+        self.membership = Membership(RequestRound(post, config.terms), own, classes, kept.keep)
+        if (known := kept.read()) is not None:
+            self.membership.registry.recall(known)
 
     def run(self, entry: Values, method: Method, out: Path, beside: list[Values]) -> Run:
         """One method, from the beginning or from its checkpoint."""
         description = self.config.description()
         described = {**description, "method": entry, "run": {**description["run"], "against": beside}}
-        known_by = fingerprint(described, self.hall.own.layout)
+        known_by = fingerprint(described, self.membership.own.layout)
         kind = Folder.reopen if holds_run(out) else Folder.create
         folder = kind(out, described, known_by)
         name = f"{self.config.terms.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
-        world = RemoteWorld(self.hall, self.spec, self.model.initial, self.config.work, name)
+        world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
         if (migration := getattr(method, "migration", "none")) != "none":
             world.expect_shifts(migration, getattr(method, "threshold", 0.2))
         track = run(world, method, self.config.plan, name=entry["name"], folder=folder, on_round=tell)
-        names = [*self.hall.roster.names()]
+        names = [*self.membership.registry.names()]
         names += [""] * (self.config.terms.capacity - len(names))
-        clients = client_table(track, self.hall.roster.samples, names)
-        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.moves}
+        clients = client_table(track, self.membership.registry.samples, names)
+        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.migrations}
         return Run(described, track.records, track.state, clients, track.seconds, **kept)
 
 
 def tell(record: Record) -> None:
     """A line for each round in the log."""
-    scored, sent = record.get("accuracy"), record.get("accuracy_as_sent")
+    scored, sent = record.get("accuracy"), record.get("accuracy_before_training")
     parts = [f"accuracy {scored:.3f}"] if scored is not None else []
     parts += [f"{sent:.3f} as sent"] if sent is not None else []
     parts += [f"clusters of {record['cluster_sizes']}"] if record.get("cluster_sizes") else []
-    parts += [f"{record[kind]} {kind}" for kind in ("missing", "broken") if record[kind]]
+    parts += [f"{record[kind]} {kind}" for kind in ("missing", "nonfinite") if record[kind]]
     _log.info("%s, round %d: %s", record["method"], record["round"], ", ".join(parts) or "done")
 
 

@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.server.deploy.run_server import log_to, serve
-from fedkin.server.flower_transport import FlowerPost
+from fedkin.server.flower_transport import FlowerTransport
 
 app = ServerApp()
 
@@ -26,7 +26,7 @@ def main(grid: Grid, context: Context) -> None:
                 '[tool.flwr.app.config] must say where the server\'s file is: config = "/path/server.toml"'
             )
         config = load_server(Path(path))
-        finished = serve(config, FlowerPost(grid))
+        finished = serve(config, FlowerTransport(grid))
     except FedkinError as error:
         raise SystemExit(f"error: {' '.join(str(error).split())}") from None
     print(f"{finished!r} is in {finished.folder}")

@@ -42,13 +42,15 @@ class Scorer:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
         positive: Int[np.ndarray, "n"],
         split: str,
     ) -> Int[np.ndarray, "n 2 bins"]:
         """How each row's detector scores the samples of its class, and the others."""
         counts = np.zeros((len(clients), 2, BINS), np.int64)
-        found = zip(self._scores(models, clients, which, split), self._labels(clients, split), positive, strict=True)
+        found = zip(
+            self._scores(models, clients, model_index, split), self._labels(clients, split), positive, strict=True
+        )
         for row, (scores, y, own) in enumerate(found):
             known = np.where(np.isnan(scores[:, 0]), -np.inf, scores[:, 0])  # a broken detector finds nothing
             counts[row] = histogram(known, y == own)
@@ -58,13 +60,13 @@ class Scorer:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        which: Int[np.ndarray, "n ..."],
+        model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
         """Correct predictions, summed loss and number of samples of each row."""
         find = self._together if self._model.spec.detects else self._scores
         correct, loss = np.zeros((2, len(clients)))
-        found = zip(find(models, clients, which, split), self._labels(clients, split), strict=True)
+        found = zip(find(models, clients, model_index, split), self._labels(clients, split), strict=True)
         for row, (scores, y) in enumerate(found):
             correct[row] = (scores.argmax(axis=1) == y).sum()
             each = cross_entropy(torch.from_numpy(scores), tensor_of(y), reduction="none")
@@ -72,26 +74,34 @@ class Scorer:
         return correct, loss, self._data.part(split).sizes[clients].astype(np.int64)
 
     def _scores(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n"], split: str
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
+        split: str,
     ) -> list[Float32[np.ndarray, "s _"]]:
         """What each row's model makes of its client's samples; a row without a model (-1) scores lowest."""
         owned = self._data.part(split)
         width = 1 if self._model.spec.detects else self._data.classes
         found = [np.full((len(owned[int(c)]), width), -np.inf, np.float32) for c in clients]
         with self._model.at_work(), torch.inference_mode():
-            for k in np.unique(which[which >= 0]):
+            for k in np.unique(model_index[model_index >= 0]):
                 network = self._model.network(models[k]).eval()
-                for row in np.flatnonzero(which == k):
+                for row in np.flatnonzero(model_index == k):
                     x = tensor_of(self._data.x[owned[int(clients[row])]])
                     for begin, some in enumerate(x.split(_WIDTH) if len(x) else ()):
                         found[row][begin * _WIDTH :][: len(some)] = network(some).numpy()
         return found
 
     def _together(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], which: Int[np.ndarray, "n C"], split: str
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n C"],
+        split: str,
     ) -> list[Float32[np.ndarray, "s C"]]:
         """Scores of the detectors of every class; a class without one (-1) scores lowest."""
-        columns = [self._scores(models, clients, column, split) for column in which.T]
+        columns = [self._scores(models, clients, column, split) for column in model_index.T]
         return [np.concatenate(row, axis=1) for row in zip(*columns, strict=True)]
 
     def _labels(self, clients: Int[np.ndarray, "n"], split: str) -> list[Int[np.ndarray, "s"]]:

@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalWork
+from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.batching import for_work
 from fedkin.simulation.torch.model import TorchModel, flat_of, reason_of, seed, tensor_of, trainable
@@ -35,14 +35,14 @@ class Trainer:
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "r"],
-        which: Int[np.ndarray, "r"],
-        work: LocalWork,
-        amount: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
     ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
         """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
-        asks); ``amount`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors.
+        asks); ``num_steps`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors.
 
         Raises:
             ModelError: the module does not take a batch, such as one sample for batch normalisation.
@@ -52,21 +52,21 @@ class Trainer:
         positive = [None] * len(clients) if work.positive is None else work.positive.tolist()
         with self._model.at_work():
             for row, client in enumerate(clients.tolist()):
-                start = models[which[row]]
-                found = self._row(start, client, work, int(amount[row]), stream, positive[row])
+                start = models[model_index[row]]
+                found = self._row(start, client, work, int(num_steps[row]), stream, positive[row])
                 update[row], last[row], first[row] = found
-        slope = self.gradients(models, clients, which) if gradient else update[:0]
+        slope = self.gradients(models, clients, model_index) if gradient else update[:0]
         return update, last, first, slope
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], which: Int[np.ndarray, "r"]
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r P"]:
         """Gradient of each client's full training loss at its model, in inference mode; zero where nothing is trained:
         running statistics, frozen parameters."""
         out = np.zeros((len(clients), models.shape[1]), np.float32)
         with self._model.at_work():
             for row, client in enumerate(clients.tolist()):
-                network = self._model.network(models[which[row]]).eval()
+                network = self._model.network(models[model_index[row]]).eval()
                 for name, slope in self._full_gradient(network, client).items():
                     out[row, self._model.spec.slices[name]] = slope.reshape(-1).numpy()
         return out
@@ -75,8 +75,8 @@ class Trainer:
         self,
         start: Float[np.ndarray, "P"],
         client: int,
-        work: LocalWork,
-        amount: int,
+        work: LocalTraining,
+        num_steps: int,
         stream: Stream,
         positive: int | None,
     ) -> tuple[Float[np.ndarray, "P"], float, float]:
@@ -84,7 +84,7 @@ class Trainer:
         x, y = self._samples(client)
         y = y if positive is None else (y == positive).float()
         own = int(self._ids[client])
-        batches = for_work(len(y), work, amount, own, stream, len(y))
+        batches = for_work(len(y), work, num_steps, own, stream, len(y))
         seed(stream.child("device").words(own))
         network = self._model.network(start).train()
         stepping = Stepping(list(trainable(network).values()), work)
@@ -107,7 +107,7 @@ class Trainer:
         total = [torch.zeros_like(entry) for entry in entries.values()]
         for some, labels in zip(x.split(_WIDTH), y.split(_WIDTH), strict=True):
             loss = cross_entropy(self._scores(network, some, client), labels, reduction="sum")
-            for whole, part in zip(total, slopes(loss, list(entries.values())), strict=True):
+            for whole, part in zip(total, gradients_of(loss, list(entries.values())), strict=True):
                 whole += part
         return {name: whole / len(y) for name, whole in zip(entries, total, strict=True)}
 
@@ -133,7 +133,7 @@ class Stepping:
     PyTorch's own are left aside: making the first one imports its compiler, which takes seconds.
     """
 
-    def __init__(self, entries: Sequence[Tensor], work: LocalWork) -> None:
+    def __init__(self, entries: Sequence[Tensor], work: LocalTraining) -> None:
         self._entries, self._work = entries, work
         self._start = [entry.detach().clone() for entry in entries] if work.mu else []
         self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or work.optimizer == "adam" else []
@@ -142,7 +142,7 @@ class Stepping:
 
     def step(self, loss: Tensor) -> None:
         """Move every entry against the slope of a batch's loss."""
-        gradients = slopes(loss, self._entries)
+        gradients = gradients_of(loss, self._entries)
         with torch.no_grad():
             if self._start:
                 away = zip(gradients, self._entries, self._start, strict=True)
@@ -165,7 +165,7 @@ class Stepping:
         return mean / (1 - _B1**self._time) / spread
 
 
-def slopes(loss: Tensor, entries: Sequence[Tensor]) -> list[Tensor]:
+def gradients_of(loss: Tensor, entries: Sequence[Tensor]) -> list[Tensor]:
     """Gradient by entry; zero for one that the loss does not depend on."""
     return list(torch.autograd.grad(loss, entries, materialize_grads=True))
 

@@ -1,0 +1,331 @@
+"""Running a grid: every cell is the run alone, nothing is made or run twice, and what fails is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.analysis.compare import comparison as tables
+from fedkin.analysis.compare.comparison import Comparison
+from fedkin.config import registry
+from fedkin.config import run as configuration
+from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.run.results import Run
+from fedkin.run.simulate import execute
+from tests.analysis.test_repeat import FIGURE, NEVER_THE_SAME, TRAIN, files, same, without_seconds
+
+# All clients are selected in every round, so that shapes are the same from any seed.
+QUICK = ["data.clients=8", "run.rounds=3", "run.cohort=8", "run.checkpoint_every=2", "local.epochs=1"]
+GRID: dict[str, Any] = {"local.lr": [0.01, 0.1]}
+METHODS = ["fedavg", "fedprox"]
+SECONDS = {"comparison.csv", "comparison.md", "comparison.tex"} | NEVER_THE_SAME  # they hold them
+LAST = "cells/lr-0.1/fedprox/1"
+
+
+class Stop(Exception):
+    pass
+
+
+def compare(out: Path, *more: str, **options: Any) -> Comparison:
+    return fk.compare(None, *QUICK, *more, out=out, **{"methods": METHODS, "seeds": 2, "grid": GRID, **options})
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[list[str]]:
+    """What was made of the configuration's choices, by name."""
+    names: list[str] = []
+    make = registry.make
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            registry, "make", lambda r, values, *first: (names.append(values["name"]), make(r, values, *first))[1]
+        )
+        yield names
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, made: list[str]) -> tuple[Path, Comparison, list[str]]:
+    """Two settings, two methods and two seeds that nobody stopped, and what was made for them."""
+    out = tmp_path_factory.mktemp("whole") / "compared"
+    made.clear()
+    found = compare(out)
+    return out, found, list(made)
+
+
+@pytest.fixture
+def copy(whole: tuple[Path, Comparison, list[str]], tmp_path: Path) -> Path:
+    return shutil.copytree(whole[0], tmp_path / "copy")
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: (folder / path).read_bytes() for path in files(folder)}
+
+
+# --- what a cell is
+
+
+@pytest.mark.parametrize(("lr", "method", "seed"), [(0.01, "fedavg", 0), (0.1, "fedprox", 1)])
+def test_a_cell_is_the_run_alone(
+    whole: tuple[Path, Comparison, list[str]], tmp_path: Path, lr: float, method: str, seed: int
+) -> None:
+    sections: dict[str, Any] = {"data": {"name": "digits", "clients": 8}, "model": {"name": "mclr"}}
+    run = {"rounds": 3, "cohort": 8, "checkpoint_every": 2, "seed": seed}
+    sections |= {"method": {"name": method}, "local": {"epochs": 1, "lr": lr}, "run": run}
+    execute(configuration.from_dict(sections), out=tmp_path / "alone")
+    cell = whole[0] / f"cells/lr-{lr}/{method}/{seed}"
+    same(cell, tmp_path / "alone", NEVER_THE_SAME | FIGURE)
+    assert {p.name for p in files(tmp_path / "alone")} - {p.name for p in files(cell)} == FIGURE
+    assert without_seconds(cell / "summary.json") == without_seconds(tmp_path / "alone/summary.json")
+
+
+def test_cells_are_the_product_and_no_two_alike(whole: tuple[Path, Comparison, list[str]]) -> None:
+    out, found, _ = whole
+    assert (found.settings, found.methods, found.seeds) == (("lr 0.01", "lr 0.1"), ("FedAvg", "FedProx"), (0, 1))
+    assert (found.missing, found.failed, found.folder) == ([], {}, out)
+    told = [(p.parts[-4], p.parts[-3], p.parts[-2]) for p in out.glob("cells/*/*/*/config.toml")]
+    assert sorted(told) == [(f"lr-{r}", m, s) for r in ("0.01", "0.1") for m in METHODS for s in "01"]
+    assert len({path.read_bytes() for path in out.glob("cells/*/*/*/metrics.jsonl")}) == 8
+    assert "2 settings x 2 methods x 2 seeds: 8 finished, 0 missing" in repr(found)
+
+
+def test_data_are_made_once_and_a_model_once_a_setting(whole: tuple[Path, Comparison, list[str]]) -> None:
+    names = whole[2]
+    assert (names.count("digits"), names.count("mclr")) == (1, 2)
+
+
+def test_other_data_are_made_anew(tmp_path: Path, made: list[str]) -> None:
+    made.clear()
+    compare(tmp_path / "c", "run.rounds=1", grid={"data.classes_per_client": [2, 3]}, seeds=1)
+    assert (made.count("digits"), made.count("mclr")) == (2, 2)
+
+
+def test_more_seeds_compile_no_more(tmp_path: Path) -> None:
+    def compiled(seeds: int) -> int:
+        TRAIN.clear_cache()
+        compare(tmp_path / str(seeds), "run.rounds=1", grid=None, seeds=seeds)
+        return TRAIN._cache_size()
+
+    assert compiled(3) == compiled(1) > 0
+
+
+def test_what_is_kept_is_read_again(whole: tuple[Path, Comparison, list[str]]) -> None:
+    out, found, _ = whole
+    again = Comparison.load(out)
+    assert again.summary() == found.summary() == json.loads((out / "summary.json").read_text())
+    assert (again.grid, again.folder) == (found.grid, out)
+    assert [run.config["run"]["seed"] for run in again.runs("lr 0.1", "FedProx")] == [0, 1]
+
+
+def test_a_target_decides_what_is_reached(copy: Path) -> None:
+    """The accuracies are those of the runs' own records."""
+    found = Comparison.load(copy)
+    row = found.table().iloc[1]
+    runs = [Run.load(copy / f"cells/lr-0.01/fedprox/{seed}") for seed in (0, 1)]
+    assert row["final_accuracy"] == pytest.approx(np.mean([run.records[-1]["accuracy"] for run in runs]))
+    assert row["bottom_decile"] == pytest.approx(np.mean([run.records[-1]["bottom_decile"] for run in runs]))
+    assert row["bytes_up"] == np.mean([run.records[-1]["bytes_up"] for run in runs]) > 0
+
+
+# --- stopped, and gone on with
+
+
+@pytest.mark.parametrize(("number", "round"), [(1, 0), (3, 1), (8, 3)])
+def test_stopped_anywhere_it_goes_on_to_the_same_end(
+    whole: tuple[Path, Comparison, list[str]], tmp_path: Path, number: int, round: int
+) -> None:
+    """``number`` is that of the cell, in which it stops after a round."""
+    begun: list[int] = []
+
+    def stop(record: dict[str, Any]) -> None:
+        begun.extend([1] * (record["round"] == 0))
+        if (len(begun), record["round"]) == (number, round):
+            raise Stop
+
+    again: list[int] = []
+    with pytest.raises(Stop):
+        compare(tmp_path / "c", on_round=stop)
+    halfway = Comparison.load(tmp_path / "c")
+    assert len(halfway.found) == number - 1 and len(halfway.missing) == 9 - number
+    compare(tmp_path / "c", resume=True, on_round=lambda record: again.append(record["round"]))
+    same(whole[0], tmp_path / "c", SECONDS)
+    last_kept = max(kept for kept in (0, 2, 3) if kept <= round)  # the rounds that have a checkpoint
+    assert again == [*range(last_kept + 1, 4), *[0, 1, 2, 3] * (8 - number)]
+
+
+def test_going_on_runs_only_what_is_missing(copy: Path, made: list[str]) -> None:
+    made.clear()
+    compare(copy, resume=True, on_round=lambda _: pytest.fail("nothing was missing"))
+    assert not {"digits", "mclr"} & set(made)
+    shutil.rmtree(copy / LAST)
+    assert Comparison.load(copy).missing == [("lr 0.1", "FedProx", 1)]
+    rounds: list[tuple[str, int]] = []
+    compare(copy, resume=True, on_round=lambda record: rounds.append((record["method"], record["round"])))
+    assert rounds == [("fedprox", round) for round in range(4)]
+
+
+def test_more_seeds_are_added_and_fewer_are_not_counted(whole: tuple[Path, Comparison, list[str]], copy: Path) -> None:
+    rounds: list[int] = []
+    grid = {"local.lr": [0.01, 0.1]}
+    three = compare(copy, resume=True, seeds=3, grid=grid, on_round=lambda record: rounds.append(record["round"]))
+    assert rounds == [0, 1, 2, 3] * 4
+    assert (three.seeds, len(three.found), Comparison.load(copy).seeds) == ((0, 1, 2), 12, (0, 1, 2))
+    same(whole[0] / "cells/lr-0.1/fedavg/1", copy / "cells/lr-0.1/fedavg/1")
+    one = compare(copy, resume=True, seeds=1, on_round=lambda _: pytest.fail("nothing was missing"))
+    assert (one.seeds, len(one.found), one.table()["seeds"].tolist()) == ((0,), 4, [1] * 4)
+    assert (copy / "cells/lr-0.1/fedavg/2/summary.json").exists()
+
+
+# --- what fails
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    out = tmp_path / "c"
+    more = {"methods": ["oracle", "ifca"], "grid": {"method.clusters": [2, 9], "run.cohort": [4, 9]}}
+    found = compare(out, "run.rounds=1", **more)
+    assert set(found.found) == {("cohort 4", "IFCA, clusters 2", 0), ("cohort 4", "IFCA, clusters 2", 1)}
+    assert set(found.failed) == set(found.missing) and len(found.failed) == 10
+    assert "must know the true clusters" in found.failed["cohort 4", "Oracle", 0]
+    assert (
+        "clusters must be at most the number of clients (8), got 9" in found.failed["cohort 4", "IFCA, clusters 9", 1]
+    )
+    assert "run.cohort" in found.failed["cohort 9", "IFCA, clusters 2", 0]
+    assert len(caplog.records) == 10
+    assert any("cohort 4, IFCA, clusters 9, 1: " in record.getMessage() for record in caplog.records)
+    kept = {str(p.relative_to(out / "cells")) for p in (out / "cells").glob("*/*/*")}
+    assert kept == {"cohort-4/ifca-clusters-2/0", "cohort-4/ifca-clusters-2/1"}
+    told = json.loads((out / "summary.json").read_text())
+    assert len(told["failed"]) == 10
+    assert told["failed"][0]["cell"] == ["cohort 4", "Oracle", 0] and "true clusters" in told["failed"][0]["reason"]
+
+
+def test_data_that_one_setting_lacks_stop_no_other(tmp_path: Path) -> None:
+    found = compare(tmp_path / "c", "run.rounds=1", methods=["fedavg"], seeds=1, grid={"data.clients": [0, 8]})
+    assert list(found.found) == [("clients 8", "FedAvg", 0)]
+    assert "data: " in found.failed["clients 0", "FedAvg", 0]
+
+
+def test_where_every_cell_fails_nothing_is_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConfigError, match=r"no cell of the comparison could be run; .*at most .*\(8\), got 9"):
+        compare(tmp_path / "deep/c", "run.cohort=9")
+    assert not list(tmp_path.iterdir()) and not caplog.records
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("keep me")
+    with pytest.raises(ConfigError, match="no cell of the comparison could be run"):
+        compare(tmp_path / "mine", "run.cohort=9")
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("config.toml", b"[run", "config.toml"),
+        ("config.toml", None, "config.toml"),
+        ("metrics.jsonl", b"", "metrics.jsonl"),
+        ("metrics.jsonl", None, "metrics.jsonl"),
+        ("metrics.jsonl", b"{\n", "metrics.jsonl"),
+        ("clients.parquet", b"nothing", "clients.parquet"),
+        ("clients.parquet", None, "clients.parquet"),
+        ("checkpoints/round-000003.safetensors", b"x", "can be read"),
+    ],
+)
+def test_a_damaged_cell_is_refused_and_left_as_it_is(copy: Path, file: str, content: bytes | None, words: str) -> None:
+    if content is None:
+        (copy / LAST / file).unlink()
+    else:
+        (copy / LAST / file).write_bytes(content)
+    if "checkpoints" in file:  # an older checkpoint serves; then all of them are gone
+        for path in (copy / LAST / "checkpoints").iterdir():
+            path.write_bytes(b"x")
+    before = contents(copy)
+    with pytest.raises(CheckpointError, match=words):
+        compare(copy, resume=True)
+    assert contents(copy) == before
+
+
+@pytest.mark.parametrize("end", ["finished", "begun"])
+@pytest.mark.parametrize("other", ["cells/lr-0.1/fedprox/0", "cells/lr-0.1/fedavg/1", "cells/lr-0.01/fedprox/1"])
+def test_another_run_in_a_cells_place_is_refused(copy: Path, other: str, end: str) -> None:
+    shutil.rmtree(copy / LAST)
+    shutil.copytree(copy / other, copy / LAST)
+    if end == "begun":
+        (copy / LAST / "summary.json").unlink()
+    before = contents(copy / "cells")
+    with pytest.raises(CheckpointError, match="fedprox/1 holds"):
+        compare(copy, resume=True)
+    assert contents(copy / "cells") == before
+
+
+def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
+    def own(shift: float) -> None:
+        rng = np.random.default_rng(0)
+        x = rng.normal(shift, size=(80, 3)).astype(np.float32)
+        np.savez(tmp_path / "own.npz", x=x, y=(x[:, 0] > 0).astype(np.int64), client_id=np.repeat(np.arange(4), 20))
+
+    settings = ["data.name=file", f"data.path={tmp_path / 'own.npz'}", "run.rounds=1", "run.cohort=4"]
+    text = '[compare]\nmethods = ["fedavg"]\n[data]\nname = "file"\npath = "x"\n'
+    (tmp_path / "s.toml").write_text(text)
+    own(0.0)
+    fk.compare(tmp_path / "s.toml", *settings, seeds=1, out=tmp_path / "c")
+    own(0.0)  # written anew, and the same
+    assert len(fk.compare(tmp_path / "s.toml", *settings, seeds=2, out=tmp_path / "c", resume=True).found) == 2
+    own(0.5)
+    with pytest.raises(CheckpointError, match="other data"):
+        fk.compare(tmp_path / "s.toml", *settings, seeds=3, out=tmp_path / "c", resume=True)
+    assert not (tmp_path / "c/cells/all/fedavg/2").exists()
+
+
+# --- folders
+
+
+def test_a_comparison_of_another_grid_is_refused(copy: Path, tmp_path: Path) -> None:
+    before = contents(copy)
+    for options, words in (
+        ({"methods": ["fedavg"]}, "a comparison of other methods"),
+        ({"grid": {"local.lr": [0.01, 0.2]}}, "a comparison of other settings"),
+        ({"grid": {"local.lr": [0.01, 0.1], "method.mu": [0.5]}}, "a comparison of other methods"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            compare(copy, resume=True, **options)
+        with pytest.raises(StorageError, match=f"already holds one of other {words.split()[-1]}"):
+            compare(copy, **options)
+    with pytest.raises(StorageError, match=r"already holds this comparison; go on with it: --resume .* --seeds"):
+        compare(copy)
+    with pytest.raises(StorageError, match="already holds a run"):
+        compare(copy / LAST)
+    with pytest.raises(CheckpointError, match="nowhere holds no comparison"):
+        compare(tmp_path / "nowhere", resume=True)
+    with pytest.raises(CheckpointError, match="holds no comparison"):
+        Comparison.load(tmp_path)
+    assert contents(copy) == before
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for options, words in (
+        ({"by": "fianl"}, "did you mean 'final'"),
+        ({"seeds": 0}, "seeds"),
+        ({"methods": ["nothing"]}, "unknown method"),
+        ({"grid": {"local.lr": []}}, "no cell"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            compare(tmp_path / "c", **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "seeds = [", "seeds = []\n", "seeds = 3\n"])
+def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
+    (copy / "comparison.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"comparison\.toml"):
+        Comparison.load(copy)
+    with pytest.raises(ConfigError, match=r"comparison\.toml"):
+        compare(copy, resume=True)
+
+
+def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]) -> None:
+    summary = whole[1].runs("lr 0.1", "FedAvg")[0].summary()
+    assert set(tables.MEASURES.values()) <= set(summary)

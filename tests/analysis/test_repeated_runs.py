@@ -1,0 +1,184 @@
+"""Runs from several seeds, put together in Python; what they say is computed once more, another way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import fedkin as fk
+from fedkin.analysis.repeat import RepeatedRuns, execute_seeds, repeat
+from fedkin.core.errors import ConfigError
+from fedkin.data.federated import FederatedData
+from fedkin.models import mclr
+from fedkin.run.results import Run
+from tests.analysis.written_seeds import by_hand, with_options
+
+
+def from_python(data: FederatedData, *against: Any, **options: Any) -> Callable[[int], Run]:
+    chosen: dict[str, Any] = {"rounds": 2, "cohort": 4, "local": fk.SGD(epochs=1, batch_size=5, lr=0.5)} | options
+    return lambda seed: fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), against=against, seed=seed, **chosen)
+
+
+def test_an_experiment_is_repeated_from_python(tiny: FederatedData, tmp_path: Path) -> None:
+    one = from_python(tiny, fk.FedAvg())
+    repeated = repeat(one, [4, 1, 7])
+    assert repeated.seeds == [4, 1, 7] and repeated.methods == ["fedgroup", "fedavg"]
+    for seed, run, other in zip([4, 1, 7], repeated.runs, repeated.of("fedavg"), strict=True):
+        alone = one(seed)
+        assert run.records == alone.records and run.models.tobytes() == alone.models.tobytes()
+        assert other.records == alone.against["fedavg"].records
+    assert repeated.save(tmp_path / "kept") == tmp_path / "kept"
+    told = {"curves.csv", "comparisons.csv", "summary.json", "figure.png", "figure.svg"}
+    assert {p.name for p in (tmp_path / "kept").iterdir()} == told
+    assert repeat(one, 2).seeds == [0, 1]
+
+
+UNTYPED = """
+import fedkin as fk
+for seeds in (0, -1, True, 2.0, "35", None, [], [3, 3], [0, True], [1.5], [-1]):
+    try:
+        fk.repeat(lambda seed: print("ran", seed), seeds)
+    except fk.ConfigError as error:
+        print(error)
+"""
+
+
+def test_no_seeds_are_told_without_a_type_checker() -> None:
+    done = subprocess.run([sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True)
+    many = "seeds must be an integer of at least 1, got"
+    each, different = "a seed must be an integer of at least 0, got", "seeds must be different ones, at least one, got"
+    assert done.stdout.splitlines() == [
+        *(f"{many} {value}" for value in ("0", "-1", "True", "2.0", "'35'", "None")),
+        *(f"{different} []", f"{different} [3, 3]", f"{each} True", f"{each} 1.5", f"{each} -1"),
+    ]
+
+
+def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
+    plain, beside, long = from_python(tiny), from_python(tiny, fk.FedAvg()), from_python(tiny, rounds=3)
+    with pytest.raises(ConfigError, match=r"same methods and rounds; seed 0 has .*fedgroup.* seed 1 .*fedavg"):
+        repeat(lambda seed: (beside if seed else plain)(seed), 2)
+    with pytest.raises(ConfigError, match=r"seed 0 has .*2 rounds.* seed 1 .*3 rounds"):
+        repeat(lambda seed: (long if seed else plain)(seed), 2)
+    with pytest.raises(ConfigError, match=r"different seeds, theirs are \[0, 0\]"):  # the seed was forgotten
+        repeat(lambda _: plain(0), 2)
+    with pytest.raises(ConfigError, match="at least one run"):
+        RepeatedRuns(())
+
+
+# --- what seeds say together
+
+OURS = [[0.1, 0.6, 0.7], [0.1, 0.5, 0.8], [0.1, 0.7, 0.75], [0.1, 0.55, 0.9]]
+THEIRS = [[0.1, 0.3, 0.5], [0.1, 0.4, 0.45], [0.1, 0.35, 0.65], [0.1, 0.5, 0.6]]
+
+
+def test_the_table_holds_means_and_their_intervals() -> None:
+    rows = by_hand({"fedgroup": OURS, "fedavg": THEIRS}).table().set_index("method")
+    for name, curves in (("fedgroup", np.array(OURS)), ("fedavg", np.array(THEIRS))):
+        columns = {"final": curves[:, -1], "best": curves.max(axis=1), "mean": curves[:, 1:].mean(axis=1)}
+        for column, values in columns.items():
+            low, high = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
+            told = [rows.loc[name, f"{column}_accuracy{end}"] for end in ("", "_low", "_high")]
+            assert told == pytest.approx([values.mean(), low, high]), (name, column)
+    assert list(rows["seeds"]) == [4, 4]
+
+
+def test_the_comparison_is_paired_by_seed() -> None:
+    (made,) = by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons()
+    ours, theirs = np.array(OURS), np.array(THEIRS)
+    gains = (ours - theirs)[:, 1:].mean(axis=1)
+    assert made.difference == pytest.approx(100 * gains.mean())
+    assert made.p_t == pytest.approx(
+        stats.ttest_rel(ours[:, 1:].mean(1), theirs[:, 1:].mean(1), alternative="greater")[1]
+    )
+    assert made.p_wilcoxon == pytest.approx(0.5**4)  # all four seeds gain: the least it can be
+    assert made.improvement == pytest.approx(100 * (ours.mean(0) - theirs.mean(0)).sum() / 2)
+    by_round = [stats.ttest_rel(ours[:, r], theirs[:, r], alternative="greater")[1] for r in (1, 2)]
+    assert list(made.p_rounds) == pytest.approx([1.0, *by_round])
+    assert 100 * gains.min() - 1e-9 <= made.low < made.difference < made.high <= 100 * gains.max() + 1e-9
+    assert made.verdict == "better"
+
+
+def test_several_comparisons_are_adjusted() -> None:
+    other = np.array(THEIRS) - [0.0, 0.05, 0.01]
+    alone = [by_hand({"fedgroup": OURS, "fedavg": curve}).comparisons()[0].p_t for curve in (THEIRS, other)]
+    both = by_hand({"fedgroup": OURS, "fedavg": THEIRS, "fedprox": other}).comparisons()
+    assert [made.against for made in both] == ["fedavg", "fedprox"]
+    small, large = sorted(alone)
+    adjusted = {small: 2 * small, large: max(2 * small, large)}  # Holm's, written out for two
+    assert [made.p_t for made in both] == pytest.approx([adjusted[p] for p in alone])
+
+
+def test_the_same_seeds_say_the_same() -> None:
+    one, two = (by_hand({"fedgroup": OURS, "fedavg": THEIRS}).summary() for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_too_few_seeds_claim_nothing(seeds: int) -> None:
+    repeated = by_hand({"fedgroup": OURS[:seeds], "fedavg": THEIRS[:seeds]})
+    summary = repeated.summary()
+    (made,) = summary["comparisons"]
+    assert made["verdict"] == "too few seeds to tell" and made["difference"] > 0
+    nothing = ("p_t", "p_wilcoxon", "low", "high", "share_significant", "from_round")
+    assert [made[name] for name in nothing] == [None] * 6
+    ends = [value for row in summary["methods"] for name, value in row.items() if name.endswith(("_low", "_high"))]
+    assert len(ends) == 16 and set(ends) == {None}
+    assert repeated.table().filter(regex="_(low|high)$").isna().all(axis=None)
+
+
+def test_rounds_that_were_not_scored_or_not_complete_are_left_out() -> None:
+    nan = float("nan")
+    ours, theirs = [[0.1, nan, 0.5, 0.6, 0.8]] * 3, [[0.1, nan, 0.4, 0.3, 0.5]] * 3
+    repeated = by_hand({"flexcfl": ours, "fedavg": theirs}, partial=[3])
+    expected = np.array([0.1, nan, 0.5, nan, 0.8])
+    for curve in repeated.curves()["flexcfl"]:
+        np.testing.assert_array_equal(curve, expected)
+    (made,) = repeated.comparisons()
+    assert list(made.scored) == [0, 2, 4]
+    assert made.difference == pytest.approx((10 + 30) / 2)
+    row = repeated.table().iloc[0]
+    assert row["mean_accuracy"] == pytest.approx((0.5 + 0.8) / 2)
+    assert set(repeated.curves("bottom_decile")) == {"flexcfl", "fedavg"}  # other figures have no partial rounds
+    with pytest.raises(ConfigError, match=r"no 'acuracy'; it has .*accuracy"):
+        repeated.curves("acuracy")
+
+
+def test_one_method_is_compared_with_nothing() -> None:
+    repeated = by_hand({"fedgroup": OURS})
+    assert repeated.methods == ["fedgroup"] and repeated.comparisons() == []
+    assert repeated.summary()["comparisons"] == []
+
+
+# --- runs with rounds that say nothing
+
+
+def test_real_runs_leave_rounds_out(tmp_path: Path) -> None:
+    """FlexCFL starts four of twenty clients; one round of six more is not yet everybody."""
+    flex = {"name": "flexcfl", "clusters": 2, "alpha": 2}
+    run = {"seeds": 3, "evaluate_every": 2, "rounds": 3, "cohort": 2}
+    options = {"data": {"clients": 20}, "method": flex, "run": run}
+    repeated = execute_seeds(with_options(options), out=tmp_path / "run")
+    assert np.isnan(repeated.curves()["flexcfl"]).all()
+    np.testing.assert_array_equal(np.isnan(repeated.curves()["fedavg"][0]), [False, True, False, False])
+    summary = json.loads((tmp_path / "run/summary.json").read_text(), parse_constant=pytest.fail)
+    assert summary["comparisons"] == []
+    assert [row["best_accuracy"] is None for row in summary["methods"]] == [True, False]
+    assert len(pd.read_csv(tmp_path / "run/comparisons.csv")) == 0
+
+
+def test_without_test_samples_nothing_is_claimed(tmp_path: Path) -> None:
+    options = {"data": {"train_fraction": 1.0}, "run": {"seeds": 3, "rounds": 1}}
+    execute_seeds(with_options(options), out=tmp_path / "run")
+    summary = json.loads((tmp_path / "run/summary.json").read_text(), parse_constant=pytest.fail)
+    assert summary["comparisons"] == []
+    assert {row["final_accuracy"] for row in summary["methods"]} == {None}
+    assert (tmp_path / "run/figure.png").exists()

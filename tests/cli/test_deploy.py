@@ -1,0 +1,85 @@
+"""``fedkin deploy``: what it prints, its status, and how it refuses; what is checked is in
+tests/server/deploy/test_check.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from fedkin.cli import app
+from fedkin.server.deploy import check
+from tests.free_ports import free_ports
+from tests.refusals import refused
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def fedkin(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["deploy", *map(str, arguments)])
+
+
+def test_init_says_how_to_start_it_all(elsewhere: Path) -> None:
+    result = fedkin("init", "fed", "--clients", "2", "--insecure", "--port", "18000", "local.epochs=2")
+    assert result.exit_code == 0, result.output
+    assert "2 sites in fed (new: site-0, site-1), the server at 127.0.0.1:18000" in result.stdout
+    commands = result.stdout.split("\n\n", 1)[1]
+    assert commands in (elsewhere / "fed/COMMANDS.md").read_text()
+    assert f"cd {elsewhere / 'fed'}\n" in commands and "for site in site-0 site-1; do" in commands
+    assert "epochs = 2" in (elsewhere / "fed/server.toml").read_text()
+    again = fedkin("init", "fed", "--clients", "3", "--insecure")
+    assert again.exit_code == 0 and "3 sites in fed (new: site-2)" in again.stdout
+    assert "(nothing is new)" in fedkin("init", "fed", "--clients", "3", "--insecure").stdout
+
+
+def test_check_ends_with_one_if_anything_is_wrong(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")
+    monkeypatch.setattr(check, "_installed", lambda package: check.FLOWER if package == "flwr" else "1.0")
+    fedkin("init", "fed", "--clients", "2", "--port", str(free_ports(1)[0]))
+    result = fedkin("check", "fed")
+    assert result.exit_code == 0 and "✗" not in result.stdout, result.stdout
+    assert "650 parameters" in result.stdout and "! " in result.stdout
+    (elsewhere / "fed/site-1/key").chmod(0o644)
+    assert fedkin("check", "fed", "--server").exit_code == 0
+    assert fedkin("check", "fed", "--site", "site-0").exit_code == 0
+    result = fedkin("check", "fed", "--site", "site-1")
+    assert result.exit_code == 1 and "chmod 600" in result.stdout and result.stderr == ""
+
+
+def test_words_in_brackets_are_seen(elsewhere: Path) -> None:
+    fedkin("init", "fed", "--clients", "2", "--insecure")
+    path = elsewhere / "fed/site-0/client.toml"
+    path.write_text(path.read_text().replace("classes = 10", "classes = 9"))
+    result = fedkin("check", "fed", "--site", "site-0")
+    assert result.exit_code == 1 and "[samples] says [64] and 9" in " ".join(result.stdout.split())
+
+
+def test_bad_input_is_one_line(elsewhere: Path) -> None:
+    refused(fedkin("init", "fed", "--clients", "0"), "--clients", "got 0")
+    refused(fedkin("init", "fed", "--clients", "two"), "two")
+    refused(fedkin("init", "fed", "nonsense"), "section.key=value")
+    refused(fedkin("init", "fed", "--insecure", "run.round=3"), "run.round", "did you mean 'rounds'")
+    refused(fedkin("check", "fed"), "neither server.toml nor")
+    fedkin("init", "fed", "--clients", "2", "--insecure")
+    refused(fedkin("init", "fed", "--clients", "3"), "without keys", "--insecure")
+    refused(fedkin("check", "fed", "--server", "--site", "site-0"), "exclude each other")
+    refused(fedkin("check", "fed", "--site", "site-9"), "site-0, site-1")
+    refused(fedkin("init"), "DIR")
+
+
+def test_a_file_where_the_folder_should_be(elsewhere: Path) -> None:
+    (elsewhere / "fed").write_text("a file")
+    refused(fedkin("init", "fed", "--clients", "2"), "fed")
+
+
+def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    refused(fedkin("init", "fed"), "pip install 'fedkin[flower]'", "--insecure")

@@ -1,0 +1,62 @@
+"""Files are whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkin.core.errors import StorageError
+from fedkin.core.storage import append_line, whole_lines, write_atomic
+from tests.full_disk import no_file_longer_than
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "a", "old")
+    write_atomic(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "a", "old")
+    with no_file_longer_than(100), pytest.raises(StorageError, match=r"cannot write .*a: File too large"):
+        write_atomic(tmp_path / "a", "x" * 1000)
+    assert (tmp_path / "a").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    append_line(path, "first")
+    with no_file_longer_than(100), pytest.raises(StorageError):
+        append_line(path, "x" * 1000)
+    append_line(path, "second")
+    assert path.read_text() == "first\nsecond\n"
+
+
+def test_no_space_left_is_said_in_the_systems_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left on device; free some space or choose another folder"):
+        write_atomic(tmp_path / "a", "text")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_folder_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file or directory"):
+        write_atomic(tmp_path / "nowhere" / "a", "text")
+
+
+def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\nthr")
+    assert whole_lines(path) == ["one", "two"]
+    assert whole_lines(tmp_path / "nothing") == []
+    path.write_bytes(b"torn")
+    assert whole_lines(path) == []

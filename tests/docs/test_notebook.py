@@ -1,0 +1,68 @@
+"""The notebook runs from top to bottom, and what it shows is what comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="notebooks need pip install 'fedkin[docs]'")
+nbclient = pytest.importorskip("nbclient", reason="notebooks need pip install 'fedkin[docs]'")
+NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "quickstart.ipynb"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A kernel of the very interpreter that runs the tests, whatever others are installed on the machine."""
+    from ipykernel.kernelspec import write_kernel_spec
+
+    write_kernel_spec(tmp_path / "kernels" / "under-test")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # pictures go into the notebook, as the kernel has it
+    return "under-test"
+
+
+def shown(notebook: Any) -> Iterator[tuple[str, str, str]]:
+    """Of every output: its cell, what it is, and its text."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            kind = "picture" if "image/png" in data else output.output_type
+            yield cell.id, kind, output.get("text") or data.get("text/plain", "")
+
+
+def test_it_shows_data_a_table_a_figure_and_a_comparison() -> None:
+    stored = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(stored)
+    code = [cell for cell in stored.cells if cell.cell_type == "code"]
+    assert all(cell.source.strip() for cell in code)
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))  # one execution, in order
+    kinds = [kind for _, kind, _ in shown(stored)]
+    assert kinds.count("picture") >= 2 and "execute_result" in kinds and "error" not in kinds
+    assert any("fedavg" in text for _, _, text in shown(stored))
+
+
+def test_it_runs_and_shows_what_is_stored(kernel: str, tmp_path: Path) -> None:
+    stored = nbformat.read(NOTEBOOK, as_version=4)
+    fresh = nbformat.read(NOTEBOOK, as_version=4)
+    where = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(fresh, timeout=600, kernel_name=kernel, resources=where).execute()
+    before, after = list(shown(stored)), list(shown(fresh))
+    assert [one[:2] for one in before] == [one[:2] for one in after]
+    for (cell, kind, was), (_, _, text) in zip(before, after, strict=True):
+        if kind != "picture":
+            assert words(was) == words(text), cell
+            # the last bits of a training, and so a few test samples, may differ from machine to machine
+            assert numbers(text) == pytest.approx(numbers(was), abs=0.05), cell
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z_]{3,}", text.lower())
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", text)]

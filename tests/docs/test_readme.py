@@ -1,0 +1,43 @@
+"""The README keeps its word: its code runs, its commands work, its tables are complete and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedkin.data import DATASETS
+from fedkin.methods import METHODS
+from tests.docs.code_blocks import ROOT, blocks, run_page
+
+PAGE = ROOT / "README.md"
+README = PAGE.read_text()
+
+
+def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order they are printed, with the files that are printed; only the number of rounds in these is cut."""
+    monkeypatch.chdir(tmp_path)
+    run_page(PAGE, tmp_path)
+    assert (tmp_path / "runs/study/config.toml").is_file() and (tmp_path / "eps.png").is_file()
+
+
+def test_no_block_is_left_out() -> None:
+    languages = [block.language for block in blocks(PAGE) if block.reason is None]
+    assert languages.count("python") >= 3 and languages.count("sh") >= 3 and len(languages) == len(blocks(PAGE))
+
+
+def test_every_method_is_in_the_table() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", README, re.MULTILINE)
+    assert dict(rows) == {name: method.__name__ for name, method in METHODS.items()}
+
+
+def test_every_data_set_is_named() -> None:
+    section = README.split("## Data\n")[1].split("\n## ")[0]
+    assert DATASETS.keys() <= set(re.findall(r"`(\w+)`", section))
+
+
+def test_links_lead_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
+    missing = [link for link in links if not (ROOT / link).exists()]
+    assert links and not missing

@@ -1,0 +1,208 @@
+"""The shape of the house: each room imports only the rooms its line in the table names; files and functions are short."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What the files of each room may import, besides their own room. A folder inside a folder is a room of its own.
+# Everything else is forbidden, imports inside functions and for type checkers included.
+ROOMS: dict[str, str] = {
+    "core": "",
+    "aggregation": "",
+    "measures": "core",
+    "clustering": "core",
+    "security": "core",
+    "methods": "core aggregation measures clustering",
+    "models": "core",
+    "data": "core",
+    "scenarios": "core data",
+    "simulation": "core aggregation measures models data scenarios",
+    "simulation.torch": "core measures data simulation",
+    "config": "core methods models data scenarios simulation.torch",
+    "server": "core aggregation measures config security",
+    "p2p": "core methods config security data models simulation",
+    "tracking": "core",
+    "run": "core aggregation measures methods models data scenarios simulation simulation.torch config tracking",
+    "server.deploy": "core data models simulation simulation.torch config server security run tracking",
+    "analysis": "core methods measures clustering data simulation config tracking run",
+    "analysis.compare": "core config run tracking analysis",
+    "analysis.advise": "core methods measures clustering data simulation config run analysis",
+    "reporting": "core config data models simulation run analysis analysis.compare analysis.advise",
+    "reporting.html": "core measures config data models simulation run analysis analysis.compare reporting",
+    "cli": "core data models config run analysis analysis.compare analysis.advise reporting p2p server server.deploy papers",
+    "": "every room",  # fedkin/__init__.py gathers the public names
+}
+NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself
+
+# What a method, and the arithmetic it stands on, must be able to live without.
+PURE = ("core", "aggregation", "measures", "clustering", "methods")
+PURE_WITHOUT = {
+    *("jax", "equinox", "optax", "pandas", "pyarrow", "matplotlib", "flwr", "torch", "pooch", "typer", "rich"),
+    *("pydantic", "requests", "urllib", "socket", "http", "zenoh", "pathlib", "os", "io", "subprocess"),
+}
+TOUCHES_FILES = {"core.storage"}  # the one module of these rooms that does
+NO_PICKLE = {"pickle", "dill", "cloudpickle", "joblib"}
+
+
+def module_of(path: Path) -> str:
+    """``fedkin/data/files.py`` is ``fedkin.data.files``; a package has the name of its folder."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(path): path for path in sorted((ROOT / "fedkin").rglob("*.py"))}
+TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+
+
+def room_of(module: str) -> str:
+    """The folder of a module below fedkin, as a dotted name; a file beside the folders is a room of its own."""
+    if module == "fedkin":
+        return ""
+    folder = FILES[module].relative_to(ROOT / "fedkin").parts[:-1]
+    return ".".join(folder) or module.removeprefix("fedkin.")
+
+
+def imports(module: str) -> Iterator[str]:
+    """Every module that a module imports, lazily too; of fedkin only real modules."""
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level and node.module, f"{module}: write imports with their full names"
+            for alias in node.names:
+                if alias.name not in NAMES_OF_ALL:
+                    inner = f"{node.module}.{alias.name}"
+                    yield inner if inner in FILES else node.module
+
+
+INNER = {module: {name for name in imports(module) if name in FILES} - {module} for module in FILES}
+
+
+def test_every_room_has_its_line() -> None:
+    assert {room_of(module) for module in FILES} == ROOMS.keys()
+
+
+def test_rooms_import_what_their_line_names() -> None:
+    wrong = []
+    for module, targets in INNER.items():
+        room = room_of(module)
+        allowed = {room, *ROOMS[room].split()}
+        wrong += [f"{module} -> {target}" for target in sorted(targets) if room_of(target) not in allowed and room]
+    assert not wrong
+
+
+def test_every_line_is_needed() -> None:
+    """A pair that nobody uses any more goes from the table."""
+    for room, line in ROOMS.items():
+        used = {room_of(t) for module, targets in INNER.items() if room_of(module) == room for t in targets}
+        used |= {name.split(".")[0] for m in FILES if room_of(m) == room for name in imports(m) if name[:6] == "papers"}
+        assert not room or set(line.split()) <= used, f"{room} no longer imports {set(line.split()) - used}"
+
+
+def test_no_module_reaches_itself() -> None:
+    """No cycle of imports, whatever their depth, and lazy ones count."""
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path[path.index(module) :], module))
+        if module not in done:
+            for target in sorted(INNER[module]):
+                visit(target, (*path, module))
+            done.add(module)
+
+    for module in FILES:
+        visit(module, ())
+
+
+def test_pure_rooms_need_no_device_network_or_file() -> None:
+    pure = [m for m in FILES if room_of(m) in PURE and m.removeprefix("fedkin.") not in TOUCHES_FILES]
+    wrong = {module: bad for module in pure if (bad := {n.split(".")[0] for n in imports(module)} & PURE_WITHOUT)}
+    assert not wrong
+
+
+def test_no_pickle() -> None:
+    assert not {m: bad for m in FILES if (bad := {n.split(".")[0] for n in imports(m)} & NO_PICKLE)}
+
+
+def test_no_room_is_a_fifth_of_the_house() -> None:
+    lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
+    tops = {module: room_of(module).split(".")[0] for module in FILES}
+    sizes = {top: sum(lines[m] for m in FILES if tops[m] == top) for top in set(tops.values())}
+    assert max(sizes.values()) <= sum(sizes.values()) / 5, sizes
+
+
+def test_files_are_short() -> None:
+    lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
+    limits = {module: 150 if room_of(module) == "methods" else 300 for module in FILES}
+    limits["fedkin.methods.decentralized"] = limits["fedkin.methods.policies"] = 300  # no method: what methods share
+    assert not {module: count for module, count in lines.items() if count > limits[module]}
+
+
+def functions(module: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    yield from (n for n in ast.walk(TREES[module]) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function, its docstring not counted."""
+    body = function.body
+    docstring = body[0] if ast.get_docstring(function, clean=False) is not None else None
+    doc = docstring.end_lineno - docstring.lineno + 1 if docstring and docstring.end_lineno else 0
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1 - doc
+
+
+def test_functions_are_short() -> None:
+    assert not {f"{m}.{f.name}": code_lines(f) for m in FILES for f in functions(m) if code_lines(f) > 60}
+
+
+def test_every_argument_and_return_is_annotated() -> None:
+    bare = []
+    for module in FILES:
+        for function in functions(module):
+            arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+            bare += [f"{module}.{function.name}({a.arg})" for a in arguments if not a.annotation and a.arg not in SELF]
+            bare += [f"{module}.{function.name} -> ?"] if function.returns is None else []
+    assert not bare
+
+
+SELF = ("self", "cls")
+
+
+def public_definitions(module: str) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Public classes, functions and methods of a module, with their dotted names."""
+    for node in TREES[module].body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            yield f"{module}.{node.name}", node
+            if isinstance(node, ast.ClassDef):
+                inner = (n for n in node.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_"))
+                yield from ((f"{module}.{node.name}.{n.name}", n) for n in inner)
+
+
+def test_everything_public_has_a_docstring() -> None:
+    """A method that a protocol or a base class describes needs no second description."""
+    bare = {name for module in FILES for name, node in public_definitions(module) if not ast.get_docstring(node)}
+    described = {name.rsplit(".", 1)[1] for m in FILES for name, n in public_definitions(m) if ast.get_docstring(n)}
+    modules = {module for module, tree in TREES.items() if not ast.get_docstring(tree)}
+    assert not {name for name in bare if name.count(".") < 4 or name.rsplit(".", 1)[1] not in described} | modules
+
+
+def test_functions_of_three_and_more_parameters_describe_them() -> None:
+    """Public functions have an Args section that names every parameter."""
+    wrong = {}
+    for module in FILES:
+        for name, node in public_definitions(module):
+            if (
+                isinstance(node, ast.ClassDef)
+                or isinstance(parent := name.rsplit(".", 2)[1], str)
+                and parent[0].isupper()
+            ):
+                continue
+            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            doc = ast.get_docstring(node) or ""
+            if len(names) >= 3 and ("Args:" not in doc or any(n not in doc.split("Args:", 1)[1] for n in names)):
+                wrong[name] = names
+    assert not wrong

@@ -1,0 +1,73 @@
+"""The public names, exactly, and how light they are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import fedkin
+from fedkin.core import errors
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = """
+Adam Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup
+FedProx FedSim
+FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalWork Method MethodError MissingExtra ModelError ModelSpec
+Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart Tracker
+Trained World __version__ as_model data
+models torch_model non_iid_index planted repeat Repeated simulate EpsStudy Hierarchical study_eps
+Gossip Local Oracle PANM PANMLoss PENS
+Advice advise
+Comparison compare report
+jax_client torch_client
+"""
+
+
+def fresh(code: str) -> str:
+    """What a new interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout.strip()
+
+
+def test_the_list_is_exact_and_sorted() -> None:
+    assert list(fedkin.__all__) == sorted(NAMES.split())
+    assert dir(fedkin) == list(fedkin.__all__)
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_every_name_is_there(name: str) -> None:
+    value = getattr(fedkin, name)
+    assert getattr(value, "__name__", name).rsplit(".", 1)[-1] == name or name == "__version__"
+
+
+def test_every_error_is_public() -> None:
+    tree = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    assert tree <= set(fedkin.__all__)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'fedkin' has no attribute 'FedAvgg'"):
+        _ = fedkin.FedAvgg  # type: ignore[attr-defined]
+
+
+def test_the_package_takes_its_version_from_here() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "fedkin/__init__.py"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", fedkin.__version__)
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    heavy = "numpy jax pandas sklearn matplotlib pydantic scipy"
+    for module in ("fedkin", "fedkin.cli"):
+        assert fresh(f"import sys, {module}; print([m for m in {heavy.split()} if m in sys.modules])") == "[]"
+
+
+def test_a_star_import_is_whole() -> None:
+    names = fresh("from fedkin import *; print(' '.join(sorted(n for n in dir() if n != '__builtins__')))").split()
+    assert set(NAMES.split()) <= set(names)

@@ -1,0 +1,527 @@
+"""What every method must do, in a world of quadratic clients and in a small simulated one.
+
+A new method is one more line in CASES; the first test fails until it is there.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import COLD
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalTraining
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.methods import METHODS
+from fedkin.methods.decentralized import PeerState
+from fedkin.methods.fedavg import FedAvg
+from fedkin.models import mclr
+from fedkin.scenarios.population import Population
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.fake_world import FakeWorld
+from tests.simulation.detectors import linear
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method, how it is set up here, and what it promises."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    as_fedavg: dict[str, Any] | None = None  # settings with which a round is FedAvg's, from the same model
+    impossible: tuple[dict[str, Any], ...] = ()  # settings that must be refused
+    clusters: int = 1
+    resting: dict[str, Any] = field(default_factory=dict)  # settings under which an unselected cluster keeps its model
+    finding: dict[str, Any] = field(default_factory=dict)  # settings under which kinds that are far apart are found
+    grows: bool = False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
+    places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
+    models_down: int | float = 1  # messages to each client of a round
+    models_up: int | float = 1  # and back
+    detects: bool = False  # its models are detectors, and a cluster has several
+    peers: bool = False  # every client has a model of its own, and asks others
+
+
+GROUP = Case(
+    options={"clusters": 3, "alpha": 2},
+    as_fedavg={"clusters": 1, "mu": 0.0},
+    impossible=({"clusters": 0}, {"clusters": -2}, {"alpha": 0}, {"alpha": -1}, {"eta_g": -0.5}, {"mu": -1.0}),
+    clusters=3,
+    resting={"eta_g": 0.0},
+    finding={"alpha": 20},
+)
+ONE_MEAN = {"clusters": 1, "weighting": "examples"}
+IMPOSSIBLE = ({"clusters": 0}, {"eta_g": -1.0}, {"threshold": -0.1})
+IFCA = Case(
+    as_fedavg=ONE_MEAN,
+    impossible=IMPOSSIBLE,
+    clusters=3,
+    finding={"clusters": 6},  # three random models may leave two kinds to one of them
+    places=False,
+    models_down=3,
+)
+BY_LOSS = {"newcomers": "loss"}  # newcomers by distance are all nearest to one cluster
+FESEM = Case(as_fedavg=ONE_MEAN, impossible=IMPOSSIBLE, clusters=3, resting=BY_LOSS, finding={"clusters": 6, **BY_LOSS})
+LAST_LAYER = Case(
+    options={"algorithm": "kmeans", "clusters": 3},
+    impossible=tuple({name: 0} for name in ("clusters", "min_samples", "pretraining"))
+    + ({"fraction": 0.0}, {"suspicious": -1.0}, {"eps": float("nan")}, {"algorithm": "em"}, {"layer": "first"})
+    + ({"noise": "away"},),
+    clusters=3,
+)
+PEERS = Case(peers=True, options={"neighbours": 24}, impossible=({"neighbours": 0},))
+PANM = Case(
+    peers=True,
+    options={"candidates": 24},
+    impossible=tuple({name: 0} for name in ("neighbours", "candidates", "stage_one", "period")),
+    models_down=14,  # model and update of seven others
+    models_up=14,
+)
+CASES = {
+    "fedavg": Case(as_fedavg={}),
+    "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
+    "fedgroup": GROUP,
+    "fedgrouprox": GROUP,
+    "flexcfl": replace(
+        GROUP,
+        as_fedavg={"clusters": 1},
+        impossible=(*({name: 0} for name in ("clusters", "alpha", "steps")), {"eta_g": -1.0}, {"threshold": -0.1}),
+    ),
+    "ifca": IFCA,
+    "ifca_mig": IFCA,
+    "fesem": FESEM,
+    "fesem_mig": FESEM,
+    "fedsim": Case(
+        options={"clusters": 3},
+        as_fedavg={"clusters": 1},
+        impossible=({"clusters": 0}, {"variance": 0.0}, {"variance": 1.1}),
+        models_up=2,  # the gradient, and the update
+    ),
+    "sattler": Case(
+        options={"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 7},  # one cut, in round 2
+        as_fedavg={"first_split": 99, "weighting": "examples"},
+        impossible=({"eps1": -0.1}, {"eps2": float("nan")}, {"first_split": -1}, {"min_size": 0}, {"gamma_max": 1.1}),
+        clusters=3,
+        finding={"eps2": 2.5, "min_size": 2},  # kinds are some seven apart, clients of a kind less than one
+        grows=True,
+    ),
+    "flhc": Case(
+        options={"cluster_round": 1},
+        as_fedavg={"cluster_round": 99},
+        impossible=({"clusters": 0}, {"distance": -1.0}, {"clusters": 3, "distance": 1.0}, {"cluster_round": 0})
+        + ({"linkage": "ward", "metric": "l1"}, {"eta_g": -1.0}, {"threshold": -0.1}),
+        clusters=3,
+        resting={"cluster_round": 99},  # when clusters are made everybody trains, not the cohort alone
+        grows=True,
+    ),
+    "hierarchical": replace(LAST_LAYER, as_fedavg={"clusters": 1}),
+    "athena": replace(
+        LAST_LAYER,
+        options={**LAST_LAYER.options, "layer": "last_layer"},
+        impossible=(*LAST_LAYER.impossible, {"assignment": (0, 2)}, {"calibrate": -1}),
+        models_down=2,  # the detectors of a kind's two classes
+        models_up=2,
+        detects=True,
+    ),
+    "panm": replace(PANM, impossible=(*PANM.impossible, {"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")})),
+    "panm_loss": replace(PANM, models_down=7, models_up=7),
+    "pens": Case(
+        peers=True,
+        options={"sampled": 24},
+        impossible=({"sampled": 0}, {"top": 0}, {"stage_one": 0}, {"top": 3, "sampled": 2}),
+        models_down=7,
+        models_up=7,
+    ),
+    "gossip": replace(PEERS, models_down=7, models_up=7),
+    "oracle": replace(PEERS, models_down=3.25, models_up=3.25),  # five of a kind, and three of another
+    "local": Case(peers=True, models_down=0, models_up=0),
+}
+CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
+CLIENTS = 24
+
+
+def test_every_method_is_listed_once() -> None:
+    assert CASES.keys() == METHODS.keys()
+    assert len(set(METHODS.values())) == len(METHODS)
+
+
+def make(name: str, **changes: Any) -> Any:
+    return METHODS[name](**{**CASES[name].options, **changes})
+
+
+# --- two worlds
+
+
+def fake(name: str, **options: Any) -> FakeWorld:
+    """Three kinds of clients, far apart, that differ a little within a kind. A kind has two of six classes."""
+    rng = np.random.default_rng(0)
+    kinds = np.array([[8, 0, 0, 1], [0, 9, 0, 1], [0, 0, 10, 1]])
+    target = kinds[np.arange(CLIENTS) % 3] + rng.normal(scale=0.3, size=(CLIENTS, 4))
+    if CASES[name].detects:
+        counts = np.repeat(np.eye(3, dtype=np.int64), 2, axis=1)[np.arange(CLIENTS) % 3]
+        options = {"counts": counts, "detects": True, **options}
+    options = {"true_clusters": np.arange(CLIENTS) % 3, **options}
+    return FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalTraining(2, lr=0.3), **options)
+
+
+def simulated(name: str, **options: Any) -> SimulatedWorld:
+    """Twenty-four clients of 6 to 12 samples; a kind is a pair of the six classes."""
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(6, 13, CLIENTS)
+    owner = np.repeat(np.arange(CLIENTS), sizes)
+    y = 2 * (owner % 3) + rng.integers(0, 2, len(owner))
+    x = (np.eye(6)[y] + rng.normal(scale=0.3, size=(len(y), 6))).astype(np.float32)
+    rows = Ragged.of([np.flatnonzero(owner == c) for c in range(CLIENTS)])
+    train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
+    data = FederatedData("kinds", x, y, 6, train, test, np.arange(CLIENTS) % 3)
+    model = linear() if CASES[name].detects else mclr(data)
+    return SimulatedWorld(data, model, LocalTraining(epochs=2, batch_size=5, lr=0.1), **options)
+
+
+WORLDS = {"fake": fake, "simulated": simulated}
+
+
+# --- a run, as the runner drives it
+
+
+def cohort_of(world: Any, seed: int, round: int, size: int = 8) -> np.ndarray:
+    return np.sort(Stream(seed, round, "cohort").rng().choice(world.clients(round), size, replace=False))
+
+
+def step(method: Any, world: Any, state: Any, cohort: np.ndarray, seed: int, round: int) -> Any:
+    """One round: cold clients are placed first."""
+    stream = Stream(seed, round, "method")
+    cold = cohort[state.assignment[cohort] == COLD]
+    if len(cold):
+        state = method.place(world, state, cold, stream.child("place"))
+    return method.round(world, state, cohort, stream)
+
+
+def settled(method: Any, world: Any, seed: int = 5) -> Any:
+    """A state in which everybody has a cluster, from one round with all clients."""
+    return step(method, world, method.init(world, Stream(seed, 0, "init")), np.arange(CLIENTS), seed, 1)
+
+
+def run(
+    method: Any, world: Any, rounds: int = 4, seed: int = 5, state: Any = None, first: int = 1, cohort: int = 8
+) -> Any:
+    state = method.init(world, Stream(seed, 0, "init")) if state is None else state
+    for r in range(first, rounds + 1):
+        state = step(method, world, state, cohort_of(world, seed, r, cohort), seed, r)
+    return state
+
+
+def arrays(state: Any) -> dict[str, np.ndarray]:
+    return {f.name: getattr(state, f.name) for f in fields(state)}
+
+
+def assert_same(a: Any, b: Any) -> None:
+    """Equal to the last bit, array by array."""
+    assert type(a) is type(b)
+    for name, array in arrays(a).items():
+        assert array.dtype == arrays(b)[name].dtype and array.tobytes() == arrays(b)[name].tobytes(), name
+
+
+def assert_sound(state: Any, name: str, world: Any) -> None:
+    clusters, case = state.clusters, CASES[name]
+    assert clusters >= 1 if case.grows or case.peers else clusters == case.clusters
+    assert state.models.shape == (len(state.models), world.spec.parameters) and state.models.dtype == np.float32
+    if case.peers:
+        clusters = len(state.models)
+        assert state.clusters <= clusters == CLIENTS
+    assert len(state.models) >= clusters if case.detects else len(state.models) == clusters
+    assert np.isfinite(state.models).all()
+    assert state.assignment.shape == (world.total_clients,)
+    assert np.all((state.assignment >= COLD) & (state.assignment < clusters))
+
+
+def loss_of(world: Any, state: Any) -> float:
+    """Mean over clients of the training loss of the models that their cluster trains: detectors one by one, others
+    those of a client without a cluster too, which has the first."""
+    everybody = np.arange(CLIENTS)
+    if isinstance(state, PeerState):
+        return float(world.losses(state.models, everybody)[everybody, everybody].mean())
+    if not world.spec.detects:
+        return float(world.losses(state.models, everybody)[everybody, np.maximum(state.assignment, 0)].mean())
+    client, detector = np.nonzero(state.assignment[:, None] == state.home)
+    if isinstance(world, FakeWorld):
+        wanted = world.target[client] + state.positive[detector][:, None]
+        return float(np.mean((state.models[detector] - wanted) ** 2))
+    work, stream = replace(world.work, positive=state.positive[detector]), Stream(5, 0, "loss")
+    return float(world.train(state.models, client, detector, work=work, stream=stream).first_loss.mean())
+
+
+def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
+    """Which models other clusters train."""
+    return np.flatnonzero(getattr(state, "home", np.arange(len(state.models))) != cluster)
+
+
+each_method = pytest.mark.parametrize("name", CASES)
+each_clustered = pytest.mark.parametrize("name", CLUSTERED)
+each_world = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+
+# --- the promises
+
+
+@each_method
+def test_it_is_a_frozen_dataclass_with_defaults(name: str) -> None:
+    method = METHODS[name]()
+    assert is_dataclass(method) and method == METHODS[name]() and hash(method) == hash(METHODS[name]())
+    for f in fields(method):
+        with pytest.raises(AttributeError):
+            setattr(method, f.name, None)
+
+
+@each_world
+@each_method
+def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., Any]) -> None:
+    method, w = make(name), world(name)
+    state = method.init(w, Stream(5, 0, "init"))
+
+    def shapes(state: Any) -> dict[str, Any]:  # models may become more, never fewer
+        rows = {"models"} if CASES[name].grows else set()
+        return {key: (a.shape[key in rows :], a.dtype) for key, a in arrays(state).items()}
+
+    before = state
+    for r in range(1, 4):
+        assert_sound(state, name, w)
+        assert shapes(state) == shapes(before) and len(state.models) >= len(before.models)
+        before = state
+        state = step(method, w, state, cohort_of(w, 5, r), 5, r)
+
+
+@each_world
+@each_method
+def test_training_helps(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(name), make(name)
+    assert loss_of(w, run(method, w, rounds=8)) < loss_of(w, method.init(w, Stream(5, 0, "init")))
+
+
+@each_world
+@each_method
+def test_the_same_seed_gives_the_same_bits(name: str, world: Callable[..., Any]) -> None:
+    assert_same(run(make(name), world(name)), run(make(name), world(name)))
+
+
+@each_world
+@each_method
+def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) -> None:
+    a, b = run(make(name), world(name), seed=5), run(make(name), world(name), seed=6)
+    assert a.models.tobytes() != b.models.tobytes()
+
+
+@each_world
+@each_method
+def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
+    """The state is all there is: saved as plain arrays, loaded in a fresh world, it goes on as if never stopped."""
+    half = run(make(name), world(name), rounds=2)
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays(half))
+    file.seek(0)
+    loaded = type(half)(**np.load(file, allow_pickle=False))
+    assert_same(run(make(name), world(name), state=loaded, first=3), run(make(name), world(name)))
+
+
+@each_world
+@each_method
+def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(name), make(name)
+    state = method.init(w, Stream(5, 0, "init"))
+    for array in arrays(state).values():
+        array.flags.writeable = False
+    run(method, w, state=state)
+
+
+@each_world
+@each_method
+def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(name), make(name)
+    state = settled(method, w)
+    cohort = cohort_of(w, 5, 2)
+    forward = method.round(w, state, cohort, Stream(5, 2, "method"))
+    backward = method.round(w, state, cohort[::-1].copy(), Stream(5, 2, "method"))
+    np.testing.assert_allclose(backward.models, forward.models, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(backward.assignment, forward.assignment)
+
+
+@each_method
+def test_the_names_of_clients_do_not_matter(name: str) -> None:
+    """Clients renumbered: the same models, and everybody in the cluster she was in."""
+    w, method = fake(name), make(name)
+    state = settled(method, w)
+    new = np.random.default_rng(2).permutation(CLIENTS)  # old client i is now client new[i]
+    old = np.argsort(new)
+    per_client = {key: a[old] for key, a in arrays(state).items() if a.shape[:1] == (CLIENTS,)}
+    per_client |= {key: a[:, old] for key, a in per_client.items() if a.shape == (CLIENTS, CLIENTS)}
+    assert w.true_clusters is not None
+    moved = replace(w, target=w.target[old], examples=w.examples[old], true_clusters=w.true_clusters[old])
+    cohort = cohort_of(w, 5, 1)
+    here = method.round(w, state, cohort, Stream(5, 1, "method"))
+    there = method.round(moved, replace(state, **per_client), np.sort(new[cohort]), Stream(5, 1, "method"))
+    per_model = new if CASES[name].peers else slice(None)
+    np.testing.assert_allclose(there.models[per_model], here.models, rtol=1e-5, atol=1e-5)
+    assert adjusted_rand_score(there.assignment[new], here.assignment) == 1
+    assert CASES[name].peers or np.array_equal(there.assignment[new], here.assignment)
+
+
+@each_world
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.as_fedavg is not None])
+def test_one_cluster_is_fedavg(name: str, world: Callable[..., Any]) -> None:
+    w, fedavg, method = world(name), FedAvg(), make(name, **(CASES[name].as_fedavg or {}))
+    plain = fedavg.init(w, Stream(5, 0, "init"))
+    state = replace(method.init(w, Stream(5, 0, "init")), models=plain.models)
+    for r in range(1, 4):
+        cohort = cohort_of(w, 5, r)
+        plain, state = (step(m, w, s, cohort, 5, r) for m, s in ((fedavg, plain), (method, state)))
+    np.testing.assert_allclose(state.models, plain.models, rtol=1e-5, atol=1e-6)
+
+
+@each_world
+@each_clustered
+def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(name), make(name, **CASES[name].resting)
+    state = settled(method, w)
+    only = int(state.assignment[0])
+    cohort = np.flatnonzero(state.assignment == only)
+    after = method.round(w, state, cohort, Stream(5, 2, "method"))
+    others = models_elsewhere(state, only)
+    assert (len(others) or CASES[name].grows) and after.models[others].tobytes() == state.models[others].tobytes()
+    own = np.setdiff1d(np.arange(len(state.models)), others)
+    assert after.models[own].tobytes() != state.models[own].tobytes()
+
+
+@each_clustered
+def test_kinds_that_are_far_apart_are_found(name: str) -> None:
+    everybody = CASES[name].grows  # who is absent when a cluster is cut may end in none
+    state = run(make(name, **CASES[name].finding), fake(name), rounds=8, cohort=CLIENTS if everybody else 8)
+    kinds = [set(state.assignment[k::3].tolist()) for k in range(3)]
+    assert all(len(kind) == 1 for kind in kinds) and len(set.union(*kinds)) == 3
+
+
+# --- replies that do not come
+
+LOST = frozenset({1, 4, 5, 11, 18})
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+@each_method
+def test_a_round_uses_what_came(name: str, how: str) -> None:
+    """With some replies lost, a round is what it would have been without those clients."""
+    method, whole = make(name), fake(name)
+    state = settled(method, whole)
+    everybody = np.arange(CLIENTS)
+    after = method.round(fake(name, **{how: LOST}), state, everybody, Stream(5, 2, "method"))
+    without = method.round(whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 2, "method"))
+    np.testing.assert_allclose(after.models, without.models, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+@each_method
+def test_a_run_survives_missing_replies(name: str, how: str) -> None:
+    w = fake(name, **{how: LOST})
+    assert_sound(run(make(name), w), name, w)
+
+
+@each_method
+def test_a_simulated_run_survives_dropout_and_stragglers(name: str) -> None:
+    w = simulated(name, population=Population(dropout=0.3, stragglers=0.3))
+    assert_sound(run(make(name), w), name, w)
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+@each_method
+def test_a_round_without_any_reply_changes_no_model(name: str, how: str) -> None:
+    method = make(name, **CASES[name].resting)
+    state = method.init(fake(name), Stream(5, 0, "init"))
+    deaf = fake(name, **{how: frozenset(range(CLIENTS))})
+    after = step(method, deaf, state, np.arange(CLIENTS), 5, 1)
+    assert after.models.tobytes() == state.models.tobytes()
+
+
+@each_method
+def test_a_round_without_a_cohort_changes_no_model(name: str) -> None:
+    method = make(name, **CASES[name].resting)
+    state = method.init(fake(name), Stream(5, 0, "init"))
+    after = method.round(fake(name), state, np.zeros(0, np.int64), Stream(5, 1, "method"))
+    assert after.models.tobytes() == state.models.tobytes()
+
+
+@each_method
+def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> None:
+    deaf = fake(name, silent=frozenset(range(CLIENTS)))
+    try:
+        state = make(name).init(deaf, Stream(5, 0, "init"))
+    except FedkinError as error:
+        assert CASES[name].clusters > 1 and "0 of" in str(error)
+    else:
+        assert_sound(state, name, deaf)
+
+
+# --- newcomers
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in CLUSTERED and not CASES[name].peers])
+def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
+    state = make(name).init(simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init"))
+    np.testing.assert_array_equal(state.assignment, np.zeros(CLIENTS))
+
+
+@each_world
+@each_clustered
+def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[..., Any]) -> None:
+    w, method = world(name), make(name)
+    state = settled(method, w)
+    cold = state.assignment.copy()
+    cold[[2, 3, 10]] = COLD
+    placed = method.place(w, replace(state, assignment=cold), np.array([2, 3, 10]), Stream(5, 2, "place"))
+    assert placed.models.tobytes() == state.models.tobytes()
+    if not CASES[name].places:
+        placed = method.round(w, placed, np.array([2, 3, 10]), Stream(5, 2, "method"))
+    assert np.all(placed.assignment != COLD)
+    rest = np.setdiff1d(np.arange(CLIENTS), [2, 3, 10])
+    np.testing.assert_array_equal(placed.assignment[rest], state.assignment[rest])
+
+
+@each_method
+def test_clients_that_arrive_later(name: str) -> None:
+    w = simulated(name, population=Population(arrivals={2: 6}))
+    state = run(make(name), w)
+    assert_sound(state, name, w)
+    late = [c for r in (2, 3, 4) for c in cohort_of(w, 5, r) if c >= CLIENTS - 6]
+    assert late and np.all(state.assignment[late] != COLD)
+
+
+# --- communication
+
+
+@each_method
+def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
+    w, method = simulated(name), make(name)
+    state = settled(method, w)
+    before = w.ledger.total()
+    method.round(w, state, cohort_of(w, 5, 2), Stream(5, 2, "method"))
+    down, up = (after - was for after, was in zip(w.ledger.total(), before, strict=True))
+    each = 8 * 4 * w.spec.parameters
+    assert (down, up) == (CASES[name].models_down * each, CASES[name].models_up * each)
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, bad) for name, case in CASES.items() for bad in case.impossible], ids=str
+)
+def test_impossible_settings_are_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(FedkinError, match=next(iter(options))):
+        make(name, **options)
+
+
+@pytest.mark.parametrize("name", [name for name in CLUSTERED if hasattr(METHODS[name](), "clusters")])
+def test_more_clusters_than_clients_are_refused(name: str) -> None:
+    with pytest.raises(FedkinError, match=str(CLIENTS + 1)):
+        make(name, clusters=CLIENTS + 1).init(fake(name), Stream(5, 0, "init"))

@@ -1,0 +1,102 @@
+"""How the round of a peer goes, whatever its method: who is there, who answers, what is forgotten and what is sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkin.methods.decentralized import PeerMethod, PeerState, Ties, became
+from fedkin.simulation.fake_world import FakeWorld
+from tests.methods.test_decentralized import STREAM, begun, trusting, world
+
+
+class Asking(PeerMethod):
+    """Asks everybody, averages with everybody, and keeps what it is told."""
+
+    neighbours = 9
+
+    def __init__(self, judges: str = "nothing", alpha: float = 0.0) -> None:
+        self.judges, self.alpha = judges, alpha  # type: ignore[misc]
+
+    def asks(self, ties: Ties, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        self.ties, self.there = ties, there
+        return there
+
+    def matched(self, ties: Ties, answered: np.ndarray, similar: np.ndarray) -> Ties:
+        self.answered = answered
+        return ties
+
+    def partners(self, ties: Ties, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        np.testing.assert_array_equal(there, self.there)
+        return super().partners(ties, there, noise)
+
+
+class Leaving(FakeWorld):
+    """The last peer is not there."""
+
+    def clients(self, round: int) -> np.ndarray:
+        return np.arange(self.total_clients - 1)
+
+
+def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
+    """Of peers 0 to 5, 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody trusted everybody."""
+    w = Leaving(np.eye(6, 3, dtype=np.float32), np.arange(1, 7), silent=frozenset({3}), garbage=frozenset({2}))
+    before = became(method.init(w, STREAM), np.arange(6), Ties(*trusting(6)), np.ones((6, 3), np.float32))
+    return w, before, method.round(w, before, np.arange(4), STREAM)
+
+
+def test_all_who_can_be_reached_are_there_and_those_awake_answer() -> None:
+    method = Asking()
+    _, before, after = a_round(method)
+    np.testing.assert_array_equal(method.there, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
+    np.testing.assert_array_equal(method.answered, [[0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]])
+    assert before.age.tolist() == [1] * 6 and after.age.tolist() == [2, 2, 1, 1, 1, 1]
+
+
+def test_trust_loses_who_has_left_and_keeps_who_sleeps() -> None:
+    """Before anything is asked; peers that sleep change nothing."""
+    method = Asking()
+    _, before, after = a_round(method)
+    np.testing.assert_array_equal(method.ties.trust, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
+    np.testing.assert_array_equal(after.trust[:2], method.ties.trust)
+    for name in ("models", "trust", "votes"):
+        np.testing.assert_array_equal(getattr(after, name)[2:], getattr(before, name)[2:])
+
+
+ANSWERS = [("nothing", 0.5, 1), ("loss", 0.5, 1), ("gradient", 0.0, 1), ("gradient", 0.25, 2)]
+
+
+@pytest.mark.parametrize(("judges", "alpha", "vectors"), ANSWERS)
+def test_an_answer_is_a_model_and_an_update_where_that_counts(judges: str, alpha: float, vectors: int) -> None:
+    """0 and 1 get one answer each; nobody else's is on the ledger or in messages, and nobody is asked twice."""
+    method = Asking(judges, alpha)
+    w, before, after = a_round(method)
+    assert method.needs_updates is (vectors == 2)
+    np.testing.assert_array_equal(after.messages - before.messages, [[1, 1], [1, 1]] + [[0, 0]] * 4)
+    np.testing.assert_array_equal(after.vectors - before.vectors, vectors * (after.messages - before.messages))
+    assert w.ledger.total() == (2 * vectors * 3 * 4,) * 2 and w.ledger.up.keys() == {"ask"}
+
+
+def test_the_mean_is_of_those_that_answered() -> None:
+    """0 and 1 have 1 and 2 examples; the others, whom they average with as well, say nothing."""
+    w, before, after = a_round(Asking())
+    solution = (before.models + w.target)[:2] / 2
+    np.testing.assert_allclose(after.models[:2], np.tile((solution[0] + 2 * solution[1]) / 3, (2, 1)), rtol=1e-6)
+
+
+def test_ties_are_of_the_round_that_begins() -> None:
+    state = became(
+        begun(),
+        np.array([2]),
+        Ties(np.eye(4, dtype=bool)[[0]], np.eye(4, dtype=int)[[0]], np.array([6])),
+        np.zeros((1, 3), np.float32),
+    )
+    ties = state.ties(np.array([2, 0]))
+    np.testing.assert_array_equal(ties.age, [7, 1])
+    np.testing.assert_array_equal(ties.trust, [[1, 0, 0, 0], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(ties.votes, [[1, 0, 0, 0], [0, 0, 0, 0]])
+
+
+def test_newcomers_need_no_place() -> None:
+    state = begun()
+    assert PeerMethod().place(world(), state, np.array([1, 2]), STREAM) is state

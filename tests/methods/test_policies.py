@@ -1,0 +1,312 @@
+"""The policies any clustered method can be given, on quadratic clients of two parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.errors import MethodError
+from fedkin.core.method import COLD, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalTraining
+from fedkin.methods import policies
+from fedkin.simulation.fake_world import FakeWorld
+
+ZERO = np.zeros(2, np.float32)
+STREAM = Stream(2, 1, "policies")
+TARGET = np.array([[4, 0], [0, 4], [3, 1], [-2, 0]], np.float32)
+EVERYONE = np.arange(4)
+
+
+class Watched(FakeWorld):
+    """A fake world that remembers who noted, with which work clients trained, and that can answer odd losses."""
+
+    odd_losses: Any = None
+    noted: Any = None
+    steps: Any = None
+
+    def note(self, clients: Any) -> None:
+        self.noted = clients.tolist()
+        super().note(clients)
+
+    def losses(self, models: Any, clients: Any) -> Any:
+        return super().losses(models, clients) if self.odd_losses is None else np.array(self.odd_losses)[clients]
+
+    def similarities(self, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
+        self.steps = work.steps if work else None
+        return super().similarities(*args, work=work, **options)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The fields of a method that policies read."""
+
+    newcomers: str = "loss"
+    migration: str = "label_blind"
+    threshold: float = 0.2
+    eta_g: float = 0.0
+
+
+def world(target: Any = TARGET, **options: Any) -> Watched:
+    target = np.asarray(target, np.float32)
+    return Watched(target, np.full(len(target), 5), LocalTraining(lr=0.5), **options)
+
+
+def state(assignment: Any = (COLD,) * 4, models: Any = ((1, 0), (0, 1))) -> State:
+    return State(np.array(models, np.float32), np.array(assignment, np.int64))
+
+
+# --- by loss
+
+
+def test_the_lowest_loss_and_the_first_of_equals() -> None:
+    """Clients 0 and 2 are nearer to (1, 0), client 1 to (0, 1); client 3 at (-2, 0) is nearer to (0, 1)."""
+    np.testing.assert_array_equal(policies.by_loss(world(), state(), EVERYONE), [0, 1, 0, 1])
+    middle = world([[2, 2], [0, 0], [1, 1.5], [1.5, 1]])
+    np.testing.assert_array_equal(policies.by_loss(middle, state(), EVERYONE), [0, 0, 1, 0])
+
+
+def test_losses_that_are_not_finite_never_win() -> None:
+    w = world()
+    w.odd_losses = [[np.nan, np.nan], [np.nan, 7.0], [np.inf, 9.0], [-np.inf, np.inf]]
+    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [COLD, 1, 1, COLD])
+
+
+def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
+    w = world(silent=frozenset({0}), garbage=frozenset({1}))
+    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [COLD, COLD, 0, 1])
+
+
+# --- by direction
+
+
+def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
+    directions = np.array(directions, np.float32)
+    return policies.by_direction(w, ZERO, directions, np.arange(len(w.target)), STREAM, **options)
+
+
+def test_the_nearest_direction_whatever_its_length() -> None:
+    np.testing.assert_array_equal(directed(world(), [[0.001, 0], [0, 1000]]), [0, 1, 0, 1])
+
+
+def test_equal_directions_go_to_the_first() -> None:
+    np.testing.assert_array_equal(directed(world([[1, 1], [0, 3]]), [[2, 0], [0, 2], [0, 2]]), [0, 1])
+
+
+def test_opposite_is_farther_than_across() -> None:
+    """From (-2, 0) the direction (2, 0) is opposite, (0, 2) across: across is nearer."""
+    np.testing.assert_array_equal(directed(world(TARGET[3:]), [[2, 0], [0, 2]]), [1])
+
+
+def test_no_answer_and_no_direction_are_left_cold() -> None:
+    w = world([[4, 0], [0, 4], [0, 0], [0, 4]], silent=frozenset({0}), garbage=frozenset({1}))
+    np.testing.assert_array_equal(directed(w, [[1, 0], [0, 1]]), [COLD, COLD, COLD, 1])
+
+
+def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
+    w = world()
+    directed(w, [[1, 0]])
+    assert w.steps == 50
+    directed(w, [[1, 0]], steps=3)
+    assert w.steps == 3
+
+
+# --- seats
+
+
+def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
+    w, before = world(), state([1, COLD, 0, 0])
+    after = policies.assign(w, before, np.array([3, 0, 1]), np.array([1, COLD, COLD]))
+    np.testing.assert_array_equal(after.assignment, [1, COLD, 0, 1])
+    np.testing.assert_array_equal(before.assignment, [1, COLD, 0, 0])
+    assert w.noted == [3]
+
+
+def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
+    """Clients 0 and 2 had clusters and change them; client 3 had none and gets none."""
+    w, before = world(), state([1, COLD, 0, COLD])
+    after = policies.update_assignment(w, before, np.array([0, 1, 2, 3]), np.array([0, 1, 1, COLD]))
+    np.testing.assert_array_equal(after.assignment, [0, 1, 1, COLD])
+    np.testing.assert_array_equal(before.assignment, [1, COLD, 0, COLD])
+    assert w.noted == [1]
+
+
+def test_placed_by_loss() -> None:
+    w = world()
+    after = policies.placed(w, state(), "loss", np.array([1, 3]), STREAM)
+    np.testing.assert_array_equal(after.assignment, [COLD, 1, COLD, 1])
+    assert w.noted == [1, 3]
+
+
+def test_placed_at_random_is_even_and_follows_the_stream() -> None:
+    n, models = 3000, np.zeros((3, 2))
+    w = world(np.ones((n, 2)))
+    seats = [
+        policies.placed(w, state([COLD] * n, models), "random", np.arange(n), s).assignment
+        for s in (STREAM, STREAM, STREAM.at(2))
+    ]
+    np.testing.assert_array_equal(seats[0], seats[1])
+    assert (seats[0] != seats[2]).any()
+    assert np.abs(np.bincount(seats[0]) - 1000).max() < 6 * 26  # six standard deviations
+    assert w.ledger.total() == (0, 0)
+
+
+def test_placed_by_direction_measures_from_the_start() -> None:
+    """Models lie at (11, 10) and (20, 20), from (10, 10): directions (1, 0) and (1, 1). Client 1 points to (4, 3),
+    nearer to the second; measured from zero the models would look alike, and the first nearer."""
+    start = np.array([10, 10], np.float32)
+    w = world([[30, 14], [14, 13], [11, 10], [9, 11]])
+    before = state(models=[[11, 10], [20, 20]])
+    after = policies.placed(w, before, "direction", EVERYONE, STREAM, start)
+    np.testing.assert_array_equal(after.assignment, [0, 1, 0, 1])
+    assert w.ledger.down == {"send": 4 * 2 * 2 * 4}, "two directions to each of four clients"
+    np.testing.assert_array_equal(after.models, before.models)
+
+
+def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> None:
+    """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
+    w = world([[4, 0], [-4, 0]])
+    before = state([COLD, COLD], models=[[1, 0], [0, 0]])
+    after = policies.placed(w, before, "direction", np.arange(2), STREAM, ZERO)
+    np.testing.assert_array_equal(after.assignment, [0, 1])
+
+
+# --- last layers
+
+
+class Asked(FakeWorld):
+    """A fake world of whose vector the last number is the bias; it remembers what was trained, and how."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        end = self.spec.parameters
+        self.spec = replace(self.spec, head=slice(1, end), head_bias=slice(end - 1, end))
+
+    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
+        self.asked = (models, clients.tolist(), model_index.tolist(), work, options)
+        return super().train(models, clients, model_index, work=work, **options)
+
+
+THREE = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], np.float32)
+ZEROS = np.zeros(3, np.float32)
+
+
+def layers(w: Any, layer: str = "bias", clients: Any = EVERYONE, epochs: int = 2) -> tuple[list, list]:
+    who, points = policies.last_layers(w, ZEROS, np.asarray(clients), layer, epochs, STREAM)
+    return who.tolist(), points.tolist()
+
+
+def asked(**options: Any) -> Asked:
+    return Asked(THREE, np.full(4, 5), LocalTraining(lr=1.0, epochs=9, steps=7), **options)
+
+
+@pytest.mark.parametrize(("layer", "first"), [("bias", 2), ("last_layer", 1)])
+def test_last_layers_are_what_training_makes_of_them(layer: str, first: int) -> None:
+    """Whatever the run counts, so many epochs; and only that slice is asked for."""
+    w = asked()
+    assert layers(w, layer, [2, 0]) == ([2, 0], THREE[[2, 0], first:].tolist())
+    _, clients, model_index, work, options = w.asked
+    assert (clients, model_index, work.epochs, work.steps) == ([2, 0], [0, 0], 2, None)
+    assert options["part"] == slice(first, 3) and not options.get("reduce")
+    assert options["stream"].round == STREAM.round and options["stream"] != STREAM
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+def test_who_gives_no_answer_has_no_last_layer(how: str) -> None:
+    assert layers(asked(**{how: frozenset({0, 2})})) == ([1, 3], [[6], [12]])
+    assert layers(asked(**{how: frozenset(range(4))})) == ([], [])
+    assert layers(asked(), clients=np.zeros(0, np.int64)) == ([], [])
+
+
+HAS = np.array([[3, 0, 1], [0, 2, 0], [1, 1, 1], [0, 0, 4]])
+
+
+def test_last_layers_of_detectors_are_those_of_every_class_end_to_end() -> None:
+    """Client i wants target + c for class c; zero where it has no sample of the class."""
+    w = asked(counts=HAS, detects=True)
+    who, points = layers(w)
+    assert who == [0, 1, 2, 3]
+    assert points == [[3, 0, 5], [0, 7, 0], [9, 10, 11], [0, 0, 14]]
+    _, clients, model_index, work, _ = w.asked
+    assert (clients, model_index) == ([0, 0, 1, 2, 2, 2, 3], [0] * 7)
+    assert (work.positive.tolist(), work.epochs, work.steps) == ([0, 2, 1, 0, 1, 2, 2], 2, None)
+    assert layers(w, "last_layer", [3])[1] == [[0, 0, 0, 0, 13, 14]]
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+def test_a_client_without_all_of_its_detectors_is_left_out(how: str) -> None:
+    who, points = layers(asked(counts=HAS, detects=True, **{how: frozenset({0, 3})}))
+    assert (who, points) == ([1, 2], [[0, 7, 0], [9, 10, 11]])
+
+
+@pytest.mark.parametrize("layer", ["bias", "last_layer"])
+def test_a_model_without_a_last_layer(layer: str) -> None:
+    w = asked()
+    w.spec = replace(w.spec, head=None, head_bias=None)
+    with pytest.raises(MethodError, match=r"weight \[C, d\] and a bias"):
+        layers(w, layer)
+
+
+# --- migration
+
+COUNTS = np.full((4, 2), 10)
+
+
+def test_only_warm_clients_that_shifted_are_placed_again() -> None:
+    w = world(counts=COUNTS)
+    w.counts = COUNTS - [[9, 0], [9, 0], [0, 0], [0, 0]]
+    asked: list[list[int]] = []
+
+    def place(world: Any, state: State, moved: np.ndarray, stream: Stream) -> State:
+        asked.append(moved.tolist())
+        assert stream.round == STREAM.round and stream != STREAM
+        return replace(state, assignment=np.where(np.isin(EVERYONE, moved), 1, state.assignment))
+
+    after = policies.migrated(w, state([0, COLD, 0, 0]), Settings(), place, STREAM)
+    assert asked == [[0]]
+    np.testing.assert_array_equal(after.assignment, [1, COLD, 0, 0])
+    before = state([0, COLD, 0, 0])
+    assert policies.migrated(w, before, Settings(migration="none"), place, STREAM) is before
+    assert policies.migrated(w, before, Settings(threshold=0.9), place, STREAM) is before
+    assert asked == [[0]]
+
+
+# --- sharing between clusters
+
+
+def test_sharing_nothing_does_nothing() -> None:
+    w, before = world(), state([0, 1, 0, 1])
+    assert policies.shared(w, before, 0.0) is before
+    assert not w.ledger.down and not w.ledger.up
+
+
+@pytest.mark.parametrize(("normalize", "divisor"), [(True, [[1.2], [1.4]]), (False, 1)])
+def test_sharing_is_among_clusters_with_clients_and_between_servers(normalize: bool, divisor: Any) -> None:
+    """eta 2 and lengths 5 and 10; the third cluster has nobody."""
+    w, before = world(), state([0, 1, COLD, 1], models=[[3, 4], [0, 10], [6, 8]])
+    after = policies.shared(w, before, 2.0, normalize)
+    np.testing.assert_allclose(after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
+    np.testing.assert_array_equal(after.models[2], [6, 8])
+    assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (2 * 2 * 4, (0, 0))
+
+
+@pytest.mark.parametrize("assignment", [[1] * 4, [COLD] * 4], ids=["alone", "nobody"])
+def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None:
+    w, before = world(), state(assignment, models=[[3, 4], [0.1, 0.7]])
+    assert policies.shared(w, before, 5.0) is before
+    assert not w.ledger.up
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("newcomers", "charm"), ("migration", "often"), ("threshold", -0.1), ("eta_g", np.inf)]
+)
+def test_impossible_policies_are_refused(field: str, value: Any) -> None:
+    policies.check(Settings(), ("loss", "random"))
+    with pytest.raises(MethodError, match=field):
+        policies.check(replace(Settings(), **{field: value}), ("loss", "random"))

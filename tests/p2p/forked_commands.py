@@ -1,0 +1,57 @@
+"""The command line in forks of one process, so that imports are paid once: ``python -m tests.p2p.forked_commands``.
+
+A line of JSON in, a line of JSON out: [LOG, ARGUMENTS] begins ``fedkin peer ARGUMENTS`` with its output in LOG, and
+gives its process id; a process id waits for that process, and gives how it ended. At the end of input all that is still
+there is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from fedkin.cli import app
+from fedkin.config import peer
+
+assert peer  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
+
+
+def begin(log: str, arguments: list[str]) -> int:
+    """A peer as a process of its own."""
+    child = os.fork()
+    if child:
+        return child
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    status = 1
+    try:
+        app(["peer", *arguments])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def main() -> None:
+    children: set[int] = set()
+    for line in sys.stdin:
+        order = json.loads(line)
+        if isinstance(order, int):
+            answer = os.waitstatus_to_exitcode(os.waitpid(order, 0)[1])
+            children.discard(order)
+        else:
+            answer = begin(*order)
+            children.add(answer)
+        print(json.dumps(answer), flush=True)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

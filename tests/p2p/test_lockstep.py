@@ -1,0 +1,83 @@
+"""Peers in lock-step do what the simulator does: the same bags, and the same models to float tolerance."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.core.world import SGD
+from fedkin.methods import METHODS
+from fedkin.methods.decentralized import PeerMethod, PeerState
+from fedkin.p2p.peer import Peer
+from fedkin.p2p.settings import LockstepSettings, PeerSettings
+from fedkin.simulation.engine import SimulatedWorld
+from tests.p2p.small_federations import Notes, peer, split_two
+from tests.p2p.memory_network import Switchboard
+
+ROUNDS, SEED = 6, 3
+CHOSEN = {
+    "panm": {"neighbours": 1, "candidates": 2, "stage_one": 3, "period": 2},
+    "panm_loss": {"neighbours": 1, "candidates": 2, "stage_one": 3, "period": 2},
+    "pens": {"sampled": 2, "top": 1, "stage_one": 3},
+    "gossip": {"neighbours": 2},
+}
+
+
+def together(everybody: list[Peer]) -> None:
+    """Run them all, each on a thread of its own."""
+    threads = [threading.Thread(target=one.run, daemon=True) for one in everybody]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_four_peers_are_the_simulators_four(name: str) -> None:
+    method: PeerMethod = METHODS[name](**CHOSEN[name])
+    data = fk.planted("digits", "label_permutation", clusters=2, clients=4, samples=20, test_samples=5, seed=1)
+    model, local = fk.models.MODELS["mclr"](data), SGD(epochs=2, batch_size=8, lr=0.1)
+    run = fk.simulate(method, data, model, rounds=ROUNDS, cohort=4, local=local, seed=SEED)
+    state = run.state
+    assert isinstance(state, PeerState)
+
+    names, board = ["a", "b", "c", "d"], Switchboard()
+    step, world = LockstepSettings(names, deadline=60.0), SimulatedWorld(data, model, local, devices=1)
+    everybody = [
+        Peer(PeerSettings(n, "trial", k, SEED, rounds=ROUNDS), method, world, board.line(n), Notes(), lockstep=step)
+        for k, n in enumerate(names)
+    ]
+    together(everybody)
+    for k, one in enumerate(everybody):
+        np.testing.assert_allclose(one.memory.model, state.models[k], rtol=1e-4, atol=1e-6)
+        if name != "gossip":  # who trusts everybody keeps no list
+            assert list(one.memory.trust) == [names[j] for j in np.flatnonzero(state.trust[k])]
+        assert one.memory.votes == {names[j]: n for j, n in enumerate(state.votes[k]) if n}
+        assert one.memory.age == ROUNDS
+
+
+def test_nobody_is_a_round_ahead() -> None:
+    board, names = Switchboard(), ["p0", "p1", "p2"]
+    world, step = split_two(3), LockstepSettings(names)
+    method = METHODS["gossip"](neighbours=2)
+    notes = [Notes() for _ in names]
+    everybody = [peer(world, board, k, method, lockstep=step, notes=notes[k], rounds=5) for k in range(3)]
+    together(everybody)
+    for note in notes:
+        assert [record["failures"] for record in note.records] == [{}] * 5
+        assert [len(record["partners"]) for record in note.records] == [2] * 5
+    assert {what for _, _, what in board.asked} == {"status", *(f"model@{t}" for t in range(1, 6))}
+
+
+def test_one_that_is_gone_holds_the_others_up_no_longer_than_the_deadline() -> None:
+    board, names = Switchboard(), ["p0", "p1", "p2"]
+    method, notes = METHODS["gossip"](neighbours=2), Notes()
+    step = LockstepSettings(names, deadline=0.3)
+    everybody = [peer(split_two(3), board, k, method, lockstep=step, notes=notes, rounds=2) for k in range(2)]
+    board.add("p2")  # it is there, and never answers
+    together(everybody)
+    assert [record["failures"] for record in notes.records] == [{"silent": 1}] * 4

@@ -1,0 +1,72 @@
+"""The promise of advice: which cases are asked, and how the page counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from papers import advise, advise_page
+from papers.advise import OTHERS, PLANTED, Case, federation, jobs
+from papers.marks import Mark
+
+
+def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:
+    ways = dict.fromkeys(advise_page.WAYS, found)
+    return {**vars(case), "seed": seed, "found": found, "votes": ways, "seconds": 2.0, **more}
+
+
+def test_what_was_promised_is_asked() -> None:
+    asked = {(case.base, case.clusters) for case in PLANTED}
+    assert asked == {(base, clusters) for base in ("mnist", "digits") for clusters in (1, 2, 4, 8)}
+    assert {case.kind for case in PLANTED} == {"label_permutation", "rotation", "iid"}
+    assert advise.SEEDS == tuple(range(10))
+    assert {len(job.seeds) for job in jobs()[: len(PLANTED)]} == {10} and len(jobs()) == len(PLANTED) + len(OTHERS)
+
+
+def test_the_federation_of_a_case() -> None:
+    planted = federation(Case("planted", "digits", "rotation", 2, 10, 20), 3)
+    assert planted.true_clusters is not None and sorted(planted.true_clusters) == [0] * 5 + [1] * 5
+    assert (planted.train.sizes == 20).all()
+    even = federation(Case("planted", "digits", "iid", 1, 10, 144), 3)
+    assert even.clients == 10 and abs(even.train.sizes.mean() - 144) < 2
+
+
+def test_a_line_has_what_the_page_shows() -> None:
+    case = Case("planted", "digits", "rotation", 1, 8, 8)
+    answer = advise.answer(case, 0)
+    assert {key: answer[key] for key in vars(case)} == vars(case)
+    assert set(answer["votes"]) == set(advise_page.WAYS) and answer["found"] == answer["votes"]["clients return"]
+
+
+def test_the_page_counts_seeds_that_are_right() -> None:
+    case, other = PLANTED[0], PLANTED[1]
+    measured = [line(case, seed, case.clusters if seed else 1) for seed in range(10)]  # nine of ten
+    measured += [line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)]  # eight of ten
+    unknown = OTHERS[0]
+    measured.append(line(unknown, 0, 7, verdict="cluster", gain=1.25, low=0.5, high=2.0))
+    page = advise_page.section(measured)
+    assert "1 of the 2 cases that were run from all 10 seeds are right in at least 9 of them." in page
+    assert "fewer seeds" not in page
+    assert "**9 of 10**" in page and "**8 of 10**" in page
+    assert "+1.2 [+0.5, +2.0]" in page or "+1.3 [+0.5, +2.0]" in page
+
+
+def test_a_promise_holds_only_where_all_ten_seeds_were_run() -> None:
+    nine, all_ten, wrong, *nothing = PLANTED
+    measured = [line(nine, seed, nine.clusters) for seed in range(9)]
+    measured += [line(all_ten, seed, all_ten.clusters if seed else 1) for seed in range(10)]
+    measured += [line(wrong, seed, wrong.clusters + 1) for seed in range(10)]
+    marks = [one.mark for one in advise_page.compared(measured)]
+    assert marks == [Mark.NOT_RUN, Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.NOT_RUN] * len(nothing)]
+    assert advise_page.compared(measured)[0].ours == "9 of 9 seeds"
+    page = advise_page.section(measured)
+    assert "1 of the 2 cases that were run from all 10 seeds" in page and "**9 of 9**" in page
+    assert "Run from fewer seeds, shown but not counted: 1." in page
+
+
+def test_a_line_of_old_has_no_gain() -> None:
+    page = advise_page.section([line(OTHERS[2], 0, 1, verdict="do not cluster")])
+    assert "| mnist, Dirichlet 1 | 0 | 1 | not tried | do not cluster |" in page
+
+
+def test_the_page_of_nothing() -> None:
+    assert "0 of the 0 cases" in advise_page.section([])

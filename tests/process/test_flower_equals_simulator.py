@@ -1,0 +1,61 @@
+"""Simulated equals deployed: four real nodes give the models and the clusters of the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.run import checkpoint
+from tests.process import flower_project as project
+from tests.process.flower_lab import Lab
+
+ROUNDS, PATIENCE = 2, 600.0
+METHODS: dict[str, fk.Method] = {
+    "fedavg": fk.FedAvg(),
+    "fedgroup": fk.FedGroup(clusters=2),
+    "flexcfl": fk.FlexCFL(clusters=2),
+    "ifca": fk.IFCA(clusters=2),
+}
+
+
+def planted() -> fk.data.FederatedData:
+    """Four clients of two kinds."""
+    return fk.planted(**{key: value for key, value in project.DATA.items() if key != "name"}, clients=4)
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of all four methods, one after another on the same nodes."""
+    folder = tmp_path_factory.mktemp("equal")
+    data = planted()
+    others = [{"name": name, "clusters": 2} for name in METHODS if name != "fedavg"]
+    run = {"rounds": ROUNDS, "cohort": 4, "evaluate_every": 0, "against": others}
+    sections = {
+        "federation": {"capacity": 4, "wait_for": 4, "deadline": 300.0},
+        "method": {"name": "fedavg"},
+        "local": {"epochs": 2, "batch_size": 10, "lr": 0.1},
+        "run": run,
+    }
+    with Lab(folder / "lab") as lab:
+        lab.superlink()
+        files = {f"site-{k}": project.own_file(folder, data, k) for k in range(4)}
+        lab.nodes({name: project.client(folder, name, [0], file) for name, file in files.items()})
+        started = lab.run(project.app(folder), {"config": project.server(folder, sections)})
+        status = lab.wait(started, PATIENCE)
+        assert status == "finished:completed", lab.said(started)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> None:
+    data, local = planted(), fk.SGD(epochs=2, batch_size=10, lr=0.1)
+    simulated = fk.simulate(METHODS[name], data, fk.models.mclr(data), rounds=ROUNDS, cohort=4, local=local)
+    folder = deployed if name == "fedavg" else deployed / "against" / name
+    found, _ = checkpoint.newest(folder / "checkpoints")
+    assert found.round == ROUNDS
+    np.testing.assert_array_equal(found.state.assignment, simulated.assignment)
+    np.testing.assert_allclose(found.state.models, simulated.models, rtol=1e-5, atol=1e-6)
+    assert np.abs(simulated.models).max() > 0.01

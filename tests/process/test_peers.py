@@ -1,0 +1,198 @@
+"""Real peers: a process each, on the loopback, that are killed, hung, doubled and joined."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import fedkin as fk
+from fedkin.config import peer, registry
+from fedkin.core.storage import whole_lines
+from fedkin.methods.decentralized import PeerState
+from fedkin.p2p.init import init
+from fedkin.p2p.peer_folder import STATE
+from tests.free_ports import QUICK, free_ports, until
+
+pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = [
+    *("data.samples=20", "data.test_samples=5", "method.neighbours=2", "method.candidates=3", "method.stage_one=1000"),
+    *("peer.pause=0.05", "network.deadline=2.0", "network.zenoh=quick.json5"),
+]
+PATIENCE = 40.0  # seconds; everything here takes a few on a quiet machine
+
+
+@dataclass
+class Running:
+    """A peer that was started."""
+
+    process: int
+    folder: Path
+    log: Path
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in whole_lines(self.folder / "metrics.jsonl")]
+
+    def last(self) -> dict[str, Any]:
+        return (self.records() or [{"round": 0, "answered": [], "asked": []}])[-1]
+
+    def goes_on(self, rounds: int = 3) -> bool:
+        """Whether so many more rounds come."""
+        goal = self.last()["round"] + rounds
+        return until(lambda: self.last()["round"] >= goal, PATIENCE)
+
+    def hears(self, name: str) -> bool:
+        return until(lambda: name in self.last()["answered"], PATIENCE)
+
+    def drops(self, name: str) -> bool:
+        """Whether ``name`` is not asked any more, in three rounds on end."""
+        return until(lambda: len(r := self.records()[-3:]) == 3 and all(name not in e["asked"] for e in r), PATIENCE)
+
+    def signal(self, number: int) -> None:
+        os.kill(self.process, number)
+
+
+class Nursery:
+    """Starts peers (``tests.p2p.forked_commands``)."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", "tests.p2p.forked_commands"]
+        self._process = subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def start(self, config: Path, *changes: str, log: str = "log") -> Running:
+        path = config.parent / log
+        process = self._say([str(path), ["--config", str(config), *changes]])
+        return Running(process, config.parent, path)
+
+    def ended(self, one: Running) -> int:
+        """Waits for its end."""
+        return self._say(one.process)
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def _say(self, order: Any) -> int:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+def federation(folder: Path, peers: int, *, tls: bool = False, settings: list[str] = SETTINGS) -> list[Path]:
+    """The configurations of a federation on ports that are free."""
+    configs = init(folder, peers, tls=tls, settings=settings)
+    ports = free_ports(peers)
+    for config in configs:
+        text = config.read_text()
+        for k, port in enumerate(ports):
+            text = text.replace(f"127.0.0.1:{7450 + k}", f"127.0.0.1:{port}")
+        config.write_text(text)
+        (config.parent / "quick.json5").write_text(QUICK)
+    return configs
+
+
+def stopped(nursery: Nursery, peers: list[Running]) -> None:
+    """All end cleanly when asked to."""
+    for k, one in enumerate(peers):
+        one.signal(signal.SIGTERM if k % 2 else signal.SIGINT)
+    for one in peers:
+        assert nursery.ended(one) == 0, one.log.read_text()
+        assert "stopped after round" in one.log.read_text()
+
+
+def test_one_is_killed_one_hangs_one_joins_and_the_rest_goes_on(tmp_path: Path, nursery: Nursery) -> None:
+    configs = federation(tmp_path, 5)
+    peers = [nursery.start(config) for config in configs[:4]]
+    names = [f"peer-{k}" for k in range(5)]
+    for one, name in zip(peers, names, strict=False):
+        assert all(one.hears(other) for other in names[:4] if other != name), one.log.read_text()
+        assert one.goes_on()
+    assert not any(record["failures"] for one in peers for record in one.records())  # nothing fails while nothing dies
+
+    peers[1].signal(signal.SIGSTOP)
+    assert peers[0].drops(names[1]) and peers[2].drops(names[1])
+    assert peers[0].goes_on()
+    peers[1].signal(signal.SIGCONT)
+    assert peers[0].hears(names[1]) and peers[1].hears(names[0])  # taken back, and back
+
+    first = peers.pop(0)  # the one whose address all others were given
+    first.signal(signal.SIGKILL)
+    assert nursery.ended(first) == -signal.SIGKILL
+    late = nursery.start(configs[4])
+    assert all(one.hears(names[4]) for one in peers) and late.hears(names[1])
+    assert all(one.drops(names[0]) and one.goes_on() for one in [*peers, late])
+    age = first.last()["round"]
+
+    again = nursery.start(configs[0])  # it goes on where its disk has it, at most the round of the kill behind
+    assert again.goes_on() and peers[0].hears(names[0])
+    rounds = [record["round"] for record in again.records()]
+    assert rounds == list(range(1, len(rounds) + 1)) and len(rounds) > age
+    stopped(nursery, [*peers, late, again])
+
+
+def test_in_lock_step_four_processes_are_the_simulators_four(tmp_path: Path, nursery: Nursery) -> None:
+    names = [f"peer-{k}" for k in range(4)]
+    method = ["method.neighbours=1", "method.candidates=2", "method.stage_one=3", "method.period=2"]
+    step = ["peer.rounds=6", f"lockstep.peers={names}", "data.samples=20", "data.test_samples=5"]
+    configs = federation(tmp_path, 4, settings=[*method, *step])
+    peers = [nursery.start(config) for config in configs]
+    assert [nursery.ended(one) for one in peers] == [0] * 4
+    described = peer.load(configs[0])
+    data = registry.make(registry.datasets(), described.data)
+    model = registry.make(registry.models(), described.model, data)
+    panm = registry.make(registry.methods(), described.method)
+    state = fk.simulate(panm, data, model, rounds=6, cohort=4, local=described.work, seed=0).state
+    assert isinstance(state, PeerState)
+    for k, one in enumerate(peers):
+        np.testing.assert_allclose(load_file(one.folder / STATE)["model"], state.models[k], rtol=1e-4, atol=1e-6)
+        assert one.last()["neighbours"] == [names[j] for j in np.flatnonzero(state.trust[k])]
+        assert not any(record["failures"] for record in one.records())
+
+
+def test_the_second_of_one_name_stops_with_one_line(tmp_path: Path, nursery: Nursery) -> None:
+    configs = federation(tmp_path, 2)
+    first = nursery.start(configs[0])
+    assert first.goes_on(1)
+    second = nursery.start(configs[1], "peer.name=peer-0", "peer.folder=twin", log="twin.log")
+    assert nursery.ended(second) == 2
+    (line,) = [line for line in second.log.read_text().splitlines() if line.startswith("error:")]
+    assert "another peer is called 'peer-0' and was there first" in line and "Traceback" not in second.log.read_text()
+    assert first.goes_on()
+    stopped(nursery, [first])
+
+
+def test_members_with_certificates_and_one_without(tmp_path: Path, nursery: Nursery) -> None:
+    settings = [text for text in SETTINGS if not text.startswith("network.zenoh")]  # that file has the access rules
+    configs = federation(tmp_path / "ours", 3, tls=True, settings=settings)
+    members = [nursery.start(config) for config in configs[:2]]
+    assert members[0].hears("peer-1") and members[1].hears("peer-0")
+    plain = federation(tmp_path / "plain", 3)[2]
+    known = configs[2].read_text().replace("tls/", "tcp/").split("connect = [")[1].split("]")[0]
+    text = plain.read_text()
+    begin, end = text.index("connect = [") + len("connect = ["), text.index("]", text.index("connect = ["))
+    plain.write_text(text[:begin] + known + text[end:])
+    stranger = nursery.start(plain)
+    assert stranger.goes_on(5)
+    assert not any(record["answered"] for record in stranger.records())
+    assert "no other peer can be reached" in stranger.log.read_text()
+    assert not any("peer-2" in record["asked"] for one in members for record in one.records())
+    assert members[0].goes_on() and not any(record["failures"] for record in members[0].records())
+    stopped(nursery, [*members, stranger])

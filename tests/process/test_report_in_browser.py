@@ -1,0 +1,207 @@
+"""A report in a real browser: every picture is drawn, nobody complains, nothing is asked of the network."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+import fedkin as fk
+from fedkin.data.federated import FederatedData, Ragged
+from tests.process.browser import COMMAND, Browser, browsing
+from tests.reporting.written_runs import a_run, unfinished, wandering
+
+pytestmark = pytest.mark.skipif(
+    COMMAND is None, reason="there is no chromium here; install the Debian package chromium"
+)
+
+ALL = "document.documentElement.dataset.all !== undefined"
+PLOTS = ("accuracy", "clusters", "bytes", "ribbon", "map", "similarity", "labels")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as one:
+        yield one
+
+
+def federation(clients: int, name: str = "made up") -> FederatedData:
+    """Clients with 12 samples each of 4 classes; names that are no markup."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=12 * clients)
+    x = (rng.normal(size=(len(y), 3)) + y[:, None]).astype(np.float32)
+    rows = np.arange(len(y)).reshape(clients, 12)
+    names = tuple(f"<img src=x onerror=alert({i})> & <b>{i}</b>" for i in range(clients))
+    parts = Ragged.of(list(rows[:, :9])), Ragged.of(list(rows[:, 9:]))
+    return FederatedData(name, x, y, 4, *parts, np.arange(clients) % 2, names)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of one method, with all pictures, marks and nasty names."""
+    data = federation(30)
+    rows = wandering(30, 12, share=0.1)
+    rows[:4, :5] = -1
+    runs = [a_run(rows, data=data.name, seed=s, moved=[30 if r == 6 else None for r in range(13)]) for s in (0, 1)]
+    target = tmp_path_factory.mktemp("page") / "report.html"
+    return fk.report(fk.RepeatedRuns(tuple(runs)), target, data=data, model=fk.models.mclr(data))
+
+
+def seen(browser: Browser) -> np.ndarray:
+    return imread(io.BytesIO(browser.screenshot()))[:, :, :3]
+
+
+def quiet(browser: Browser, page: Path) -> None:
+    """No complaint, and nothing asked for but the page itself."""
+    assert browser.errors == []
+    assert {url.split("#")[0] for url in browser.requests if not url.startswith(("data:", "blob:", "about:"))} == {
+        page.as_uri()
+    }
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_picture_is_drawn(browser: Browser, page: Path, width: int, dark: bool) -> None:
+    browser.open(page, width, 900, dark, "#all")
+    browser.wait(ALL)
+    for plot in PLOTS:
+        size = browser.evaluate(f"document.querySelector('#{plot} .main-svg').getBoundingClientRect().toJSON()")
+        assert 200 < size["width"] <= width and size["height"] > 150, plot
+        box = browser.evaluate(f"document.querySelector('#{plot}').getBoundingClientRect().toJSON()")
+        assert abs(box["height"] - size["height"]) < 2, plot  # nothing hangs out of its frame
+        assert len(browser.evaluate(f"document.querySelector('#{plot}').getAttribute('aria-label')")) > 30
+        assert browser.evaluate(f"document.querySelectorAll('#f-{plot} table tr').length") > 1
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    picture = seen(browser)
+    corner = float(picture[2, 2].mean())
+    assert corner < 0.2 if dark else corner > 0.8
+    assert len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100  # not blank
+    quiet(browser, page)
+
+
+def test_a_ribbon_says_how_often_clients_changed_cluster(browser: Browser, tmp_path: Path) -> None:
+    rows = wandering(40, 90, share=0.05)
+    rows[:7, :9] = -1  # newcomers change nothing by coming
+    pairs = list(zip(rows, rows[1:], strict=False))
+    true = sum(int(((a != b) & (a >= 0) & (b >= 0)).sum()) for a, b in pairs)
+    page = fk.report(a_run(rows), tmp_path / "report.html", similarity_map=False)
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    label = browser.evaluate("document.querySelector('#ribbon').getAttribute('aria-label')")
+    note = browser.evaluate("document.querySelector('#f-ribbon .note').textContent")
+    for text in (label, note):
+        assert f"lients changed cluster {true} times" in text and "the net flow is seen" in text
+    assert browser.evaluate("document.querySelectorAll('#f-ribbon table tbody tr').length") == 12
+    quiet(browser, page)
+
+
+def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    labels = ["two classes for each of the clients, and a third of them slow in every round", "as they come"]
+    settings = "".join(
+        f'[[compare.data]]\nlabel = "{label}"\ndata = {{clients = {6 + i}}}\n' for i, label in enumerate(labels)
+    )
+    file = tmp_path / "study.toml"
+    file.write_text(
+        '[data]\nname = "digits"\n[model]\nname = "mclr"\n[local]\nepochs = 1\n[run]\nrounds = 1\ncohort = 3\n'
+        '[compare]\nseeds = 3\nmethods = ["fedavg", {name = "ifca", clusters = 2}]\n' + settings
+    )
+    fk.compare(file, out=folder)
+    page = fk.report(folder, similarity_map=False)
+    browser.open(page, 1280, 900)
+    browser.wait("document.documentElement.dataset.ready !== undefined")
+    hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
+    assert browser.evaluate(hidden) == [0, 0]
+    assert browser.evaluate("document.querySelectorAll('main strong').length") >= 2
+    quiet(browser, page)
+
+
+def test_names_are_text_and_not_markup(browser: Browser, page: Path) -> None:
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    assert browser.evaluate("document.querySelectorAll('img').length") == 0
+    assert browser.evaluate(
+        "document.querySelector('#f-map table').textContent.includes('<img src=x onerror=alert(0)>')"
+    )
+    quiet(browser, page)
+
+
+def test_pictures_below_the_fold_wait(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280, 700)
+    browser.wait("document.documentElement.dataset.ready !== undefined")
+    assert browser.evaluate("document.querySelector('#f-accuracy').dataset.drawn") == "yes"
+    assert browser.evaluate("document.querySelector('#f-labels').dataset.drawn === undefined")
+    browser.evaluate("document.querySelector('#f-labels').scrollIntoView()")
+    browser.wait("document.querySelector('#f-labels').dataset.drawn === 'yes'")
+    quiet(browser, page)
+
+
+def test_it_is_used_by_keyboard(browser: Browser, page: Path) -> None:
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    browser.press("Tab", 9)
+    assert browser.evaluate("document.activeElement.className") == "skip"
+    names = [browser.evaluate("document.activeElement.id")]
+    for _ in range(40):
+        browser.press("Tab", 9)
+        names.append(browser.evaluate("document.activeElement.id"))
+        outline = browser.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none" or browser.evaluate("document.activeElement === document.body")
+    assert {"cell", "by-group", "by-truth"} <= set(names)
+    before = browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
+    browser.evaluate("document.querySelector('#by-truth').focus()")
+    browser.press("Enter", 13, "\r")
+    assert browser.evaluate("document.querySelector('#by-truth').getAttribute('aria-pressed')") == "true"
+    assert "coloured by true cluster" in browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
+    assert before and "coloured by cluster" in before
+
+
+def test_another_run_is_chosen(browser: Browser, page: Path) -> None:
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    assert "seed = 0" in browser.evaluate("document.querySelector('#settings').textContent")
+    browser.evaluate(
+        "(() => { const c = document.querySelector('#cell'); c.value = 1; c.dispatchEvent(new Event('change')); })()"
+    )
+    assert "seed = 1" in browser.evaluate("document.querySelector('#settings').textContent")
+    assert browser.evaluate("document.querySelector('#how-of').textContent") == "IFCA, seed 1"
+    quiet(browser, page)
+
+
+def test_light_and_dark_may_change_while_it_is_open(browser: Browser, page: Path) -> None:
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    ink = "document.querySelector('#accuracy .xtick text').style.fill"
+    light = browser.evaluate(ink)
+    browser.scheme("dark")
+    browser.wait(f"{ink} !== '{light}'")
+    quiet(browser, page)
+
+
+def test_what_cannot_be_shown_leaves_no_hole(browser: Browser, tmp_path: Path) -> None:
+    run = a_run(wandering(6, 3))
+    folder = unfinished(run, tmp_path / "a")
+    (folder / "migrations.jsonl").unlink()
+    page = fk.report(folder)
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    for plot in ("ribbon", "map", "similarity", "labels"):
+        assert browser.evaluate(f"document.querySelector('#{plot}').offsetHeight") == 0
+        assert len(browser.evaluate(f"document.querySelector('#f-{plot} .note').textContent")) > 20
+    assert browser.evaluate("document.querySelectorAll('aside.notes li').length") >= 2
+    quiet(browser, page)
+
+
+def test_a_thousand_clients_and_three_hundred_rounds_stay_small(browser: Browser, tmp_path: Path) -> None:
+    data = federation(1000)
+    run = a_run(wandering(1000, 300, clusters=8), data=data.name)
+    page = fk.report(run, tmp_path / "report.html", data=data, model=fk.models.mclr(data))
+    assert page.stat().st_size < 8_000_000
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    assert "200 clients" in browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
+    quiet(browser, page)

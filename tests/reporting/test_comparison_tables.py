@@ -1,0 +1,344 @@
+"""What a comparison says, in tables, files and pictures; every number is computed here once more, by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from rich.console import Console
+from scipy import stats
+
+from fedkin.analysis.compare.comparison import Comparison
+from fedkin.core.errors import ConfigError
+from fedkin.reporting import comparison_figure, comparison_tables
+from fedkin.reporting.comparison_progress import Pace, tables
+from tests.analysis.written_comparisons import LOWER, at_the_end, comparison
+
+# From each of three seeds, rounds 0 to 2. FedAvg is at its best in round 1.
+AVG = [[0.1, 0.62, 0.60], [0.1, 0.64, 0.61], [0.1, 0.63, 0.62]]
+IFCA = [[0.1, 0.50, 0.81], [0.1, 0.66, 0.83], [0.1, 0.55, 0.82]]
+PROX = [[0.1, 0.55, 0.60], [0.1, 0.50, 0.63], None]
+CURVES = {"FedAvg": AVG, "IFCA": IFCA, "FedProx": PROX}
+
+
+def row(found: Comparison, method: str, setting: str = "") -> dict:
+    table = found.table().set_index(["setting", "method"])
+    return table.loc[(setting, method)].to_dict()
+
+
+# --- the table
+
+
+def test_a_row_is_means_with_scipys_intervals() -> None:
+    told = row(comparison({"": CURVES}), "FedAvg")
+    last, top = [0.60, 0.61, 0.62], [0.62, 0.64, 0.63]
+    for name, values in (
+        ("final_accuracy", last),
+        ("best_accuracy", top),
+        ("bottom_decile", [value - LOWER for value in last]),
+    ):
+        low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
+        assert [told[name], told[f"{name}_low"], told[f"{name}_high"]] == pytest.approx([np.mean(values), low, high])
+    assert (told["seeds"], told["seconds"]) == (3, 0.5)
+    assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)  # a run's: seed s has s + 1 millions down
+    assert comparison_tables.cells_in_words(comparison({"": CURVES}).summary()["table"][0])[4] == "2.0 / 4.0"
+
+
+def test_without_a_target_it_is_what_the_first_method_has_at_the_end() -> None:
+    found = comparison({"": CURVES})
+    assert found.target("") == pytest.approx(0.61)
+    # FedAvg reaches 0.61 in round 1 (always), IFCA in rounds 2, 1 and 2, FedProx in the last of one of two seeds.
+    expected = {"FedAvg": (3, 1.0), "IFCA": (3, 5 / 3), "FedProx": (1, 2.0)}
+    assert {
+        m: (row(found, m)["reached"], pytest.approx(row(found, m)["rounds_to_target"])) for m in expected
+    } == expected
+
+
+def test_a_target_that_is_asked_for() -> None:
+    found = comparison({"": CURVES}, target=0.82)
+    assert [found.target(""), *found.table()["target"]] == [0.82] * 4
+    assert (row(found, "IFCA")["reached"], row(found, "IFCA")["rounds_to_target"]) == (2, 2.0)
+    assert row(found, "FedAvg")["reached"] == 0
+    assert comparison_tables.cells_in_words(found.summary()["table"][0])[3] == "-"
+    assert comparison_tables.cells_in_words(found.summary()["table"][1])[3] == "2.0 (2 of 3)"
+
+
+def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
+    found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}}, partial=[1], target=0.60)
+    assert row(found, "FedAvg")["rounds_to_target"] == 2.0
+    assert row(found, "FedAvg")["best_accuracy"] == pytest.approx(0.61)
+
+
+def test_each_setting_has_a_target_of_its_own() -> None:
+    found = comparison({"a": {"FedAvg": AVG}, "b": {"FedAvg": IFCA}})
+    assert [found.target("a"), found.target("b")] == pytest.approx([0.61, 0.82])
+
+
+def test_cells_that_are_missing() -> None:
+    found = comparison({"": CURVES, "hard": {"FedAvg": [None] * 3, "IFCA": IFCA, "FedProx": [None] * 3}})
+    assert found.missing == [("", "FedProx", 2), *(("hard", m, s) for m in ("FedAvg", "FedProx") for s in range(3))]
+    assert [run.config["run"]["seed"] for run in found.runs("", "FedProx")] == [0, 1]
+    two = row(found, "FedProx")
+    assert (two["seeds"], two["final_accuracy"]) == (2, pytest.approx(0.615))
+    assert np.isnan(two["final_accuracy_low"])
+    none = row(found, "FedAvg", "hard")
+    assert (none["seeds"], none["reached"]) == (0, 0)
+    assert np.isnan([none[name] for name in ("final_accuracy", "bytes_down", "seconds", "rounds_to_target")]).all()
+    assert found.target("hard") is None  # the first method has no run there
+    assert found.values("hard", "final_accuracy")["IFCA"].tolist() == [0.81, 0.83, 0.82]
+    assert np.isnan(found.values("hard", "final_accuracy")["FedAvg"]).all()
+    assert list(found.curves("hard")) == ["IFCA"]
+
+
+def test_differences_are_told_by_setting_and_measure() -> None:
+    found = comparison({"a": CURVES, "b": CURVES})
+    table = found.differences()
+    assert table["setting"].tolist() == ["a"] * 3 + ["b"] * 3
+    first = table.loc[0]
+    p = stats.ttest_rel([0.81, 0.83, 0.82], [0.60, 0.61, 0.62]).pvalue
+    assert (first["method"], first["against"], first["measure"]) == ("IFCA", "FedAvg", "final")
+    assert first["p"] == pytest.approx(p)  # the other pairs have two seeds in common, so there is nothing to adjust for
+    assert first["difference"] == pytest.approx(0.21)
+    best = found.differences("best").set_index(["setting", "method", "against"])["difference"]
+    assert best.to_dict()["a", "IFCA", "FedAvg"] == pytest.approx(
+        np.mean([0.81, 0.83, 0.82]) - np.mean([0.62, 0.64, 0.63])
+    )
+    worst = found.differences("worst")
+    assert worst.loc[0, "difference"] == pytest.approx(0.21) and set(worst["measure"]) == {"worst"}
+    with pytest.raises(ConfigError, match="unknown measure 'fianl'; did you mean 'final'"):
+        found.differences("fianl")
+
+
+def test_ranks_are_means_over_the_settings_that_all_methods_finished() -> None:
+    settings = {
+        "a": at_the_end(x=[0.3, 0.4], y=[0.5, 0.6], z=[0.1, 0.2]),  # y x z
+        "b": at_the_end(x=[0.7, 0.7], y=[0.5, 0.5], z=[0.5, 0.5]),  # x, then y and z share
+        "c": at_the_end(x=[0.9, 0.9], y=[0.1, 0.1], z=[0.2, None]),  # not finished
+    }
+    assert comparison(settings).ranks() == {"x": 1.5, "y": 1.75, "z": 2.75}
+    assert comparison({"c": settings["c"]}).ranks() == {}
+
+
+def test_a_summary_is_plain_json() -> None:
+    found = comparison({"": CURVES, "hard": {"FedAvg": [None] * 3, "IFCA": IFCA, "FedProx": [None] * 3}})
+    told = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert told == found.summary()
+    assert (told["settings"], told["methods"], told["seeds"]) == (["", "hard"], list(CURVES), [0, 1, 2])
+    assert (len(told["table"]), len(told["differences"]), len(told["missing"])) == (6, 6, 7)
+    assert told["table"][3]["final_accuracy"] is None
+    assert json.loads(json.dumps(comparison({"": {"FedAvg": [None, None]}}).summary(), allow_nan=False))["ranks"] == {}
+
+
+def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
+    nan = float("nan")
+    found = comparison({"": {"FedAvg": [[nan] * 3] * 3, "IFCA": [[nan] * 3] * 3}})
+    json.dumps(found.summary(), allow_nan=False)
+    assert row(found, "FedAvg")["seeds"] == 3 and found.target("") is None
+    comparison_tables.write(found, tmp_path)
+    assert "| FedAvg | 3 | - | - | - | - |" in (tmp_path / "comparison.md").read_text()
+
+
+# --- Markdown, LaTeX, CSV
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def markdown_table(text: str) -> list[list[str]]:
+    return [cells(line) for line in text.splitlines() if line.startswith("|")]
+
+
+def test_markdown_has_one_cell_per_column_whatever_labels_hold() -> None:
+    found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
+    text = comparison_tables.markdown(found)
+    table = markdown_table(text)
+    assert [len(line) for line in table] == [9] * 6
+    assert table[0] == ["setting", "method", "seeds", *comparison_tables.HEADS]
+    assert [line[:2] for line in table[2:]] == [[s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")]
+    assert "* a|b: IFCA over Fed|Avg: +21.0 points" in text
+
+
+def test_one_setting_has_no_column() -> None:
+    assert markdown_table(comparison_tables.markdown(comparison({"": CURVES})))[0] == [
+        "method",
+        "seeds",
+        *comparison_tables.HEADS,
+    ]
+    assert r"\begin{tabular}{lrrrrrrr}" in comparison_tables.latex(comparison({"": CURVES}))
+
+
+def test_numbers_are_those_of_the_table() -> None:
+    table = markdown_table(comparison_tables.markdown(comparison({"": CURVES})))
+    half = (stats.t.interval(0.95, 2, 0.61, stats.sem([0.60, 0.61, 0.62]))[1] - 0.61) * 100
+    assert table[2][:3] == ["FedAvg", "3", f"61.0 ± {half:.1f}"]
+    assert table[4][:3] == ["FedProx", "2", "61.5"]  # two seeds have no interval
+    assert table[4][5] == "2.0 (1 of 2)"
+
+
+@pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("worst", 4)])
+def test_bold_is_the_best_and_what_was_not_shown_to_differ(measure: str, place: int) -> None:
+    near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
+    found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
+    bold = {line[0]: [i for i, cell in enumerate(line) if "**" in cell] for line in markdown_table(
+        comparison_tables.markdown(found, measure)
+    )[2:]}  # fmt: skip
+    assert bold == {"FedAvg": [], "IFCA": [place], "near": [place]}
+    latex = {
+        line.split(" & ")[0]: r"\textbf" in line
+        for line in comparison_tables.latex(found, measure).splitlines()
+        if "&" in line
+    }
+    assert latex == {"Method": False, "FedAvg": False, "IFCA": True, "near": True}
+
+
+def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None:
+    text = comparison_tables.markdown(comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])}))
+    assert [line[2] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
+    assert "1 of 1 pairs have fewer than 3 seeds in common: not tested" in text
+    assert "interval" not in text and "t-test" not in text
+
+
+def test_differences_in_words() -> None:
+    near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
+    told = comparison_tables.differences_in_words(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
+    assert len(told) == 3  # two hold, one is not shown
+    d = np.array([0.21, 0.22, 0.20])
+    low, high = stats.t.interval(0.95, 2, d.mean(), stats.sem(d))
+    (line,) = [line for line in told if line.startswith("IFCA over FedAvg")]
+    assert f"+21.0 points ({100 * low:.1f} to {100 * high:.1f}), p = " in line
+    assert told[-1] == "no difference shown between 1 of 3 pairs"
+    assert comparison_tables.differences_in_words(comparison({"": {"FedAvg": AVG}})) == []
+
+
+def test_small_print_says_what_the_numbers_are() -> None:
+    told = " ".join(comparison_tables.small_print(comparison({"": CURVES})))
+    assert "with their 95% intervals" in told and "Holm" in told
+    assert "Target: what FedAvg has in its last round, 61.0%" in told and "Not finished: 1 of 9 runs." in told
+    assert "Target: run.target, 70.0%" in " ".join(comparison_tables.small_print(comparison({"": CURVES}, target=0.7)))
+    alone = " ".join(comparison_tables.small_print(comparison({"": {"FedAvg": AVG[:1]}})))
+    assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
+
+
+NASTY = r"[50%] a_b & c # {d} $5 ^~ \x"
+
+
+def test_latex_is_balanced_whatever_labels_hold() -> None:
+    found = comparison({NASTY: {NASTY: AVG, "*IFCA": IFCA}, "b": {NASTY: AVG, "*IFCA": IFCA}})
+    lines = comparison_tables.latex(found).splitlines()
+    body = [line for line in lines if line.endswith(r"\\")]
+    columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", "\n".join(lines))
+    assert columns and columns[1] == "llrrrrrrr"
+    for line in body:
+        assert len(re.findall(r"(?<!\\)&", line)) == 8
+        assert not re.search(r"(?<!\\)[%#_]", line)
+        bare = re.sub(r"\\[\\{}&%$#_]", "", line)
+        assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
+        assert not line.startswith(("[", "*"))  # \\ of the line before would take it for its own
+    assert r"a\_b \& c \# \{d\} \$5 \textasciicircum{}\textasciitilde{} \textbackslash{}x" in body[1]
+    rules = [line for line in lines if line.startswith("\\") and "rule" in line]
+    assert rules == [r"\toprule", r"\midrule", r"\midrule", r"\bottomrule"]
+    assert lines.index(r"\end{tabular}") == lines.index(r"\bottomrule") + 1
+    after = lines[lines.index(r"\end{tabular}") + 1 :]
+    assert after and all(line.startswith("%") for line in after)
+    assert [line.startswith(" & ") for line in body[1:]] == [False, True, False, True]  # a setting is told once
+
+
+def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
+    found = comparison({"x, y": CURVES, 'say "z"': CURVES})
+    comparison_tables.write(found, tmp_path / "deep/out")
+    out = tmp_path / "deep/out"
+    assert sorted(p.name for p in out.iterdir()) == sorted(
+        [*(f"comparison.{e}" for e in ("csv", "md", "tex")), "differences.csv", "curves.csv", "summary.json"]
+        + ["figure.png", "figure.svg"]
+    )
+    for name, table in (("comparison", found.table()), ("differences", found.differences())):
+        again = pd.read_csv(out / f"{name}.csv")
+        pd.testing.assert_frame_equal(again, table, check_dtype=False)
+    curves = pd.read_csv(out / "curves.csv").set_index(["setting", "method", "seed", "round"])["accuracy"].to_dict()
+    assert len(curves) == 2 * 8 * 3
+    assert curves['say "z"', "IFCA", 1, 2] == 0.83 and curves["x, y", "FedProx", 0, 1] == 0.55
+    assert json.loads((out / "summary.json").read_text()) == found.summary()
+
+
+def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
+    found = comparison({"": {"FedAvg": [None] * 3, "IFCA": [None] * 3}})
+    comparison_tables.write(found, tmp_path)
+    assert not list(tmp_path.glob("figure.*"))
+    assert list(pd.read_csv(tmp_path / "curves.csv").columns) == ["setting", "method", "seed", "round", "accuracy"]
+    assert [line[1:] for line in markdown_table(comparison_tables.markdown(found))[2:]] == [
+        ["0", "-", "-", "-", "-", "- / -", "-"]
+    ] * 2
+    assert "Not finished: 6 of 6 runs." in (tmp_path / "comparison.md").read_text()
+
+
+# --- pictures
+
+
+def test_a_picture_has_a_panel_for_every_setting_and_a_line_for_every_method() -> None:
+    shown = comparison_figure.draw(comparison({"": CURVES}))
+    (axes,) = shown.axes
+    assert axes.get_title("left") == "Test accuracy"
+    lines = [np.asarray(line.get_ydata(), float) for line in axes.lines]
+    expected = [np.mean(rows, axis=0) for rows in (AVG, IFCA, PROX[:2])]
+    assert len(lines) == 3 and all(np.allclose(line, mean) for line, mean in zip(lines, expected, strict=True))
+    four = comparison_figure.draw(comparison({label: {"FedAvg": AVG, "IFCA": IFCA} for label in "abcd"}))
+    assert [axes.get_title("left") for axes in four.axes if axes.axison] == ["a", "b", "c", "d"]
+    assert "FedAvg / IFCA: 3 seeds" in four.get_suptitle()
+
+
+def test_more_methods_than_colours(tmp_path: Path) -> None:
+    nine = {f"method {i}": [[0.1, 0.2 + i / 20, 0.3 + i / 20]] for i in range(9)}
+    found = comparison({"": nine})
+    (axes,) = comparison_figure.draw(found).axes
+    looks = [(line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern) for line in axes.lines]  # pyright: ignore
+    assert len(axes.lines) == 9 and len({str(look) for look in looks}) == 9
+    comparison_tables.write(found, tmp_path)
+    image = Image.open(io.BytesIO((tmp_path / "figure.png").read_bytes()))
+    assert image.format == "PNG" and image.width > 600
+
+
+def test_more_settings_than_panels_are_counted() -> None:
+    shown = comparison_figure.draw(comparison({str(i): {"FedAvg": AVG[:1]} for i in range(comparison_figure.MOST + 2)}))
+    assert len([axes for axes in shown.axes if axes.axison]) == comparison_figure.MOST
+    assert "2 more settings in the tables" in shown.get_suptitle()
+
+
+def test_settings_without_a_run_have_no_panel() -> None:
+    shown = comparison_figure.draw(comparison({"a": {"FedAvg": [None]}, "b": {"FedAvg": AVG[:1]}}))
+    assert [axes.get_title("left") for axes in shown.axes] == ["b"]
+
+
+# --- on a terminal
+
+
+def test_the_closing_tables_show_labels_as_they_are() -> None:
+    label = "[red]IFCA[/nothing]"
+    found = comparison({"[bold] one": {"FedAvg": AVG, label: IFCA}, "two": {"FedAvg": AVG, label: PROX}})
+    console = Console(record=True, width=200, file=io.StringIO())
+    for table in tables(found):
+        console.print(table)
+    text = console.export_text()
+    assert "[bold] one" in text and text.count(label) == 2
+    assert "61.0 ± 2.5" in text and "61.5" in text
+
+
+def test_time_left_is_rounds_at_each_methods_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.0, 2.0, 4.0, 4.0, 14.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    pace = Pace()
+    assert pace.left({"a": 3}) is None
+    pace.begin()
+    pace.lap("a")
+    pace.lap("a")
+    pace.begin()
+    pace.lap("b")
+    # a: 2 seconds a round, b: 10, others: 14 seconds in 3 rounds
+    assert pace.left({"a": 5, "b": 1}) == 20
+    assert pace.left({"c": 3}) == 14

@@ -1,0 +1,132 @@
+"""The figure of several seeds: means, bands, and grey only where a gain is not significant."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+from scipy import stats
+
+from fedkin.core.errors import StorageError
+from fedkin.reporting.seeds_figure import draw, save
+from tests.analysis.written_seeds import by_hand
+
+# Against FedAvg, every seed gains in rounds 2 and 3; in round 1 as many lose as gain.
+OURS = [[0.1, 0.30, 0.61, 0.80], [0.1, 0.50, 0.62, 0.82], [0.1, 0.30, 0.60, 0.84], [0.1, 0.50, 0.63, 0.81]]
+THEIRS = [[0.1, 0.40, 0.41, 0.50], [0.1, 0.40, 0.40, 0.51], [0.1, 0.40, 0.42, 0.52], [0.1, 0.40, 0.41, 0.50]]
+
+
+def panel(figure: Figure, heading: str) -> Axes:
+    return next(axes for axes in figure.axes if axes.get_title("left") == heading)
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(text.get_text() for axes in figure.axes for text in axes.texts)
+
+
+def grey(axes: Axes) -> list[float]:
+    """The middles of the upright stripes."""
+    return sorted(patch.get_x() + patch.get_width() / 2 for patch in axes.patches if isinstance(patch, Rectangle))
+
+
+def bands(axes: Axes) -> list[PolyCollection]:
+    return [each for each in axes.collections if isinstance(each, PolyCollection)]
+
+
+def drawn(axes: Axes, expected: np.ndarray) -> bool:
+    lines = [np.asarray(line.get_ydata(), float) for line in axes.lines]
+    return any(len(line) == len(expected) and np.allclose(line, expected, equal_nan=True) for line in lines)
+
+
+def test_lines_are_means_and_bands_their_intervals() -> None:
+    axes = panel(draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS})), "Test accuracy")
+    for curves, band in zip((OURS, THEIRS), bands(axes), strict=True):
+        values = np.array(curves)
+        assert drawn(axes, values.mean(axis=0))
+        low, high = stats.t.interval(0.95, 3, values[:, 3].mean(), stats.sem(values[:, 3]))
+        ends = [y for x, y in np.asarray(band.get_paths()[0].vertices) if x == 3]
+        assert (min(ends), max(ends)) == pytest.approx((low, high))
+
+
+def test_grey_is_where_the_gain_is_not_significant() -> None:
+    figure = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS}))
+    axes = panel(figure, "Gain of FedGroup")
+    assert drawn(axes, 100 * (np.mean(OURS, axis=0) - np.mean(THEIRS, axis=0)))
+    assert grey(axes) == [0, 1]
+    assert "over FedAvg" in texts(figure) and "grey: not significantly better than all" in texts(figure)
+
+
+def test_grey_is_where_one_of_several_gains_is_not_significant() -> None:
+    level = [[a, b, c, a_last] for (a, b, c, _), (*_, a_last) in zip(THEIRS, OURS, strict=True)]  # as good at the end
+    figure = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS, "fedprox": level}))
+    assert grey(panel(figure, "Gain of FedGroup")) == [0, 1, 3]
+    assert "over FedAvg" in texts(figure) and "over FedProx" in texts(figure)
+
+
+def test_a_loss_is_grey_too() -> None:
+    assert grey(panel(draw(by_hand({"fedgroup": THEIRS, "fedavg": OURS})), "Gain of FedGroup")) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_too_few_seeds_have_no_band_and_no_grey(seeds: int) -> None:
+    figure = draw(by_hand({"fedgroup": OURS[:seeds], "fedavg": THEIRS[:seeds]}))
+    assert not bands(panel(figure, "Test accuracy"))
+    assert not grey(panel(figure, "Gain of FedGroup"))
+    assert "too few seeds to test" in texts(figure) and "interval" not in texts(figure) and "grey" not in texts(figure)
+    assert drawn(panel(figure, "Test accuracy"), np.mean(OURS[:seeds], axis=0))
+
+
+def test_one_method_has_one_panel() -> None:
+    assert len(draw(by_hand({"fedgroup": OURS})).axes) == 1
+
+
+def test_rounds_without_a_score_are_passed_over() -> None:
+    ours, theirs = np.array(OURS), np.array(THEIRS)
+    ours[:, 2] = theirs[:, 2] = np.nan
+    figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
+    assert drawn(panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0))  # joined, or nothing would be seen
+    assert drawn(panel(figure, "Gain of FedGroup"), 100 * (ours - theirs)[:, [0, 1, 3]].mean(axis=0))
+    assert np.asarray(panel(figure, "Test accuracy").lines[0].get_xdata()).tolist() == [0, 1, 3]
+
+
+def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
+    """Rounds that one seed of one method lacks are left out of the difference, and do not turn its sign."""
+    ours, theirs = np.array(OURS), np.array(THEIRS)
+    ours[0, 1], theirs[1, 2] = np.nan, np.nan
+    figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
+    assert np.asarray(panel(figure, "Gain of FedGroup").lines[0].get_xdata()).tolist() == [0, 3]
+
+
+def test_what_was_never_complete_is_drawn_without_a_comparison(tmp_path: Path) -> None:
+    repeated = by_hand({"flexcfl": OURS, "fedavg": THEIRS}, partial=[0, 1, 2, 3])
+    assert len(draw(repeated).axes) == 1
+    save(repeated, tmp_path)
+    assert "FedAvg" in (tmp_path / "figure.svg").read_text()
+
+
+def test_the_heading_says_what_was_run() -> None:
+    told = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS})).get_suptitle()
+    assert told.strip() == "FedGroup / FedAvg on fake: 8 clients, 3 a round, 4 seeds"
+
+
+def test_files_are_pictures_and_the_same_every_time(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        save(by_hand({"fedgroup": OURS, "fedavg": THEIRS}), tmp_path / name)
+    assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["figure.png", "figure.svg"]
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"one/figure.{kind}").read_bytes() == (tmp_path / f"two/figure.{kind}").read_bytes()
+    assert Image.open(io.BytesIO((tmp_path / "one/figure.png").read_bytes())).format == "PNG"
+    assert "FedAvg" in (tmp_path / "one/figure.svg").read_text()
+
+
+def test_a_folder_that_is_not_there_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        save(by_hand({"fedgroup": OURS}), tmp_path / "nowhere")

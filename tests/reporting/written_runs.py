@@ -1,0 +1,65 @@
+"""Runs that were never run, for reports: their records and moves are written down here, so that what a report shows of
+them is known beforehand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from fedkin.core.method import State
+from fedkin.run.metrics import Record
+from fedkin.run.migrations import changes
+from fedkin.run.results import Run
+
+
+def record(round: int, sizes: list[int], accuracy: float | None = None, **more: Any) -> Record:
+    """What a round's line says, as far as a report reads it."""
+    value = accuracy if accuracy is not None else 0.5 + round / 1000
+    shares = {"accuracy": value, "bottom_decile": value / 2, "accuracy_by_cluster": [value] * len(sizes)}
+    verbs = {"train": [100 * round, 50 * round], "scoring.evaluate": [7, 0]}
+    own = {"bytes_down": 100 * round, "bytes_up": 50 * round, "bytes_by_operation": verbs}
+    rest = {"partial": False, "cluster_sizes": sizes, "data_shifts": None, "discrepancy_sum": None}
+    return {"round": round, **shares, **rest, **own, "missing": 0, "nonfinite": 0, "ari": None, "nmi": None, **more}
+
+
+def a_run(assignments: np.ndarray, method: str = "ifca", data: str = "tiny", seed: int = 0, **records: Any) -> Run:
+    """A run of so many rounds as there are rows in ``assignments`` [R N], less one."""
+    clusters = int(assignments.max()) + 1
+    sizes = [np.bincount(row[row >= 0], minlength=clusters).tolist() for row in assignments]
+    told = [record(r, sizes[r], **{k: v[r] for k, v in records.items()}) for r in range(len(assignments))]
+    before = np.concatenate([np.full((1, assignments.shape[1]), -1), assignments[:-1]])
+    moves = [changes(r, before[r], row) for r, row in enumerate(assignments) if r == 0 or (row != before[r]).any()]
+    config = {
+        "python": {"note": "made up"},
+        "data": {"name": data},
+        "model": {"name": "mclr"},
+        "method": {"name": method},
+        "local": {"lr": 0.1, "batch_size": 10},
+        "run": {"seed": seed, "cohort": 3, "rounds": len(assignments) - 1},
+    }
+    state = State(np.zeros((clusters, 2), np.float32), assignments[-1].astype(np.int64))
+    return Run(config, told, state, pd.DataFrame({"client": np.arange(assignments.shape[1])}), 1.5, migrations=moves)
+
+
+def unfinished(run: Run, folder: Path) -> Path:
+    """The folder that a run leaves which was stopped: no summary, no table of clients."""
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(tomli_w.dumps(run.config))
+    for name, lines in (("metrics.jsonl", run.records), ("migrations.jsonl", run.migrations)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def wandering(clients: int, rounds: int, clusters: int = 3, share: float = 0.01, seed: int = 0) -> np.ndarray:
+    """Assignments [rounds + 1, clients] in which a few clients move in every round."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.integers(clusters, size=clients)]
+    for _ in range(rounds):
+        moved = rng.random(clients) < share
+        rows.append(np.where(moved, rng.integers(clusters, size=clients), rows[-1]))
+    return np.stack(rows)

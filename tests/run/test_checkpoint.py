@@ -1,0 +1,182 @@
+"""A checkpoint comes back as it was, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core.errors import CheckpointError, MethodError
+from fedkin.core.method import COLD, State
+from fedkin.run import checkpoint
+from fedkin.run.checkpoint import Checkpoint
+from tests.run.toy_method import ToyState
+
+
+def toy_state(seed: int = 0) -> ToyState:
+    rng = np.random.default_rng(seed)
+    models = rng.normal(size=(2, 3)).astype(np.float32)
+    return ToyState(models, np.array([0, 1, COLD, 1]), np.arange(4), np.array(2**40 + seed))
+
+
+def kept(round: int, seed: int = 0) -> Checkpoint:
+    memory = {"noted_labels": np.arange(8, dtype=np.int32).reshape(4, 2) + seed, "watch": np.array([0.5, -1])}
+    return Checkpoint(round, toy_state(seed), {"train": 10, "scoring.evaluate": 3}, {"train": 4}, 1.5, memory)
+
+
+def test_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    saved = kept(7)
+    checkpoint.save(tmp_path, saved, "run")
+    found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
+    assert found is not None and isinstance(found.state, ToyState)
+    for field in fields(ToyState):
+        ours, theirs = getattr(saved.state, field.name), getattr(found.state, field.name)
+        assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
+    assert (found.round, found.down, found.up, found.seconds) == (7, saved.down, saved.up, 1.5)
+    assert found.memory.keys() == saved.memory.keys()
+    for name, array in saved.memory.items():
+        assert (array.dtype, array.tobytes()) == (found.memory[name].dtype, found.memory[name].tobytes())
+        assert array.shape == found.memory[name].shape
+
+
+def test_memory_may_be_called_like_a_part_of_the_state(tmp_path: Path) -> None:
+    mine = {"models": np.zeros(2), "assignment": np.arange(9), "memory/models": np.ones(1)}
+    checkpoint.save(tmp_path, Checkpoint(3, toy_state(), {}, {}, 0.0, mine), "run")
+    found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
+    assert found is not None
+    np.testing.assert_array_equal(found.state.models, toy_state().models)
+    assert {name: array.tolist() for name, array in found.memory.items()} == {n: a.tolist() for n, a in mine.items()}
+
+
+def test_nothing_to_remember_is_nothing_kept(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, Checkpoint(3, toy_state(), {}, {}, 0.0), "run")
+    found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
+    assert found is not None and found.memory == {}
+
+
+def test_memory_in_column_order_is_kept_too(tmp_path: Path) -> None:
+    kept = {"counts": np.asfortranarray(np.arange(12).reshape(3, 4))[:, ::2]}
+    checkpoint.save(tmp_path, Checkpoint(0, toy_state(), {}, {}, 0.0, kept), "run")
+    found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
+    assert found is not None
+    np.testing.assert_array_equal(found.memory["counts"], kept["counts"])
+
+
+def test_views_and_column_order_are_kept_too(tmp_path: Path) -> None:
+    models = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4))[:, ::2]
+    checkpoint.save(tmp_path, Checkpoint(0, State(models, np.arange(6)[::2] // 2), {}, {}, 0.0), "run")
+    found = checkpoint.load(tmp_path, "run", 3, 2)
+    assert found is not None
+    np.testing.assert_array_equal(found.state.models, models)
+    np.testing.assert_array_equal(found.state.assignment, [0, 1, 2])
+
+
+def test_the_newest_two_are_kept(tmp_path: Path) -> None:
+    for round in (0, 9, 10, 100):
+        checkpoint.save(tmp_path, kept(round), "run")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["round-000010.safetensors", "round-000100.safetensors"]
+
+
+def test_newer_is_a_matter_of_numbers(tmp_path: Path) -> None:
+    (tmp_path / "round-mine.safetensors").write_text("not ours")
+    for round in (999_998, 999_999, 1_000_000):
+        checkpoint.save(tmp_path, kept(round), "run")
+    assert (tmp_path / "round-1000000.safetensors").exists()
+    found = checkpoint.load(tmp_path, "run", 4, 3)
+    assert found is not None and found.round == 1_000_000
+    assert (tmp_path / "round-mine.safetensors").exists()
+
+
+def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
+    assert checkpoint.load(tmp_path / "nowhere", "run", 4, 3) is None
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, kept(1), "run")
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        checkpoint.load(tmp_path, "another", 4, 3)
+
+
+@pytest.mark.parametrize(("clients", "parameters"), [(5, 3), (4, 2)])
+def test_other_shapes_are_refused(tmp_path: Path, clients: int, parameters: int) -> None:
+    checkpoint.save(tmp_path, kept(1), "run")
+    with pytest.raises(CheckpointError, match=f"expected models of {parameters} parameters and {clients} clients"):
+        checkpoint.load(tmp_path, "run", clients, parameters)
+
+
+def test_another_layout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(checkpoint, "LAYOUT", "1")  # of records and states that are no more
+        checkpoint.save(tmp_path, kept(1), "run")
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read"):
+        checkpoint.load(tmp_path, "run", 4, 3)
+
+
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_one_flipped_bit_anywhere_is_noticed(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int) -> None:
+    folder = tmp_path_factory.mktemp("flip")
+    path = checkpoint.save(folder, kept(5), "run")
+    content = bytearray(path.read_bytes())
+    content[int(where * len(content))] ^= 1 << bit
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError):
+        checkpoint.load(folder, "run", 4, 3)
+
+
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_a_damaged_newest_one_falls_back_to_the_older(tmp_path_factory: pytest.TempPathFactory, share: float) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    checkpoint.save(folder, kept(5, seed=5), "run")
+    newest = checkpoint.save(folder, kept(6, seed=6), "run")
+    content = newest.read_bytes()
+    newest.write_bytes(content[: int(share * len(content))])
+    found = checkpoint.load(folder, "run", 4, 3)
+    assert found is not None and found.round == 5
+    np.testing.assert_array_equal(found.state.models, toy_state(5).models)
+
+
+def test_falling_back_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint.save(tmp_path, kept(5), "run")
+    checkpoint.save(tmp_path, kept(6), "run").write_bytes(b"not a checkpoint")
+    checkpoint.load(tmp_path, "run", 4, 3)
+    (record,) = caplog.records
+    assert "taking an older checkpoint, round-000005.safetensors (round-000006.safetensors: " in record.getMessage()
+
+
+def test_all_damaged_is_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for round in (5, 6):
+        checkpoint.save(tmp_path, kept(round), "run").write_bytes(b"not a checkpoint")
+    with caplog.at_level("WARNING"), pytest.raises(CheckpointError):
+        checkpoint.load(tmp_path, "run", 4, 3)
+    assert not caplog.records  # the error says it all
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read .*round-000006.*round-000005"):
+        checkpoint.load(tmp_path, "run", 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (State(np.full((1, 3), np.nan, np.float32), np.zeros(4, np.int64)), "models are not finite"),
+        (State(np.zeros((1, 3), np.float32), np.array([0, 0, 0, 1])), "clusters outside 0..0"),
+        (State(np.zeros((1, 3), np.float32), np.array([0, 0, 0, -2])), "clusters outside 0..0"),
+    ],
+)
+def test_impossible_states_are_refused(tmp_path: Path, state: State, reason: str) -> None:
+    checkpoint.save(tmp_path, Checkpoint(1, state, {}, {}, 0.0), "run")
+    with pytest.raises(CheckpointError, match=reason):
+        checkpoint.load(tmp_path, "run", 4, 3)
+
+
+def test_a_state_must_be_arrays(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Loose(State):
+        note: str
+
+    loose = Loose(np.zeros((1, 3), np.float32), np.zeros(4, np.int64), "hello")
+    with pytest.raises(MethodError, match=r"Loose\.note must be a NumPy array .* got str"):
+        checkpoint.save(tmp_path, Checkpoint(1, loose, {}, {}, 0.0), "run")
+    assert not list(tmp_path.iterdir())

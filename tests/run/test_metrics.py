@@ -1,0 +1,196 @@
+"""Numbers worked by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from fedkin.core.method import COLD, Served, State
+from fedkin.core.randomness import Stream
+from fedkin.core.world import Ledger, Scores
+from fedkin.run.instrumented_world import InstrumentedWorld
+from fedkin.run.metrics import (
+    TestResults,
+    accuracy_record,
+    bottom_decile,
+    discrepancy_record,
+    ledger_record,
+    score,
+    training_record,
+    weighted_mean,
+)
+from tests.run.toy_method import fake_world
+
+
+def scored(correct: list[int], examples: list[int], cluster: list[int], partial: bool = False) -> TestResults:
+    """Test results whose losses are 1, 2, 3, ..."""
+    loss = np.arange(1, len(correct) + 1, dtype=np.float64)
+    scores = Scores(np.array(correct, np.int64), np.array(examples, np.int64), loss)
+    return TestResults(np.arange(len(correct)), np.array(cluster, np.int64), scores, partial)
+
+
+def test_accuracy_is_correct_over_samples_and_not_a_mean_over_clients() -> None:
+    record = accuracy_record(scored([9, 0, 1], [10, 2, 4], [0, 0, 2]), 4, None)
+    assert record["accuracy"] == 10 / 16
+    assert record["accuracy_by_cluster"] == [9 / 12, None, 1 / 4, None]
+    assert record["cluster_sizes"] == [2, 0, 1, 0]
+    assert record["median_client"] == 0.25
+    assert record["bottom_decile"] == 0.0
+    assert record["loss"] == (10 * 1 + 2 * 2 + 4 * 3) / 16
+    assert record["partial"] is False
+    assert record["ari"] is None and record["nmi"] is None
+
+
+def test_a_client_without_test_samples_counts_for_nothing() -> None:
+    record = accuracy_record(scored([3, 0], [4, 0], [0, 1]), 2, None)
+    assert (record["accuracy"], record["median_client"], record["bottom_decile"]) == (0.75, 0.75, 0.75)
+    assert record["accuracy_by_cluster"] == [0.75, None]
+    assert record["loss"] == 1.0
+
+
+def test_nobody_to_test_is_null() -> None:
+    record = accuracy_record(scored([], [], []), 2, None)
+    assert record["accuracy"] is record["loss"] is record["median_client"] is record["bottom_decile"] is None
+    assert record["cluster_sizes"] == [0, 0]
+
+
+def test_an_unscored_round_has_the_same_keys() -> None:
+    full = accuracy_record(scored([1], [1], [0]), 1, None)
+    empty = accuracy_record(None, 1, None)
+    assert list(full) == list(empty)
+    assert set(empty.values()) == {None}
+
+
+def test_the_worst_tenth_is_rounded_up() -> None:
+    accuracy = np.array([0.5, 0.1, 0.9, 0.3] + [1.0] * 16)
+    assert bottom_decile(accuracy) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
+    assert bottom_decile(accuracy[:11]) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
+    assert bottom_decile(accuracy[:10]) == 0.1
+    assert bottom_decile(np.zeros(0)) is None
+
+
+def test_agreement_with_the_truth() -> None:
+    true_clusters = np.array([5, 5, 7, 7, 7])
+    same = accuracy_record(scored([1] * 4, [1] * 4, [1, 1, 0, 0]), 2, true_clusters)
+    assert (same["ari"], same["nmi"]) == (1.0, 1.0)
+    lumped = accuracy_record(scored([1] * 4, [1] * 4, [0, 0, 0, 0]), 2, true_clusters)
+    assert (lumped["ari"], lumped["nmi"]) == (0.0, 0.0)
+
+
+def test_discrepancy_by_both_definitions() -> None:
+    # FedGroup eq. 4 sums the distances, FlexCFL eq. 3 averages them.
+    record = discrepancy_record(np.array([1.0, 2.0, 6.0]))
+    assert record == {"discrepancy_sum": 9.0, "discrepancy_mean": 3.0, "discrepancy_variance": 14 / 3}
+    assert set(discrepancy_record(None).values()) == set(discrepancy_record(np.zeros(0)).values()) == {None}
+
+
+def test_training_record_of_fake_clients() -> None:
+    world = fake_world(clients=4, silent=frozenset({0}), garbage=frozenset({1}))
+    instrumented = InstrumentedWorld(world)
+    models, clients, model_index = np.zeros((1, 3), np.float32), np.arange(4), np.zeros(4, np.int64)
+    reply = instrumented.train(models, clients, model_index, reduce=True, stream=Stream(0))
+    state = State(models + reply.update, np.zeros(4, np.int64))
+    record = training_record(instrumented, state)
+    weight = np.array([12, 13]) / 25  # clients 2 and 3 answered
+    assert record["train_loss"] == pytest.approx(float(weight @ reply.loss[2:]), rel=1e-12)
+    assert record["first_train_loss"] == pytest.approx(float(weight @ reply.first_loss[2:]), rel=1e-12)
+    solution = 0.25 * world.target[2:].astype(np.float64)
+    distance = np.linalg.norm(solution - state.models[0], axis=1)
+    assert record["discrepancy_sum"] == pytest.approx(distance.sum(), rel=1e-6)
+    assert record["discrepancy_mean"] == pytest.approx(distance.mean(), rel=1e-6)
+    assert (record["missing"], record["nonfinite"]) == (1, 1)
+
+
+def test_a_round_without_training_is_null() -> None:
+    record = training_record(
+        InstrumentedWorld(fake_world()), State(np.zeros((1, 3), np.float32), np.zeros(8, np.int64))
+    )
+    assert record["train_loss"] is record["first_train_loss"] is record["discrepancy_mean"] is None
+
+
+def test_scoring_tests_the_warm_clients_on_their_own_account() -> None:
+    world = fake_world(clients=4)
+    instrumented = InstrumentedWorld(world)
+    state = State(np.array([[1, 1, 1], [-1, -1, -1]], np.float32), np.array([0, 1, COLD, 0]))
+    result = score(instrumented, state, 1)
+    np.testing.assert_array_equal(result.clients, [0, 1, 3])
+    np.testing.assert_array_equal(result.cluster, [0, 1, 0])
+    np.testing.assert_array_equal(result.scores.correct, [1, 1, 0])
+    np.testing.assert_array_equal(result.client_accuracy, [1, 1, 0])
+    assert result.partial
+
+
+class Aside(State):
+    """Client 2 shall have no cluster."""
+
+    def excluded(self) -> np.ndarray:
+        return np.arange(len(self.assignment)) == 2
+
+
+@pytest.mark.parametrize(("cold", "partial"), [([2], False), ([2, 3], True), ([3], True)])
+def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool) -> None:
+    """Of those without a cluster only the others are still to be placed."""
+    assignment = np.where(np.isin(np.arange(4), cold), COLD, 0)
+    state = Aside(np.ones((1, 3), np.float32), assignment)
+    if 2 not in cold:
+        state = State(state.models, assignment)
+    result = score(InstrumentedWorld(fake_world(clients=4)), state, 1)
+    assert result.partial is partial
+    record = accuracy_record(result, 1, None)
+    assert record.get("excluded", 0) == (2 in cold) and record["partial"] is partial
+    assert 2 in cold or "excluded" not in record
+
+
+class Detected(State):
+    """Everybody is tested on two detectors, of classes 0 and 1, one of each cluster."""
+
+    def served(self, clients: np.ndarray) -> Served:
+        return Served(self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1]))
+
+
+def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
+    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). Clients 0 and 1 of cluster 0 have class 0 and
+    not; 2 and 3 of cluster 1 have no sample of class 1, so that no is right; client 2 does not answer."""
+    counts = np.array([[1, 0], [0, 1], [1, 0], [1, 0]])
+    world = fake_world(clients=4, counts=counts, detects=True, silent=frozenset({2}))
+    state = Detected(np.array([[0, 0, 0], [2, 2, 2]], np.float32), np.array([0, 0, 1, 1]))
+    result = score(InstrumentedWorld(world), state, 1)
+    assert result.detectors == [0.5, 1.0]
+    record = accuracy_record(result, 2, None)
+    assert record["accuracy_by_detector"] == [0.5, 1.0]
+    np.testing.assert_array_equal(result.scores.correct, [1, 0, 1, 1])
+    assert set(world.ledger.total()) == {0}
+
+
+def test_a_detector_without_clients_has_no_accuracy() -> None:
+    world = fake_world(clients=4, counts=np.array([[1, 0]] * 4), detects=True)
+    state = Detected(np.zeros((2, 3), np.float32), np.array([0, 0, COLD, 0]))
+    assert score(InstrumentedWorld(world), state, 1).detectors == [1.0, None]
+
+
+def test_other_models_have_no_accuracy_by_detector() -> None:
+    state = State(np.ones((1, 3), np.float32), np.zeros(4, np.int64))
+    result = score(InstrumentedWorld(fake_world(clients=4)), state, 1)
+    assert result.detectors is None and "accuracy_by_detector" not in accuracy_record(result, 1, None)
+
+
+def test_ledger_record_keeps_scoring_apart() -> None:
+    ledger = Ledger()
+    ledger.add("train", 100, 40)
+    with ledger.scoring():
+        ledger.add("evaluate", 7, 0)
+    assert ledger_record(ledger) == {
+        "bytes_down": 100,
+        "bytes_up": 40,
+        "bytes_by_operation": {"scoring.evaluate": [7, 0], "train": [100, 40]},
+    }
+
+
+def test_what_is_not_finite_becomes_null() -> None:
+    assert weighted_mean(np.array([1.0, math.inf]), np.array([1, 1])) is None
+    assert weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0  # weight nothing, say nothing
+    assert weighted_mean(np.zeros(0), np.zeros(0, np.int64)) is None
+    assert json.loads(json.dumps(discrepancy_record(np.array([math.inf])), allow_nan=False))["discrepancy_sum"] is None

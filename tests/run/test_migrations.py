@@ -1,0 +1,46 @@
+"""Who went where, written down round by round: it adds up to the assignments, live, from disk and after a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.run.migrations import changes, replay
+from fedkin.run.results import Run
+
+
+def test_changes_are_those_who_moved() -> None:
+    moved = changes(3, np.array([-1, 0, 1, 1]), np.array([0, 0, 2, -1]))
+    assert moved == {"round": 3, "clients": [0, 2, 3], "clusters": [0, 2, -1]}
+
+
+def test_replay_gives_every_round() -> None:
+    moves = [{"round": 0, "clients": [1], "clusters": [0]}, {"round": 2, "clients": [0, 1], "clusters": [1, 1]}]
+    assert np.array_equal(list(replay(moves, 2, 3)), [[-1, 0], [-1, 0], [1, 1], [1, 1]])
+
+
+def test_replay_of_another_federation_is_refused() -> None:
+    with pytest.raises(IndexError):
+        list(replay([{"round": 0, "clients": [5], "clusters": [0]}], 2, 1))
+
+
+def test_a_run_knows_them_live_from_disk_and_after_a_resume(tmp_path: Path) -> None:
+    data = fk.planted("digits", "rotation", clusters=2, clients=12, seed=0)
+
+    def go(out: Path | None, rounds: int, resume: bool = False) -> Run:
+        settings: dict = {"cohort": 6, "shift": fk.SwapAll(probability=0.3), "checkpoint_every": 2, "resume": resume}
+        return fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=rounds, out=out, **settings)
+
+    whole = go(tmp_path / "whole", 6)
+    go(tmp_path / "parts", 4)
+    parts = go(tmp_path / "parts", 6, resume=True)
+    assert whole.migrations[0]["round"] == 0 and len(whole.migrations) > 1
+    assert whole.migrations == parts.migrations == Run.load(tmp_path / "parts").migrations
+    assert (tmp_path / "whole/migrations.jsonl").read_bytes() == (tmp_path / "parts/migrations.jsonl").read_bytes()
+    rounds = list(replay(whole.migrations, 12, 6))
+    assert len(rounds) == 7 and np.array_equal(rounds[-1], whole.assignment)
+    saved = whole.save(tmp_path / "saved")
+    assert Run.load(saved).migrations == whole.migrations

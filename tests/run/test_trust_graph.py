@@ -1,0 +1,189 @@
+"""Who trusts whom: what is measured, kept and drawn of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import fedkin as fk
+from fedkin.core.method import State
+from fedkin.methods.decentralized import PeerState
+from fedkin.run.trust_graph import agreement, circle, draw, packed, peers_record, trust_over_time, unpacked
+
+TRUST = np.array(
+    [
+        [0, 1, 1, 0],  # of kinds 0 0 1 1: one right, one wrong; its only kin found
+        [0, 0, 0, 0],  # trusts nobody
+        [1, 1, 0, 1],  # one of three right
+        [0, 0, 1, 0],  # right
+    ],
+    bool,
+)
+KINDS = np.array([0, 0, 1, 1])
+WRONG = "#D55E00"  # the colour of a line to a neighbour of another kind
+DATA = fk.planted("digits", "rotation", clusters=2, clients=8, samples=20, test_samples=4)
+TRUTH = np.asarray(DATA.true_clusters)
+
+
+def state(trust: np.ndarray = TRUST) -> PeerState:
+    n = len(trust)
+    counts = np.arange(2 * n).reshape(n, 2)
+    models, ties = np.zeros((n, 3), np.float32), (trust, trust.astype(np.int32), np.ones(n, np.int64))
+    return PeerState(models, np.zeros(n, np.int64), models[0], *ties, counts, 2 * counts)
+
+
+def test_precision_and_recall_by_hand() -> None:
+    precision, recall = agreement(TRUST, KINDS)
+    np.testing.assert_allclose(precision, [1 / 2, np.nan, 1 / 3, 1])
+    np.testing.assert_allclose(recall, [1, 0, 1, 1])
+
+
+def test_a_record_counts_who_is_there() -> None:
+    whole = peers_record(state(), np.arange(4), KINDS, keeping=False)
+    assert whole == pytest.approx(
+        {"neighbours": 6 / 4, "neighbour_precision": (1 / 2 + 1 / 3 + 1) / 3, "neighbour_recall": 3 / 4, "messages": 12}
+    )
+    few = peers_record(state(), np.array([0, 2]), KINDS, keeping=False)  # each trusts the other, of another kind
+    assert few["neighbours"] == 1 and few["neighbour_precision"] == 0 and few["neighbour_recall"] is None
+
+
+def test_without_a_truth_nothing_is_right_or_wrong() -> None:
+    record = peers_record(state(), np.arange(4), None, keeping=False)
+    assert record["neighbour_precision"] is None and record["neighbour_recall"] is None and record["neighbours"] == 1.5
+
+
+@pytest.mark.parametrize("reachable", [[0, 1, 2, 3], [1, 3]])
+def test_where_nobody_trusts_anybody_nothing_is_found_and_nothing_missed(reachable: list[int]) -> None:
+    """Nor where those who are trusted are not there: 3 trusts 2 only, 1 nobody."""
+    trust = TRUST if len(reachable) == 2 else np.zeros_like(TRUST)
+    kinds = np.zeros(4, np.int64)  # all are kin: there is somebody to find
+    record = peers_record(state(trust), np.array(reachable), kinds, keeping=False)
+    assert record["neighbours"] == 0 and record["neighbour_precision"] is None and record["neighbour_recall"] is None
+
+
+def test_one_that_trusts_is_enough_for_a_recall() -> None:
+    """1 trusts one of three kin, the others nobody: none is not the same as nothing to say."""
+    trust = np.zeros((4, 4), bool)
+    trust[1, 0] = True
+    record = peers_record(state(trust), np.arange(4), np.zeros(4, np.int64), keeping=False)
+    assert record["neighbour_precision"] == 1 and record["neighbour_recall"] == pytest.approx(1 / 3 / 4)
+
+
+def test_other_methods_have_no_neighbours() -> None:
+    assert peers_record(State(np.zeros((1, 2), np.float32), np.zeros(3, np.int64)), np.arange(3), None, True) == {}
+
+
+@given(trust=st.integers(1, 12).flatmap(lambda n: arrays(bool, (n, n))))
+def test_what_is_packed_comes_out_again(trust: np.ndarray) -> None:
+    np.testing.assert_array_equal(unpacked(packed(trust), len(trust)), trust)
+
+
+def lines(figure_or_axes: object) -> list[LineCollection]:
+    return [c for c in figure_or_axes.collections if isinstance(c, LineCollection)]  # type: ignore[attr-defined]
+
+
+def test_the_circle_tells_right_from_wrong() -> None:
+    axes = Figure().add_subplot()
+    circle(axes, TRUST, KINDS)
+    right, wrong = lines(axes)
+    assert len(right.get_segments()) == 3 and len(wrong.get_segments()) == 3
+
+
+def test_without_kinds_nobody_is_wrong() -> None:
+    axes = Figure().add_subplot()
+    circle(axes, TRUST, KINDS, False)
+    assert orange(axes) == 0 and sum(len(part.get_segments()) for part in lines(axes)) == 6
+
+
+def orange(axes: object) -> int:
+    """Lines in the colour of neighbours of another kind."""
+    return sum(
+        len(part.get_segments()) for part in lines(axes) if to_hex(np.asarray(part.get_colors())[0]) == WRONG.lower()
+    )
+
+
+def simulated(data: fk.FederatedData) -> fk.Run:
+    return fk.simulate(
+        fk.PANM(neighbours=2, candidates=4, stage_one=3, period=2),
+        data,
+        fk.models.mclr(data),
+        rounds=6,
+        cohort=8,
+        checkpoint_every=3,
+    )
+
+
+@pytest.fixture(scope="module")
+def run() -> fk.Run:
+    return simulated(DATA)
+
+
+@pytest.fixture(scope="module")
+def unknown() -> fk.Run:
+    """The same, without a truth."""
+    return simulated(replace(DATA, true_clusters=None))
+
+
+def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
+    kept = trust_over_time(run)
+    assert isinstance(run.state, PeerState)
+    assert list(kept) == [0, 1, 3, 6] and not kept[0].any()
+    np.testing.assert_array_equal(kept[6], run.state.trust)
+    run.save(tmp_path / "run")
+    assert (tmp_path / "run" / "topology.png").exists() and (tmp_path / "run" / "topology.svg").exists()
+    np.testing.assert_array_equal(trust_over_time(fk.Run.load(tmp_path / "run"))[3], kept[3])
+
+
+def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
+    headings = [axes.get_title() for axes in draw(run).axes]
+    assert headings[:3] == ["after round 1", "after round 3", "after round 6"]
+    assert [axes.get_title(loc="left") for axes in draw(run).axes][3:] == ["Neighbours"]
+    assert [orange(axes) for axes in draw(run).axes[:3]] == [
+        int((trust & (TRUTH[:, None] != TRUTH)).sum()) for trust in list(trust_over_time(run).values())[1:]
+    ]
+
+
+def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(run: fk.Run, unknown: fk.Run) -> None:
+    """No lower panel, no orange lines, though the same peers trust across what they look like to be kinds."""
+    kept, kind = trust_over_time(unknown), unknown.assignment
+    np.testing.assert_array_equal(kept[6], trust_over_time(run)[6])
+    assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
+    axes = draw(unknown).axes
+    assert [panel.get_title() for panel in axes] == ["after round 1", "after round 3", "after round 6"]
+    assert [orange(panel) for panel in axes] == [0, 0, 0]
+    assert [sum(len(p.get_segments()) for p in lines(panel)) for panel in axes] == [kept[t].sum() for t in (1, 3, 6)]
+    summary = unknown.summary()
+    assert summary["neighbour_precision"] is None and summary["neighbour_recall"] is None and summary["neighbours"] > 0
+
+
+def test_gossip_has_nobody_to_be_right_about(tmp_path: Path) -> None:
+    run = fk.simulate(fk.Gossip(neighbours=2), DATA, fk.models.mclr(DATA), rounds=2, cohort=8, out=tmp_path / "gossip")
+    for record in run.records:
+        assert (record["neighbours"], record["neighbour_precision"], record["neighbour_recall"]) == (0, None, None)
+    assert run.summary()["messages"] == 2 * 8 * 2 and run.summary()["neighbour_recall"] is None
+    assert (tmp_path / "gossip" / "topology.png").exists()
+
+
+def test_clients_and_summary_tell_of_neighbours(run: fk.Run) -> None:
+    assert isinstance(run.state, PeerState)
+    table, summary = {name: np.asarray(run.clients[name]) for name in run.clients}, run.summary()
+    np.testing.assert_array_equal(table["messages_got"], run.state.messages[:, 0])
+    assert table["messages_got"].sum() == table["messages_given"].sum() == summary["messages"] > 0
+    assert table["bytes_got"].sum() == summary["bytes_down"] == summary["bytes_up"] > 0
+    assert summary["neighbour_precision"] == pytest.approx(np.nanmean(table["neighbour_precision"]))
+
+
+def test_without_peers_there_is_no_topology(tmp_path: Path) -> None:
+    data = fk.planted("digits", "rotation", clusters=2, clients=4, samples=20, test_samples=4)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, out=tmp_path / "plain")
+    assert trust_over_time(run) == {} and not (tmp_path / "plain" / "topology.png").exists()
+    assert "messages" not in run.summary() and "messages_got" not in run.clients

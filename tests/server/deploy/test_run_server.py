@@ -1,0 +1,281 @@
+"""The server of a real federation, with an engine in memory: it resumes, refuses, takes newcomers in, and gets along
+with nodes that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.config.server import load_server
+from fedkin.core.errors import CheckpointError, ConfigError, ModelError
+from fedkin.run.results import Run
+from fedkin.server.deploy import run_server as serving
+from fedkin.server.message import RpcMessage
+from fedkin.server.request_round import RequestRound
+from tests.server.memory_transport import MemoryPost
+from tests.server.small_federations import kinds, model_of, node_of
+
+CLIENTS = 6
+FILE = """
+[federation]
+capacity = {capacity}
+wait_for = {wait_for}
+deadline = 90.0
+[samples]
+shape = [6]
+classes = 6
+[model]
+name = "mclr"
+[method]
+{method}
+[local]
+epochs = 2
+batch_size = 5
+lr = 0.1
+[run]
+rounds = {rounds}
+cohort = {cohort}
+{more}
+"""
+FLEXCFL = 'name = "flexcfl"\nclusters = 2\nalpha = 2'
+FEDAVG = 'name = "fedavg"'
+
+
+class Lab:
+    """A server's file, an engine and its nodes."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.monkeypatch = folder, monkeypatch
+        self.engine(MemoryPost())
+
+    def engine(self, post: MemoryPost) -> None:
+        self.post = post
+        timed = partial(RequestRound, clock=post.clock.time, sleep=post.clock.sleep)
+        self.monkeypatch.setattr(serving, "RequestRound", timed)
+
+    def join(self, *clients: int, node: int | None = None, **how: Any) -> None:
+        for client in clients:
+            site = node_of(f"site-{client}", [client], kinds(), model_of())
+            self.post.join(100 - client if node is None else node, site, **how)
+
+    def write(self, **values: Any) -> Path:
+        known = {
+            "capacity": CLIENTS,
+            "wait_for": CLIENTS,
+            "method": FLEXCFL,
+            "rounds": 4,
+            "cohort": CLIENTS,
+            "more": "",
+        }
+        path = self.folder / "server.toml"
+        self.folder.mkdir(exist_ok=True)
+        path.write_text(FILE.format(**{**known, **values}))
+        return path
+
+    def serve(self, **values: Any) -> Run:
+        return serving.serve(load_server(self.write(**values)), self.post)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    return Lab(tmp_path / "one", monkeypatch)
+
+
+def stopping(round: int, verb: str) -> Callable[[RpcMessage], Any]:
+    """A client whose letters of a round bring the server down."""
+
+    def answers(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if letter.header["verb"] == verb and letter.header.get("stream", [0, -1])[1] == round:
+            raise KeyboardInterrupt
+        return reply
+
+    return answers  # type: ignore[return-value]
+
+
+def same(one: Run, two: Run) -> None:
+    np.testing.assert_array_equal(one.models, two.models)
+    np.testing.assert_array_equal(one.assignment, two.assignment)
+    assert one.records == two.records
+    assert one.clients["name"].tolist() == two.clients["name"].tolist()
+
+
+# --- resume
+
+
+@pytest.mark.parametrize("round", [1, 3])
+def test_a_server_that_was_stopped_goes_on_as_if_it_never_had(
+    round: int, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Lab(tmp_path / "whole", monkeypatch)
+    whole.join(*range(CLIENTS))
+    expected = whole.serve(more="checkpoint_every = 1")
+    lab.engine(MemoryPost())
+    lab.join(*range(CLIENTS))
+    nodes = {node: station.answers for node, station in lab.post.stations.items()}
+    lab.post.stations[98].twist = stopping(round, "train")  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        lab.serve(more="checkpoint_every = 1")
+    lab.engine(MemoryPost())
+    for number, answers in enumerate(nodes.values()):  # the same nodes, with other numbers
+        lab.post.join(700 + 13 * number, answers)
+    found = lab.serve(more="checkpoint_every = 1")
+    np.testing.assert_array_equal(found.models, expected.models)
+    np.testing.assert_array_equal(found.assignment, expected.assignment)
+    assert found.clients["name"].tolist() == expected.clients["name"].tolist()
+    for mine, other in zip(found.records, expected.records, strict=True):
+        assert mine["accuracy"] == other["accuracy"] and mine["cluster_sizes"] == other["cluster_sizes"]
+
+
+def test_a_run_that_is_finished_is_read_and_not_run_again(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    first = lab.serve()
+    before = lab.post.verbs().count("train")
+    second = lab.serve()
+    assert lab.post.verbs().count("train") == before
+    same(first, second)
+
+
+def test_a_changed_configuration_is_refused(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    lab.serve(rounds=2)
+    with pytest.raises(CheckpointError, match=r"cohort is 6 there and 3 here"):
+        lab.serve(rounds=2, cohort=3)
+    with pytest.raises(CheckpointError, match="configuration"):
+        lab.serve(rounds=2, method=FEDAVG)
+    assert lab.serve(rounds=3).records[-1]["round"] == 3  # longer is the same run
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(lab: Lab) -> None:
+    for values in ({"cohort": 7}, {"method": 'name = "flexcfl"\nclusters = 7'}, {"more": 'against = ["athena"]'}):
+        with pytest.raises((ConfigError, ModelError)):
+            lab.serve(**values)
+    assert not (lab.folder / "run").exists()
+
+
+# --- methods side by side
+
+
+def test_methods_run_one_after_another_with_the_same_clients(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    found = lab.serve(rounds=2, more='against = ["fedavg"]')
+    assert [*found.against] == ["fedavg"]
+    assert found.against["fedavg"].clients["name"].tolist() == found.clients["name"].tolist()
+    assert (lab.folder / "run" / "against" / "fedavg" / "summary.json").is_file()
+    hellos = [node for _, node, verb, _ in lab.post.pushed if verb == "hello"]
+    assert len(hellos) == CLIENTS
+
+
+def test_newcomers_that_came_while_another_method_ran_do_not_keep_a_server_from_going_on(lab: Lab) -> None:
+    """They have their ids from the second run; the first one knows nothing of them."""
+    lab.join(0, 1)
+    values = {"wait_for": 2, "cohort": 2, "rounds": 2, "method": FEDAVG, "more": 'against = ["fedprox"]'}
+    values["more"] += "\ncheckpoint_every = 1"
+    lab.serve(**{**values, "rounds": 1})
+    lab.engine(MemoryPost())
+    lab.join(0, 1)
+
+    def come(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:  # site-5 first, and then site-3
+        if letter.header["verb"] == "train" and "fedprox" in letter.header["run"]:
+            lab.join(5 if 95 not in lab.post.stations else 3)
+        return reply
+
+    lab.post.stations[100].twist = come
+    lab.serve(**{**values, "rounds": 4})
+    lab.post.stations[100].twist = lambda letter, reply: reply
+    stations = dict(lab.post.stations)
+    lab.engine(MemoryPost())
+    for number, station in enumerate(stations.values()):
+        lab.post.join(number, station.answers)
+    found = lab.serve(**{**values, "rounds": 5, "wait_for": 2})
+    assert found.against["fedprox"].clients["name"].tolist()[:4] == ["site-0", "site-1", "site-5", "site-3"]
+
+
+# --- scores
+
+
+def test_training_tells_how_the_models_did_that_it_was_sent(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    records = lab.serve(method=FEDAVG, rounds=3).records
+    for before, now in zip(records, records[1:], strict=False):
+        assert now["accuracy_before_training"] == before["accuracy"]
+
+
+# --- nodes that come and go
+
+
+def test_ids_that_nobody_has_yet_are_left_out(lab: Lab) -> None:
+    lab.join(0, 1, 2)
+    found = lab.serve(wait_for=3, cohort=3, capacity=20)
+    assert found.assignment.shape == (20,) and (found.assignment[3:] == -1).all() and (found.assignment[:3] >= 0).all()
+    assert found.clients["name"].tolist()[:3] == ["site-0", "site-1", "site-2"]
+
+
+def test_a_newcomer_is_placed_and_scored_in_the_next_round(lab: Lab) -> None:
+    lab.join(0, 1, 2, 3)
+
+    def come(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if letter.header["verb"] == "train" and letter.header["stream"][1] == 1 and 95 not in lab.post.stations:
+            lab.join(5)
+        return reply
+
+    lab.post.stations[100].twist = come
+    found = lab.serve(wait_for=4)
+    assert [sum(record["cluster_sizes"]) for record in found.records[1:]] == [4, 5, 5, 5]
+    assert found.clients["name"].tolist()[:5] == ["site-0", "site-1", "site-2", "site-3", "site-5"]
+    assert found.assignment[4] >= 0
+    hello = next(when for when, node, verb, _ in lab.post.pushed if node == 95)
+    assert hello == 2  # it came during round 1, and answers at once
+
+
+def test_a_node_that_leaves_is_missed_and_has_its_cluster_when_it_comes_back(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    gone: list[Any] = []
+
+    def go(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if letter.header["verb"] == "evaluate" and 98 in lab.post.stations and not gone:
+            gone.append(lab.post.leave(98))
+        if letter.header["verb"] == "train" and letter.header["stream"][1] == 3 and 998 not in lab.post.stations:
+            lab.post.join(998, gone[0].answers)
+        return reply
+
+    lab.post.stations[100].twist = go
+    found = lab.serve(rounds=6)
+    there = [sum(record["cluster_sizes"]) for record in found.records[1:]]
+    assert there == [5, 5, 5, 6, 6, 6]
+    assert found.clients["name"].tolist() == [f"site-{k}" for k in range(CLIENTS)]
+    assert (found.assignment >= 0).all()
+
+
+def test_a_broken_answer_is_counted_in_the_record(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+
+    def poison(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if letter.header["verb"] != "train":
+            return reply
+        return RpcMessage(reply.header, {**reply.arrays, "update": np.full_like(reply.arrays["update"], np.nan)})
+
+    lab.post.stations[98].twist = poison
+    found = lab.serve(method=FEDAVG, rounds=2)
+    assert [(record["nonfinite"], record["missing"]) for record in found.records[1:]] == [(1, 0), (1, 0)]
+    assert np.isfinite(found.models).all()
+
+
+@pytest.mark.parametrize("method", [FEDAVG, FLEXCFL, 'name = "fedsim"\nclusters = 2', 'name = "ifca"\nclusters = 2'])
+def test_no_round_is_longer_than_its_deadline_with_one_of_four_dead(method: str, lab: Lab) -> None:
+    """Whatever the method; the dead one is missed once, and then left out."""
+    lab.join(0, 1, 2, 3)
+    for station in lab.post.stations.values():
+        station.delay = 6.0
+    times: list[float] = []
+    lab.monkeypatch.setattr(serving, "tell", lambda record: times.append(lab.post.clock.now))
+    lab.post.clock.at(20.0, lambda: lab.post.kill(98))
+    found = lab.serve(method=method, capacity=4, wait_for=4, cohort=4, rounds=5)
+    lengths = np.diff([0.0, *times])
+    assert lengths.max() <= 90 + 5
+    assert (lengths[-2:] < 60).all()
+    assert len(found.records) == 6

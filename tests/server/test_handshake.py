@@ -1,0 +1,115 @@
+"""The first message: what must be alike, and who says what is not."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin import __version__
+from fedkin.core.world import ModelSpec
+from fedkin.server.handshake import Handshake, check, digest_of, make_handshake
+from fedkin.server.message import InvalidMessageError, RpcMessage
+from tests.server.small_federations import ABOUT, fake_node
+
+OTHERS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({"federation": "night"}, ("'trial' here", "'night' there")),
+    ({"version": "0.0.1"}, (f"'{__version__}' here", "'0.0.1' there")),
+    ({"parameters": 7850}, ("parameters", "4 here", "7850 there")),
+    ({"layout": "abc"}, ("layers", "'abc' there")),
+    ({"samples": "[3] -> 2"}, ("[4] -> 3", "[3] -> 2")),
+    ({"config": "x1"}, ("hash 'c0' here", "'x1' there")),
+]
+FULL = replace(ABOUT, config="c0")
+
+
+@pytest.mark.parametrize(("changes", "words"), OTHERS)
+def test_what_differs_is_named_with_both_sides(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidMessageError) as refused:
+        check(FULL, replace(FULL, **changes))
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_who_says_the_same_may_take_part() -> None:
+    check(FULL, FULL)
+    check(FULL, replace(FULL, start="another"))  # a node that makes another start is sent the server's
+
+
+@pytest.mark.parametrize("missing", ["federation", "config"])
+def test_a_client_made_by_a_program_need_not_say(missing: str) -> None:
+    check(FULL, replace(FULL, **{missing: ""}))
+    check(replace(FULL, **{missing: ""}), FULL)
+
+
+def test_an_introduction_comes_through_a_header() -> None:
+    assert Handshake.of(RpcMessage({"verb": "hello", "name": "a", **FULL.header()})) == FULL
+
+
+@pytest.mark.parametrize("name", [*Handshake.__dataclass_fields__])
+@pytest.mark.parametrize("value", [None, [], 1.5])
+def test_a_header_with_something_else_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidMessageError, match=f"expected {name}"):
+        Handshake.of(RpcMessage({**FULL.header(), name: value}))
+
+
+def spec(**slices: slice) -> ModelSpec:
+    return ModelSpec(6, slices)
+
+
+def made(model: ModelSpec, shape: tuple[int, ...] = (2,), start: Any = 0.0) -> Handshake:
+    return replace(
+        make_handshake("trial", __version__, model, shape, 2), start=digest_of(np.full(6, start, np.float32))
+    )
+
+
+def test_layers_of_other_names_sizes_or_order_are_another_model() -> None:
+    own = made(spec(a=slice(0, 4), b=slice(4, 6)))
+    others = (spec(a=slice(0, 2), b=slice(2, 6)), spec(b=slice(0, 4), a=slice(4, 6)), spec(a=slice(0, 6)), spec())
+    for other in (*others, replace(spec(a=slice(0, 4), b=slice(4, 6)), detects=True)):
+        with pytest.raises(InvalidMessageError, match="layers"):
+            check(own, made(other))
+
+
+def test_the_same_model_says_the_same() -> None:
+    assert made(spec(a=slice(0, 6))) == made(spec(a=slice(0, 6)))
+    assert made(spec(), start=0.0).start != made(spec(), start=1.0).start
+
+
+def test_samples_of_another_shape_are_told_apart() -> None:
+    with pytest.raises(InvalidMessageError, match="shape"):
+        check(made(spec(), (2,)), made(spec(), (1, 2)))
+
+
+# --- the node's side
+
+
+def hello(**changes: Any) -> RpcMessage:
+    return RpcMessage({"verb": "hello", **replace(FULL, **changes).header()})
+
+
+def test_a_node_answers_with_its_name_and_its_samples() -> None:
+    answer = fake_node("berlin", (3, 5), FULL).answer(hello())
+    assert answer.header["name"] == "berlin" and Handshake.of(answer) == FULL
+    np.testing.assert_array_equal(answer.arrays["samples"], [13, 15])
+
+
+@pytest.mark.parametrize(("changes", "words"), OTHERS)
+def test_a_node_that_cannot_take_part_says_so_in_its_own_log(
+    changes: dict[str, Any], words: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "fedkin"):
+        answer = fake_node("berlin", about=FULL).answer(hello(**changes))
+    assert "refused" in answer.header and answer.header["name"] == "berlin" and not answer.arrays
+    assert "berlin cannot take part" in caplog.text
+    for word in words:
+        assert word in caplog.text and word in answer.header["refused"]
+
+
+def test_a_greeting_that_is_none_is_refused_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "fedkin"):
+        answer = fake_node("berlin").answer(RpcMessage({"verb": "hello"}))
+    assert "expected federation" in answer.header["refused"] and "berlin cannot take part" in caplog.text

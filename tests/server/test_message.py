@@ -1,0 +1,182 @@
+"""What travels: packed numbers come back as they were, and nothing that is damaged or hostile gets further."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from fedkin.server.message import InvalidMessageError, RpcMessage, header_of, pack, unpack
+from tests.server.memory_transport import carried
+
+NUMBERS = st.one_of(
+    arrays.arrays(np.int64, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0)),
+    arrays.arrays(np.int32, arrays.array_shapes(max_dims=2)),
+    arrays.arrays(np.uint8, arrays.array_shapes(max_dims=2)),
+    arrays.arrays(np.bool_, arrays.array_shapes(min_dims=0, max_dims=2, min_side=0)),
+)
+
+
+@given(NUMBERS)
+def test_packed_numbers_come_back(numbers: np.ndarray) -> None:
+    back = unpack(pack(numbers))
+    assert back.dtype == (bool if numbers.dtype == bool else np.int64)
+    np.testing.assert_array_equal(back, numbers, strict=False)
+    assert back.shape == numbers.shape
+
+
+def test_the_ends_of_the_whole_numbers_come_back() -> None:
+    ends = np.array([2**63 - 1, -(2**63), 0, 2**63 - 1])
+    np.testing.assert_array_equal(unpack(pack(ends)), ends)
+
+
+def test_a_view_is_packed_as_it_looks() -> None:
+    numbers = np.arange(12).reshape(3, 4).T[::-1]
+    np.testing.assert_array_equal(unpack(pack(numbers)), numbers)
+
+
+def test_a_thousand_consecutive_ids_take_less_than_a_hundred_bytes() -> None:
+    assert len(pack(np.arange(1_000_000, 1_001_000))) < 100
+    assert len(pack(np.ones(1000, bool))) < 100
+
+
+def test_every_other_client_of_two_thousand_takes_less_than_a_hundred_bytes() -> None:
+    assert len(pack(np.arange(0, 2000, 2))) < 100
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_numbers_or_refused(data: bytes) -> None:
+    numbers_or_refused(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_content_is_numbers_or_refused(data: bytes) -> None:
+    numbers_or_refused(zlib.compress(data))
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=12), st.binary(max_size=64))
+def test_any_shape_is_numbers_or_refused(head: list[int], data: bytes) -> None:
+    numbers_or_refused(zlib.compress(np.array(head, "<i8").tobytes() + data))
+
+
+@given(st.data())
+def test_a_damaged_byte_is_noticed(data: Any) -> None:
+    packed = bytearray(pack(np.arange(50) ** 2))
+    at = data.draw(st.integers(0, len(packed) - 1))
+    packed[at] ^= data.draw(st.integers(1, 255))
+    try:
+        back = unpack(bytes(packed))
+    except InvalidMessageError:
+        return
+    np.testing.assert_array_equal(back, np.arange(50) ** 2)  # what was hit says nothing of the numbers
+
+
+def test_half_of_the_bytes_are_refused() -> None:
+    packed = pack(np.arange(1000) ** 2)
+    with pytest.raises(InvalidMessageError, match="cannot be read"):
+        unpack(packed[: len(packed) // 2])
+
+
+def test_numbers_without_end_are_refused() -> None:
+    with pytest.raises(InvalidMessageError):
+        unpack(zlib.compress(bytes(2**28 + 1000), 9))
+
+
+def numbers_or_refused(data: bytes) -> None:
+    try:
+        assert isinstance(unpack(data), np.ndarray)
+    except InvalidMessageError:
+        pass
+
+
+# --- headers
+
+
+def test_a_header_comes_back() -> None:
+    header = {"verb": "train", "run": "a-b.c", "part": None, "stream": [0, 2**40, "method/round"], "sure": True}
+    assert header_of(RpcMessage(header).text()) == header
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", '"train"', "null", "[" * 100_000, '{"a":' * 100_000])
+def test_what_is_no_header_is_refused(text: str) -> None:
+    with pytest.raises(InvalidMessageError, match="a header that is not"):
+        header_of(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_header_or_refused(text: str) -> None:
+    try:
+        assert isinstance(header_of(text), dict)
+    except InvalidMessageError:
+        pass
+
+
+def test_a_number_that_json_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        RpcMessage({"lr": float("nan")}).text()
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None, [1]])
+def test_an_entry_of_another_type_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(InvalidMessageError, match="expected first \\(int\\)"):
+        RpcMessage(json.loads(json.dumps({"first": value}))).value("first", int)
+
+
+def test_a_missing_entry_is_refused_by_name() -> None:
+    with pytest.raises(InvalidMessageError, match="expected run \\(str\\)"):
+        RpcMessage().value("run", str)
+
+
+def test_a_long_entry_is_cut_in_the_message() -> None:
+    with pytest.raises(InvalidMessageError) as refused:
+        RpcMessage({"first": "x" * 10_000}).value("first", int)
+    assert len(str(refused.value)) < 200
+
+
+# --- arrays of a parcel
+
+
+@pytest.mark.parametrize("take", [RpcMessage.floats, RpcMessage.integers, RpcMessage.truths])
+def test_a_missing_array_is_refused_by_name_and_shape(take: Any) -> None:
+    with pytest.raises(InvalidMessageError, match=r"expected update of shape \[2, 3\], got none"):
+        take(RpcMessage(), "update", 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("take", "dtype"),
+    [
+        (RpcMessage.floats, np.int64),
+        (RpcMessage.floats, bool),
+        (RpcMessage.integers, np.float32),
+        (RpcMessage.truths, np.int64),
+    ],
+)
+def test_an_array_of_another_kind_is_refused(take: Any, dtype: Any) -> None:
+    with pytest.raises(InvalidMessageError, match=f"got {np.dtype(dtype)} of shape"):
+        take(RpcMessage({}, {"a": np.zeros(4, dtype)}), "a", 4)
+
+
+@pytest.mark.parametrize("shape", [(3,), (5,), (4, 1), (2, 2), ()])
+def test_an_array_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidMessageError, match=r"expected a of shape \[4\]"):
+        RpcMessage({}, {"a": np.zeros(shape)}).floats("a", 4)
+
+
+def test_whole_numbers_are_of_one_kind() -> None:
+    assert RpcMessage({}, {"a": np.zeros(4, np.uint8)}).integers("a", 4).dtype == np.int64
+
+
+def test_a_parcel_comes_through() -> None:
+    held = {"models": np.ones((2, 3), np.float32), "model_index": np.array([1, 0]), "sure": np.array([True, False])}
+    back, size = carried(RpcMessage({"verb": "train"}, held))
+    assert back.header == {"verb": "train"}
+    assert back.arrays.keys() == held.keys()
+    for name, array in held.items():
+        np.testing.assert_array_equal(back.arrays[name], array, strict=True)
+    assert size == len('{"verb":"train"}') + 24 + len(pack(held["model_index"])) + len(pack(held["sure"]))

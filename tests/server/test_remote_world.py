@@ -1,0 +1,236 @@
+"""Every verb over letters is what the simulator computes over the same data, however clients are spread over nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalTraining, TrainingReply, World
+from fedkin.data.federated import FederatedData
+from fedkin.models.model import Model
+from fedkin.server.remote_world import RemoteWorld
+from tests.server.memory_transport import MemoryPost
+from tests.server.small_federations import WORK, dealt, kinds, model_of, remote, simulated
+from tests.simulation.detectors import linear
+
+LAYOUTS = {
+    "lone": [[0], [1], [2], [3], [4], [5]],
+    "fleets": [[0, 1, 2], [3, 4, 5]],
+    "mixed": [[0], [1, 2, 3], [4], [5]],
+}
+EVERYONE = np.arange(6)
+SOME = np.array([5, 0, 3, 2])
+STREAM = Stream(3, 2, "method/round")
+
+
+@cache
+def detector() -> Model:
+    return linear(6)
+
+
+def pair(layout: str, model: Model | None = None, data: FederatedData | None = None) -> tuple[RemoteWorld, Any]:
+    """The same clients behind an engine and in the simulator."""
+    data, model = data or kinds(), model or model_of()
+    post = MemoryPost()
+    dealt(post, LAYOUTS[layout], data, model)
+    far, near = remote(post, data, model), simulated(data, model, range(6))
+    for world in (far, near):
+        world.begin(Stream(3, 0, "scenario"))
+        world.begin(Stream(3, 2, "scenario"))
+    return far, near
+
+
+def models(world: World, count: int) -> np.ndarray:
+    drawn = [world.initial(Stream(9, k, "models")) for k in range(count)]
+    noise = np.random.default_rng(5).normal(scale=0.3, size=(count, world.spec.parameters))
+    return np.stack(drawn) + noise.astype(np.float32)
+
+
+def same(one: Any, two: Any) -> None:
+    for name in vars(two):
+        if name != "as_sent":
+            np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name, strict=True)
+
+
+def close(one: TrainingReply, two: TrainingReply) -> None:
+    """Where nodes took means: those, and what each row did; losses are the means of a model's rows on a node."""
+    for name in ("model_index", "examples", "arrived", "nonfinite", "weight"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+    np.testing.assert_allclose(one.update, two.update, rtol=1e-4, atol=1e-6)
+    for name in ("loss", "first_loss"):
+        mean = [np.average(getattr(reply, name), weights=reply.examples) for reply in (one, two)]
+        np.testing.assert_allclose(*mean, rtol=1e-5)
+
+
+def train(world: World, clients: np.ndarray, model_index: Any, count: int = 3, **options: Any) -> TrainingReply:
+    model_index = None if model_index is None else np.array(model_index)
+    return world.train(models(world, count), clients, model_index, stream=STREAM, **options)
+
+
+TRAINING: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "head": {"part": slice(30, 36)},
+    "gradient": {"gradient": True},
+    "gradient of a part": {"gradient": True, "part": slice(0, 7)},
+    "proximal": {"work": replace(WORK, mu=0.5)},
+    "adam": {"work": LocalTraining(epochs=1, batch_size=4, lr=0.01, optimizer="adam")},
+    "steps": {"work": replace(WORK, steps=3)},
+    "epochs by row": {"work": replace(WORK, epochs=np.array([1, 4, 2, 3]))},
+}
+
+
+@pytest.mark.parametrize("options", TRAINING.values(), ids=[*TRAINING])
+def test_single_updates_are_the_simulator_s(options: dict[str, Any]) -> None:
+    far, near = pair("mixed")
+    same(*(train(world, SOME, [2, 0, 2, 1], **options) for world in (far, near)))
+
+
+@pytest.mark.parametrize("options", [{}, {"gradient": True}], ids=["plain", "gradient"])
+def test_clients_choose_among_all_models(options: dict[str, Any]) -> None:
+    far, near = pair("mixed")
+    one, two = (train(world, SOME, None, **options) for world in (far, near))
+    assert len(set(two.model_index.tolist())) > 1
+    same(one, two)
+
+
+@pytest.mark.parametrize("options", TRAINING.values(), ids=[*TRAINING])
+@pytest.mark.parametrize("model_index", [[2, 0, 2, 1], None], ids=["told", "choosing"])
+def test_means_are_the_simulator_s_but_for_rounding(options: dict[str, Any], model_index: Any) -> None:
+    far, near = pair("fleets")
+    one, two = (train(world, SOME, model_index, reduce=True, **options) for world in (far, near))
+    close(one, two)
+    if two.gradient is not None:  # those of single clients, beside the means of their updates
+        np.testing.assert_array_equal(one.gradient, two.gradient)
+
+
+def test_means_of_lone_clients_are_the_simulator_s_to_the_last_bit() -> None:
+    far, near = pair("lone")
+    same(*(train(world, EVERYONE, [0, 1, 0, 1, 0, 1], 2, reduce=True) for world in (far, near)))
+
+
+@pytest.mark.parametrize("layout", ["lone", "mixed"])
+def test_a_client_in_several_rows_trains_several_models(layout: str) -> None:
+    far, near = pair(layout)
+    clients, model_index = np.array([1, 4, 1, 0]), [0, 2, 1, 0]
+    same(*(train(world, clients, model_index) for world in (far, near)))
+
+
+# --- detectors
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
+    far, near = pair("mixed", detector())
+    clients, positive = np.array([0, 0, 3, 3, 2, 5]), np.array([0, 1, 1, 0, 4, 5])
+    options = {"work": replace(WORK, positive=positive), "reduce": reduce}
+    one, two = (train(world, clients, [0, 1, 1, 0, 2, 2], **options) for world in (far, near))
+    close(one, two) if reduce else same(one, two)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_what_detectors_see_is_counted(split: str) -> None:
+    far, near = pair("mixed", detector())
+    clients, model_index, positive = np.array([0, 0, 3, 5]), np.array([0, 1, 1, 0]), np.array([0, 1, 1, 5])
+    one, two = (w.detections(models(w, 2), clients, model_index, positive, split=split) for w in (far, near))
+    np.testing.assert_array_equal(one, two, strict=True)
+
+
+def test_detectors_are_scored_together() -> None:
+    """A client none of whose samples any detector claims has an infinite loss: it must not look like a good one."""
+    far, near = pair("mixed", detector())
+    model_index = np.array([[0, 1, -1, -1, 2, -1], [2, -1, 0, -1, -1, 1], [0, 1, 2, 3, 4, 5]])
+    same(*(world.evaluate(models(world, 6), np.array([4, 0, 3]), model_index) for world in (far, near)))
+
+
+# --- questions
+
+
+def test_questions_are_answered_as_the_simulator_answers_them() -> None:
+    far, near = pair("mixed")
+    held = models(near, 3)
+    for ask in (
+        lambda world: world.losses(held, SOME),
+        lambda world: world.label_errors(held, SOME),
+        lambda world: world.classes(SOME),
+        lambda world: world.similarities(held[0], held[1:], SOME, stream=STREAM),
+        lambda world: world.similarities(held[0], held[1:], SOME, work=replace(WORK, steps=2), stream=STREAM),
+    ):
+        np.testing.assert_array_equal(ask(far), ask(near), strict=True)
+
+
+def test_gradients_are_the_simulator_s() -> None:
+    far, near = pair("mixed")
+    found = [world.gradients(models(near, 3), SOME, np.array([2, 0, 2, 1])) for world in (far, near)]
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)  # alone, a client has another block of samples
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_scores_are_the_simulator_s(split: str) -> None:
+    far, near = pair("mixed")
+    same(*(w.evaluate(models(w, 3), SOME, np.array([2, 0, 2, 1]), split=split) for w in (far, near)))
+
+
+def test_a_start_that_clients_can_make_is_not_sent() -> None:
+    far, near = pair("lone")
+    start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
+    found = far.similarities(start, directions, EVERYONE, stream=STREAM)
+    np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
+    assert all("start" not in station.letters[-1].arrays for station in far.membership.mail.post.stations.values())  # type: ignore[attr-defined]
+
+
+def test_a_start_that_a_node_makes_otherwise_is_sent() -> None:
+    far, near = pair("lone")
+    far.membership.same_start = False
+    start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
+    found = far.similarities(start, directions, EVERYONE, stream=STREAM)
+    np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
+    assert all("start" in station.letters[-1].arrays for station in far.membership.mail.post.stations.values())  # type: ignore[attr-defined]
+
+
+def test_there_is_no_truth_and_no_asking_of_each_other() -> None:
+    far, _ = pair("lone")
+    assert isinstance(far, World) and far.true_clusters is None
+    with pytest.raises(MethodError, match="fedkin peer"):
+        far.ask(np.array([0]), np.array([1]), 1)
+
+
+# --- what a letter holds
+
+
+def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
+    far, _ = pair("mixed")
+    train(far, np.array([0, 1, 2, 4]), [4, 2, 4, 0], 5)
+    sent = {n: s.letters[-1].arrays.get("models") for n, s in far.membership.mail.post.stations.items()}  # type: ignore[attr-defined]
+    assert {node: len(held) for node, held in sent.items() if held is not None} == {100: 1, 99: 2, 98: 1}
+
+
+def test_the_ledger_counts_what_travelled() -> None:
+    far, _ = pair("mixed")
+    post = far.membership.mail.post
+    train(far, SOME, [2, 0, 2, 1], reduce=True)
+    with far.ledger.scoring():
+        far.evaluate(models(far, 3), SOME, np.array([2, 0, 2, 1]))
+    far.losses(models(far, 3), SOME)
+    for verb, account in (("train", "train"), ("evaluate", "scoring.evaluate"), ("losses", "losses")):
+        assert far.ledger.down[account] == sum(size for *_, v, size in post.pushed if v == verb) > 0  # type: ignore[attr-defined]
+        assert far.ledger.up[account] == sum(size for v, size in post.received if v == verb) > 0  # type: ignore[attr-defined]
+    assert far.ledger.total()[0] == sum(far.ledger.down.get(verb, 0) for verb in ("hello", "train", "losses"))
+
+
+def test_test_results_of_the_models_come_with_training() -> None:
+    for layout in LAYOUTS:
+        far, near = pair(layout)
+        reply = train(far, EVERYONE, [2, 0, 2, 1, 0, 1])
+        scores = near.evaluate(models(near, 3), EVERYONE, np.array([2, 0, 2, 1, 0, 1]))
+        assert reply.before_training is not None
+        assert (reply.before_training.correct[0], reply.before_training.examples[0]) == (
+            scores.correct.sum(),
+            scores.examples.sum(),
+        )
+        np.testing.assert_allclose(reply.before_training.loss[0], np.average(scores.loss, weights=scores.examples))

@@ -1,0 +1,133 @@
+"""What was simulated is what is deployed: every method with a server, over letters, and in how few exchanges."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.config.server import methods
+from fedkin.models.model import Model
+from fedkin.run.loop import Plan, RunState, run
+from tests.server.memory_transport import MemoryPost
+from tests.server.small_federations import dealt, kinds, model_of, remote, simulated
+from tests.simulation.detectors import linear
+
+CLIENTS = 6
+GROUP = {"clusters": 2, "alpha": 2}
+LAST_LAYER = {"algorithm": "kmeans", "clusters": 2}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "fedgroup": GROUP,
+    "fedgrouprox": GROUP,
+    "flexcfl": GROUP,
+    "sattler": {"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 2},
+    "flhc": {"cluster_round": 1, "clusters": 2},
+    "ifca": {"clusters": 2},
+    "ifca_mig": {"clusters": 2},
+    "fesem": {"clusters": 2},
+    "fesem_mig": {"clusters": 2},
+    "fedsim": {"clusters": 2},
+    "hierarchical": LAST_LAYER,
+    "athena": {**LAST_LAYER, "layer": "last_layer"},
+}
+LONE = [[client] for client in range(CLIENTS)]
+FLEETS = [[0, 1, 2], [3, 4, 5]]
+
+
+@cache
+def detector() -> Model:
+    return linear(6)
+
+
+def method(name: str, **options: Any) -> Any:
+    return methods()[name](**{**OPTIONS.get(name, {}), **options})
+
+
+def plan(rounds: int = 3, cohort: int = CLIENTS, **how: Any) -> Plan:
+    return Plan(rounds, cohort, seed=2, **how)
+
+
+def deployed(
+    name: str, groups: list[list[int]] = LONE, how: Plan | None = None, **options: Any
+) -> tuple[MemoryPost, RunState]:
+    model = detector() if name == "athena" else model_of()
+    post = MemoryPost()
+    dealt(post, groups, kinds(), model)
+    return post, run(remote(post, kinds(), model), method(name, **options), how or plan())
+
+
+@cache
+def alone(name: str) -> RunState:
+    model = detector() if name == "athena" else model_of()
+    return run(simulated(kinds(), model, range(CLIENTS)), method(name), plan())
+
+
+def alike(far: RunState, near: RunState) -> None:
+    np.testing.assert_array_equal(far.state.assignment, near.state.assignment)
+    np.testing.assert_allclose(far.state.models, near.state.models, rtol=1e-4, atol=1e-6)
+    for mine, other in zip(far.records, near.records, strict=True):
+        for name in ("accuracy", "partial", "cluster_sizes", "missing", "nonfinite", "accuracy_by_cluster"):
+            assert mine[name] == other[name], f"{name} of round {mine['round']}"
+        for name in ("loss", "train_loss", "first_train_loss"):
+            assert mine[name] == (other[name] and pytest.approx(other[name], rel=1e-4))
+
+
+@pytest.mark.parametrize("name", [*methods()])
+def test_a_deployed_method_is_the_simulated_one(name: str) -> None:
+    _, far = deployed(name)
+    alike(far, alone(name))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "flexcfl", "ifca", "fedgroup"])
+def test_fleets_do_what_lone_clients_do(name: str) -> None:
+    _, far = deployed(name, FLEETS)
+    alike(far, alone(name))
+
+
+# --- exchanges
+
+
+RARELY = {"evaluate_every": 100}  # rounds 0 and the last are scored all the same
+
+
+def exchanges(name: str, how: Plan, groups: list[list[int]] = LONE, **options: Any) -> list[list[str]]:
+    """The verbs of the rounds from 1 on, the last, which is always scored, left out."""
+    post, _ = deployed(name, groups, how, **options)
+    return [post.verbs(round) for round in range(1, how.rounds)]
+
+
+@pytest.mark.parametrize("groups", [LONE, FLEETS], ids=["lone", "fleets"])
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "ifca"])
+def test_a_round_is_one_exchange(name: str, groups: list[list[int]]) -> None:
+    assert exchanges(name, plan(4, 3, **RARELY), groups) == [["train"]] * 3
+
+
+@pytest.mark.parametrize("name", ["fedavg", "ifca"])
+def test_a_scored_round_has_one_exchange_more(name: str) -> None:
+    assert exchanges(name, plan(3, 3)) == [["train", "evaluate"]] * 2
+
+
+@pytest.mark.parametrize("groups", [LONE, FLEETS], ids=["lone", "fleets"])
+def test_a_round_of_flexcfl_is_one_exchange_once_all_are_placed(groups: list[list[int]]) -> None:
+    first, second, *others = exchanges("flexcfl", plan(6, CLIENTS, **RARELY), groups)
+    assert set(first) <= {"similarities", "shifted", "train"}
+    assert [second, *others] == [["train"]] * 4
+
+
+def test_who_is_scored_in_every_round_is_never_asked_for_a_shift_alone() -> None:
+    _, *others = exchanges("flexcfl", plan(5, 2))
+    assert ["shifted" in verbs for verbs in others] == [False] * 3, others
+
+
+def test_a_round_of_fedsim_is_one_exchange() -> None:
+    """Gradient and update come in one message, where clusters need not be known first."""
+    post, _ = deployed("fedsim", how=plan(4, CLIENTS, **RARELY))
+    assert [len(post.verbs(round)) for round in range(1, 4)] == [1, 1, 1]
+
+
+def test_the_cold_start_of_flexcfl_is_two_exchanges() -> None:
+    post, _ = deployed("flexcfl", how=plan(2, CLIENTS, **RARELY))
+    assert [verb for verb in post.verbs(0) if verb != "evaluate"] == ["train"]
+    assert post.verbs(1)[0] == "similarities"

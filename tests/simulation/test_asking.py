@@ -1,0 +1,72 @@
+"""Clients that ask each other: who answers, and what is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalTraining
+from fedkin.models import mclr
+from fedkin.scenarios.population import Population
+from fedkin.simulation.engine import SimulatedWorld
+from tests.simulation.small import federation, models
+
+DATA = federation((6,) * 40)
+ASKERS, ASKED = np.arange(40), (np.arange(40) + 1) % 40
+BYTES = 4 * mclr(DATA).spec.parameters
+
+
+def world(**population: object) -> SimulatedWorld:
+    made = SimulatedWorld(DATA, mclr(DATA), LocalTraining(), population=Population(**population))  # type: ignore[arg-type]
+    made.begin(Stream(0, 3, "scenario"))
+    return made
+
+
+def test_everybody_answers_and_each_answer_is_counted_down_and_up() -> None:
+    w = world()
+    assert w.ask(ASKERS, ASKED, 2).all()
+    assert w.ledger.total() == (40 * 2 * BYTES, 40 * 2 * BYTES) and list(w.ledger.down) == ["ask"]
+
+
+def test_one_that_has_left_or_not_come_does_not_answer() -> None:
+    w = world(arrivals={4: 5}, departures={2: 3})  # it is round 3
+    np.testing.assert_array_equal(w.ask(ASKERS, ASKED, 1), (ASKED >= 3) & (ASKED < 35))
+    assert w.ledger.total() == (32 * BYTES, 32 * BYTES)
+
+
+def test_one_that_drops_out_answers_nobody_and_trains_not_either() -> None:
+    w = world(dropout=0.4)
+    came = w.ask(ASKERS, ASKED, 1)
+    stream = Stream(0, 3, "method")
+    trained = w.train(models(w.model, 1), ASKED, np.zeros(40, np.int64), stream=stream).arrived
+    assert 5 < came.sum() < 35
+    np.testing.assert_array_equal(came, trained)
+
+
+def test_the_mute_are_the_same_in_every_round() -> None:
+    w = world(mute=0.3)
+    first = w.ask(ASKERS, ASKED, 1)
+    w.begin(Stream(0, 9, "scenario"))
+    np.testing.assert_array_equal(w.ask(ASKERS, ASKED, 1), first)
+    assert 3 < (~first).sum() < 25
+
+
+def test_the_mute_train_for_themselves_and_send_nothing() -> None:
+    w, nobody = world(mute=0.3), np.zeros(40, np.int64)
+    came = w.ask(ASKERS, ASKED, 1)
+    start, stream = models(w.model, 1), Stream(0, 3, "method")
+    np.testing.assert_array_equal(w.train(start, ASKED, nobody, stream=stream).arrived, came)
+    np.testing.assert_array_equal(np.isnan(w.losses(start, ASKED)[:, 0]), ~came)
+    before = w.ledger.total()
+    with w.ledger.at_home():
+        assert w.train(start, ASKED, nobody, stream=stream).arrived.all()
+    assert w.ledger.total() == before
+
+
+def test_what_happens_at_home_does_not_travel() -> None:
+    w = world()
+    with w.ledger.at_home():
+        w.evaluate(models(w.model, 1), ASKED, np.zeros(40, np.int64), split="train")
+    assert w.ledger.total() == (0, 0) and not w.ledger.down
+    w.evaluate(models(w.model, 1), ASKED, np.zeros(40, np.int64))
+    assert w.ledger.total()[0] > 0

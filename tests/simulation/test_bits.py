@@ -1,0 +1,191 @@
+"""The same seed gives the same bits, however the work is arranged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from fedkin.aggregation import mean_by_model
+from fedkin.core.errors import ConfigError
+from fedkin.core.world import LocalTraining, TrainingReply
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.models import mclr
+from fedkin.simulation import engine, local_training
+from fedkin.simulation.engine import SimulatedWorld
+from tests.simulation.digests import DATA, MODEL, STREAM, WHICH, WORK, digests, trained
+from tests.simulation.small import EVERYONE, models
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+START = models(MODEL)
+
+
+def world(**options: Any) -> SimulatedWorld:
+    return SimulatedWorld(DATA, MODEL, WORK, **options)
+
+
+def assert_same_rows(one: TrainingReply, other: TrainingReply, rows: Any = slice(None)) -> None:
+    """Row i of ``other`` is row ``rows[i]`` of ``one``, bit for bit."""
+    for part in ("update", "chosen", "examples", "loss", "first_loss", "arrived", "nonfinite"):
+        np.testing.assert_array_equal(getattr(one, part)[rows], getattr(other, part), err_msg=part)
+
+
+def test_one_seed_one_result() -> None:
+    assert_same_rows(trained(world()), trained(world()))
+
+
+def test_another_round_another_result() -> None:
+    one = trained(world())
+    other = world().train(START, EVERYONE, WHICH, stream=STREAM.at(2))
+    several_batches = DATA.train.sizes > WORK.batch_size
+    assert (one.update != other.update).any(axis=1)[several_batches].all()
+
+
+def test_number_of_devices() -> None:
+    """One, two and three host devices, and this process with its one."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=3"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "tests.simulation.digests"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == 3
+    assert found[1] == found[0] and found[2] == found[0]
+    assert found[0][0] != found[0][1]
+    if jax.default_backend() == "cpu":
+        assert found[0] == digests(1)
+
+
+def test_more_devices_than_there_are() -> None:
+    for devices in (0, 1000):
+        with pytest.raises(ConfigError, match="devices"):
+            world(devices=devices)
+
+
+@pytest.mark.parametrize("order", [[6, 5, 4, 3, 2, 1, 0], [3, 0, 6, 2, 5, 1, 4]])
+def test_order_of_clients(order: list[int]) -> None:
+    whole = trained(world())
+    order_ = np.array(order)
+    assert_same_rows(whole, world().train(START, EVERYONE[order_], WHICH[order_], stream=STREAM), order_)
+
+
+def test_order_of_clients_in_a_mean() -> None:
+    order = np.array([3, 0, 6, 2, 5, 1, 4])
+    whole = trained(world(), reduce=True)
+    other = world().train(START, EVERYONE[order], WHICH[order], reduce=True, stream=STREAM)
+    np.testing.assert_array_equal(other.update, whole.update)
+    np.testing.assert_array_equal(other.weight, whole.weight)
+
+
+def test_order_of_clients_in_a_mean_of_opposite_giants() -> None:
+    """1e17 + 1 - 1e17 is 0 even in float64, 1e17 - 1e17 + 1 is not: clients are summed in an order of their own."""
+    x, rows = np.array([[1e17], [1.0], [-1e17], [3.0]], np.float32), Ragged.of(list(np.arange(4)[:, None]))
+    data = FederatedData("giants", x, np.zeros(4, np.int64), 2, rows, rows)
+    nothing = np.zeros((1, 4), np.float32)
+    found = set()
+    for order in permutations(range(4)):
+        w = SimulatedWorld(data, mclr(data), WORK)
+        reply = w.train(
+            nothing, np.array(order), np.zeros(4, np.int64), reduce=True, stream=STREAM, work=LocalTraining()
+        )
+        assert reply.arrived.all()
+        found.add(reply.update.tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("rows", [[0], [1, 4, 5]])
+def test_company(rows: list[int]) -> None:
+    """A client's row is the same whoever else is in the call, also when nobody is."""
+    rows_ = np.array(rows)
+    got = world().train(START, EVERYONE[rows_], WHICH[rows_], stream=STREAM)
+    assert_same_rows(trained(world()), got, rows_)
+
+
+def test_a_client_in_several_rows() -> None:
+    whole = trained(world())
+    clients = np.array([4, 1, 4, 1, 4])
+    model_index = np.array([WHICH[4], WHICH[1], 1 - WHICH[4], 1 - WHICH[1], WHICH[4]])
+    got = world().train(START, clients, model_index, stream=STREAM)
+    for row in (0, 1, 4):
+        np.testing.assert_array_equal(got.update[row], whole.update[clients[row]])
+    for one, other in ((0, 2), (1, 3)):
+        assert (got.update[one] != got.update[other]).any()
+
+
+def test_rows_with_epochs_of_their_own() -> None:
+    """Epochs travel with their row through any order."""
+    epochs, order = np.array([1, 2, 3, 1, 2, 3, 1]), np.array([3, 0, 6, 2, 5, 1, 4])
+    whole = world().train(START, EVERYONE, WHICH, work=replace(WORK, epochs=epochs), stream=STREAM)
+    mixed = replace(WORK, epochs=epochs[order])
+    assert_same_rows(whole, world().train(START, EVERYONE[order], WHICH[order], work=mixed, stream=STREAM), order)
+
+
+@pytest.fixture
+def portions(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """Sets the bytes of one portion; the list that comes back grows by one entry per compiled training call."""
+    calls: list[int] = []
+    train = local_training.train
+
+    def counted(*args: Any) -> Any:
+        calls.append(1)
+        return train(*args)
+
+    def of(size: int) -> list[int]:
+        monkeypatch.setattr(engine, "_PORTION", size)
+        return calls
+
+    monkeypatch.setattr(local_training, "train", counted)
+    return of
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+def test_portions(portions: Callable[[int], list[int]], reduce: bool) -> None:
+    calls = portions(2**30)
+    whole = trained(world(devices=1), reduce)
+    assert len(calls) == 1
+    portions(8000)
+    parts = trained(world(devices=1), reduce)
+    assert len(calls) > 2
+    assert_same_rows(whole, parts)
+    if reduce:
+        np.testing.assert_array_equal(whole.weight, parts.weight)
+
+
+def test_reduced_reply_is_the_mean_of_the_rows() -> None:
+    rows, reduced = trained(world()), trained(world(), reduce=True)
+    update, weight = mean_by_model(rows.update, rows.examples, rows.model_index, 2)
+    np.testing.assert_array_equal(reduced.update, update)
+    np.testing.assert_array_equal(reduced.weight, weight)
+    np.testing.assert_array_equal(weight, [1 * 2 + 7 + 23 + 130, 1 + 10 + 64])
+    np.testing.assert_array_equal(reduced.loss, rows.loss)
+
+
+def test_clients_side_by_side() -> None:
+    """Four lanes reorder sums, so this is equality of numbers, not of bits."""
+    whole, lanes = trained(world()), trained(world(clients_per_batch=4))
+    np.testing.assert_allclose(lanes.update, whole.update, rtol=1e-4, atol=3e-6)
+    np.testing.assert_allclose(lanes.loss, whole.loss, rtol=1e-4)
+    np.testing.assert_allclose(lanes.first_loss, whole.first_loss, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [[6, 5, 4, 3, 2, 1, 0], [0], [2, 5]])
+def test_scores_and_gradients_do_not_depend_on_order_or_company(rows: list[int]) -> None:
+    w, rows_ = world(), np.array(rows)
+    whole = w.gradients(START, EVERYONE, WHICH)
+    np.testing.assert_array_equal(w.gradients(START, EVERYONE[rows_], WHICH[rows_]), whole[rows_])
+    np.testing.assert_array_equal(w.losses(START, EVERYONE[rows_]), w.losses(START, EVERYONE)[rows_])
+    every, some = w.evaluate(START, EVERYONE, WHICH), w.evaluate(START, EVERYONE[rows_], WHICH[rows_])
+    np.testing.assert_array_equal(some.loss, every.loss[rows_])
+    np.testing.assert_array_equal(some.correct, every.correct[rows_])

@@ -1,0 +1,72 @@
+"""A million clients are ordinary: a round's work goes with its cohort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalTraining
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.models import mclr
+from fedkin.scenarios.population import Population
+from fedkin.simulation.engine import SimulatedWorld
+from tests.simulation import slow_twin
+
+N = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def data() -> FederatedData:
+    """One sample each, in an order of its own; nobody has test data but every thousandth client."""
+    rng = Stream(0).rng()
+    x, y = rng.normal(size=(N, 2)).astype(np.float32), rng.integers(3, size=N)
+    train = Ragged(rng.permutation(N), np.arange(N + 1))
+    tested = np.arange(N) % 1000 == 0
+    test = Ragged(np.flatnonzero(tested), np.concatenate([[0], np.cumsum(tested)]))
+    return FederatedData("million", x, y, 3, train, test)
+
+
+@pytest.fixture
+def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Which clients were looked at one by one, in Python."""
+    seen: list[int] = []
+    look, draw = Ragged.__getitem__, Stream.client
+
+    def looking(self: Ragged, client: int) -> Any:
+        seen.append(client)
+        return look(self, client)
+
+    def drawing(self: Stream, client: int) -> Any:
+        seen.append(client)
+        return draw(self, client)
+
+    monkeypatch.setattr(Ragged, "__getitem__", looking)
+    monkeypatch.setattr(Stream, "client", drawing)
+    return seen
+
+
+def test_a_round_of_twenty(data: FederatedData, touched: list[int]) -> None:
+    population = Population(dropout=0.01, stragglers=0.01, arrivals={5: 100_000})
+    world = SimulatedWorld(
+        data, mclr(data), LocalTraining(epochs=2, batch_size=10, lr=0.1, partial=True), population=population
+    )
+    start = np.tile(world.initial(Stream(0)), (2, 1))
+    assert len(world.clients(4)) == 900_000 and len(world.clients(5)) == N
+    cohort, model_index = np.arange(20) * 50_000, np.arange(20) % 2
+    got = world.train(start, cohort, model_index, stream=Stream(0, 5))
+    world.train(start, cohort, reduce=True, stream=Stream(0, 5))
+    world.losses(start, cohort)
+    world.gradients(start, cohort, model_index)
+    scores = world.evaluate(start, cohort, model_index)
+    assert set(touched) <= set(cohort.tolist())
+    np.testing.assert_array_equal(scores.examples, 1)
+    np.testing.assert_array_equal(got.examples, 1)
+    row = int(np.flatnonzero(got.arrived)[-1])
+    sample = data.train[int(cohort[row])]
+    batches = [np.array([0]), np.array([0])]
+    work = LocalTraining(lr=0.1)
+    update, _, _ = slow_twin.train(start[0], (2, 3), data.x[sample], data.y[sample], batches, 1, work)
+    np.testing.assert_allclose(got.update[row], update, rtol=1e-4, atol=1e-6)
