@@ -87,7 +87,7 @@ def laplacian_spectrum(affinity: Float[np.ndarray, "n n"], values: int) -> Float
     Raises:
         MethodError: affinities that are negative or not symmetric, or more values than points.
     """
-    if affinity.min(initial=0) < 0 or not np.allclose(affinity, affinity.T):
+    if affinity.min(initial=0) < 0 or not np.allclose(affinity, affinity.T, atol=1e-6):  # float32 cosines
         raise MethodError("affinities must be symmetric and none negative; clip cosines at zero")
     if not 1 <= values <= len(affinity):
         raise MethodError(f"{values} eigenvalues: it must be at least 1 and at most the points, {len(affinity)}")

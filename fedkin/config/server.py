@@ -130,7 +130,8 @@ def methods() -> registry.Registry:
     return {
         name: made
         for name, made in registry.methods().items()
-        if not (isinstance(made, type) and issubclass(made, PeerMethod)) and not getattr(made, "needs_truth", False)
+        if not (isinstance(made, type) and issubclass(made, PeerMethod))
+        and not getattr(made, "needs_true_clusters", False)
     }
 
 

@@ -168,7 +168,7 @@ class FederatedData:
             _is_array(self.true_clusters, "i", 1) and self.true_clusters.min(initial=0) >= 0
         ):
             raise DataError(
-                f"{self.name}: truth must be integers from 0 in an array [N], got {_what(self.true_clusters)}"
+                f"{self.name}: true_clusters must be integers from 0 in an array [N], got {_what(self.true_clusters)}"
             )
         for name, each in (("true_clusters", self.true_clusters), ("client_names", self.client_names)):
             if each is not None and len(each) != N:

@@ -94,7 +94,7 @@ class Experiment:
         ):
             check(self.plan, method, self.data.clients, place)
             check_kind(method, self.model.spec, place)
-            if getattr(method, "needs_truth", False) and self.data.true_clusters is None:
+            if getattr(method, "needs_true_clusters", False) and self.data.true_clusters is None:
                 raise ConfigError(
                     f"{place}: {name_of(method)} must know the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"
@@ -137,7 +137,7 @@ class Experiment:
                     folder.abandon()
                 raise
             clients = client_table(track, world.data.train.sizes, world.data.client_names, world.data.true_clusters)
-            kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.migrations}
+            kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "migrations": track.migrations}
             finished = Run(described, track.records, track.state, clients, track.seconds, **kept)
             told.finish(finished.summary())
         return finished

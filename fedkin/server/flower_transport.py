@@ -19,7 +19,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedkin.core.errors import FedkinError
-from fedkin.server.message import RpcMessage, InvalidMessageError, header_of, pack, unpack
+from fedkin.server.message import InvalidMessageError, RpcMessage, header_of, pack, unpack
 from fedkin.server.node import Node
 from fedkin.server.request_round import Answer, OnlineNode, Sent
 

@@ -9,8 +9,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fedkin.cli import app
-from tests.reporting.written_runs import a_run, unfinished, wandering
 from tests.refusals import refused
+from tests.reporting.written_runs import a_run, unfinished, wandering
 
 
 def fedkin(*arguments: str | Path) -> Result:
@@ -46,7 +46,7 @@ def test_ctrl_c_is_130(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedkin.reporting.html.contents", interrupt)
+    monkeypatch.setattr("fedkin.reporting.report.contents", interrupt)
     result = fedkin("report", run)
     assert result.exit_code == 130 and result.stderr == "interrupted\n"
     assert not (run / "report.html").exists()

@@ -104,8 +104,8 @@ def test_label_counts_of_some_clients() -> None:
         ({"test": Ragged(np.array([0, 1, 3]), np.array([1, 2, 3]))}, r"test.offsets must rise from 0 to 3"),
         ({"test": Ragged(np.array([0, 1]), np.array([0, 3, 2]))}, r"test.offsets must rise from 0 to 2"),
         ({"test": Ragged(np.array([], np.int64), np.array([], np.int64))}, r"test.offsets must rise from 0 to 0"),
-        ({"true_clusters": np.array([0, 1, 0])}, "truth must have one entry for each of 2 clients, got 3"),
-        ({"true_clusters": np.array([0, -1])}, "truth must be integers from 0.*from -1"),
+        ({"true_clusters": np.array([0, 1, 0])}, "true_clusters must have one entry for each of 2 clients, got 3"),
+        ({"true_clusters": np.array([0, -1])}, "true_clusters must be integers from 0.*from -1"),
         ({"client_names": ("a",)}, "client_names must have one entry for each of 2 clients, got 1"),
         ({"classes": 0}, "classes must be an integer of at least 1, got 0"),
     ],
@@ -121,7 +121,7 @@ def test_labels_of_any_integer_type_are_counted() -> None:
         assert data.label_counts().tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
 
 
-WHOLE = "FederatedData('toy', {x}, {y}, {classes}, {train}, Ragged.of([np.array([1]), np.array([0])]), truth={truth})"
+WHOLE = "FederatedData('toy', {x}, {y}, {classes}, {train}, Ragged.of([np.array([1]), np.array([0])]), true_clusters={true_clusters})"
 TYPES = {  # one wrong type each, and what is said of it
     "": "made toy",
     "y=np.array([0.75, 1.5])": "DataError: toy: labels must be integers in an array [M], got float64 of shape (2,)",
@@ -136,7 +136,7 @@ TYPES = {  # one wrong type each, and what is said of it
     "train=Ragged(np.arange(2), np.array([0, 1.5, 2]))": "DataError: toy: train.offsets must be signed integers",
     "train=Ragged(np.arange(2), np.arange(3, dtype=np.uint64))": "DataError: toy: train.offsets must be signed",
     "y=np.zeros((0, 2), int)": "DataError: toy: labels must be integers in an array [M], got int64 of shape (0, 2)",
-    "truth=np.array([0.5, 1])": "DataError: toy: truth must be integers from 0 in an array [N], got float64",
+    "true_clusters=np.array([0.5, 1])": "DataError: toy: true_clusters must be integers from 0 in an array [N], got float64",
     "y=np.array([0, 1], np.uint64)": "made toy",
 }
 

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = """
 Adam Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup
 FedProx FedSim
-FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalWork Method MethodError MissingExtra ModelError ModelSpec
+FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart Tracker
-Trained World __version__ as_model data
-models torch_model non_iid_index planted repeat Repeated simulate EpsStudy Hierarchical study_eps
+TrainingReply World __version__ as_model data
+models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise
 Comparison compare report

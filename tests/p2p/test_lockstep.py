@@ -14,8 +14,8 @@ from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.p2p.peer import Peer
 from fedkin.p2p.settings import LockstepSettings, PeerSettings
 from fedkin.simulation.engine import SimulatedWorld
-from tests.p2p.small_federations import Notes, peer, split_two
 from tests.p2p.memory_network import Switchboard
+from tests.p2p.small_federations import Notes, peer, split_two
 
 ROUNDS, SEED = 6, 3
 CHOSEN = {

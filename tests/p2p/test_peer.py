@@ -13,8 +13,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.methods import PANM, PENS, Gossip, Local, PANMLoss
 from fedkin.p2p.peer import Memory
 from fedkin.p2p.settings import LockstepSettings
-from tests.p2p.small_federations import Notes, P, peer, says, split_two
 from tests.p2p.memory_network import Switchboard
+from tests.p2p.small_federations import Notes, P, peer, says, split_two
 
 FAR = [8.0] * P
 

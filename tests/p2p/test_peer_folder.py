@@ -16,8 +16,8 @@ from fedkin.p2p.peer import Memory
 from fedkin.p2p.peer_folder import PeerFolder
 from fedkin.p2p.settings import PeerSettings
 from tests.full_disk import no_file_longer_than
-from tests.p2p.small_federations import peer, split_two
 from tests.p2p.memory_network import Switchboard
+from tests.p2p.small_federations import peer, split_two
 
 KEPT = Memory(np.array([1, -2, 3], np.float32), 7, ("zoe", "ada"), {"ada": 3}, ("me", "zoe", "ada"))
 ME = PeerSettings("me")

@@ -166,7 +166,7 @@ def test_what_the_users_file_says_is_heard(tmp_path: Path, opened: Callable[...,
     own.write_text("{transport: {link: {tx: {lease: 1234}}}, scouting: {gossip: {enabled: false}}}")
     (port,) = free_ports(1)
     told = json.loads(
-        str(__import__("fedkin.p2p.zenoh_transport").federation.network.config(links(port, zenoh=str(own)), 10))
+        str(__import__("fedkin.p2p.zenoh_transport").p2p.zenoh_transport.config(links(port, zenoh=str(own)), 10))
     )
     assert told["transport"]["link"]["tx"]["lease"] == 1234
     assert told["scouting"]["gossip"]["enabled"] is False and told["scouting"]["multicast"]["enabled"] is False

@@ -75,9 +75,9 @@ def test_a_report_counts_true_changes_though_it_draws_net_flows() -> None:
     pairs = list(zip(rows, rows[1:], strict=False))
     true = [sum(a != b and a >= 0 and b >= 0 for a, b in zip(one, other, strict=True)) for one, other in pairs]
     cell = contents(Subject("run", (Cell("", "IFCA", a_run(rows)),)), portraits=False)["cells"][0]
-    assert cell["data_shifts"]["times"] == sum(true) and cell["data_shifts"]["rounds"] == sum(n > 0 for n in true)
-    assert true[cell["data_shifts"]["peak"] - 1] == max(true)
-    most = cell["data_shifts"]["most"]
+    assert cell["moved"]["times"] == sum(true) and cell["moved"]["rounds"] == sum(n > 0 for n in true)
+    assert true[cell["moved"]["peak"] - 1] == max(true)
+    most = cell["moved"]["most"]
     assert len(most) == 12 and [n for _, n, _ in most] == [true[r - 1] for r, *_ in most]
     assert sorted((n for _, n, _ in most), reverse=True) == sorted(true, reverse=True)[:12]
     drawn = sum(n for _, source, target, n, _ in cell["ribbon"]["flows"] if source != target)
@@ -183,9 +183,9 @@ def test_marks_are_kept_for_what_is_rare() -> None:
     rows = np.zeros((21, 8), np.int64)
     rows[:10, 0] = -1  # placed in round 10
     moved: list[int | None] = [None, *[8 if r == 5 else 2 for r in range(1, 21)]]  # 2 of 8 are not more than a quarter
-    run = a_run(rows, moved=moved)
+    run = a_run(rows, data_shifts=moved)
     assert charts.marks(run, list(rows)) == {"shift": [5], "placed": [10]}
-    always = a_run(rows, moved=[8] * 21)
+    always = a_run(rows, data_shifts=[8] * 21)
     assert charts.marks(always, list(rows))["shift"] == []
 
 

@@ -182,7 +182,7 @@ def test_a_split_counts_the_clients_that_get_the_new_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "true_clusters", "matched_share"),
+    ("assignment", "true_clusters", "right"),
     [
         ([0] * 10, [0, 1, 1, 2, 2, 2, 3, 3, 3, 3], 4),  # one cluster is right for one kind only
         ([0] * 4, [6] * 4, 4),

@@ -135,7 +135,7 @@ def test_the_scene_is_that_of_the_round() -> None:
 
     track = run(fake_world(), Toy(), Plan(rounds=3, cohort=3), scene=scene)
     assert [record["ari"] == 1 for record in track.records] == [True, True, False, False]
-    assert [record["moved"] for record in track.records] == [0, 0, 2, 2]
+    assert [record["data_shifts"] for record in track.records] == [0, 0, 2, 2]
 
 
 def test_the_record_tells_who_noticed_and_who_was_placed_anew() -> None:

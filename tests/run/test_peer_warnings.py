@@ -61,7 +61,9 @@ def test_where_the_truth_is_known_the_oracle_runs(tiny: FederatedData) -> None:
 
 def test_other_peers_need_no_truth(tiny: FederatedData) -> None:
     assert Oracle.needs_true_clusters
-    assert not any(getattr(kind, "needs_truth", False) for kind in (PANM, PANMLoss, PENS, Gossip, Local, FedAvg))
+    assert not any(
+        getattr(kind, "needs_true_clusters", False) for kind in (PANM, PANMLoss, PENS, Gossip, Local, FedAvg)
+    )
     assert go(PANM(candidates=2), replace(tiny, true_clusters=None), rounds=1).summary()["ari"] is None
 
 

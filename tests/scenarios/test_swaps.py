@@ -97,7 +97,7 @@ def test_the_true_cluster_goes_with_the_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "truth"),
+    ("labels", "true_clusters"),
     [
         ([[0, 0, 0, 1], [2, 2, 3]], [1, 0]),  # client 0 now has one sample of its own and two of the other's
         ([[0, 1], [2, 3]], [0, 1]),  # as many of either: what it was

@@ -16,7 +16,7 @@ from fedkin.core.errors import DataError
 from fedkin.models import mclr
 from fedkin.server.deploy.client_hooks import jax_client
 from fedkin.server.flower_transport import client_app, from_record, to_record
-from fedkin.server.message import RpcMessage, InvalidMessageError
+from fedkin.server.message import InvalidMessageError, RpcMessage
 from tests.server.memory_transport import carried
 from tests.server.small_federations import ABOUT, fake_node, kinds
 

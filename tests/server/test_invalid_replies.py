@@ -162,7 +162,7 @@ def test_a_broken_gradient_takes_its_update_with_it() -> None:
         assert not got.gradient[ODD].any() and not got.update[ODD].any() and got.gradient[0].any()
 
 
-@pytest.mark.parametrize("model_index", [np.array([2]), np.array([-1]), np.array([0, 1]), np.array([0.5]), None])
+@pytest.mark.parametrize("chosen", [np.array([2]), np.array([-1]), np.array([0, 1]), np.array([0.5]), None])
 def test_a_choice_that_cannot_be_is_set_aside(chosen: Any) -> None:
     _, world = federation(with_array("model_index", chosen))
     got = train(world, None)

@@ -38,7 +38,7 @@ def world(**options: Any) -> SimulatedWorld:
 
 def assert_same_rows(one: TrainingReply, other: TrainingReply, rows: Any = slice(None)) -> None:
     """Row i of ``other`` is row ``rows[i]`` of ``one``, bit for bit."""
-    for part in ("update", "chosen", "examples", "loss", "first_loss", "arrived", "nonfinite"):
+    for part in ("update", "model_index", "examples", "loss", "first_loss", "arrived", "nonfinite"):
         np.testing.assert_array_equal(getattr(one, part)[rows], getattr(other, part), err_msg=part)
 
 

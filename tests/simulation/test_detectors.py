@@ -79,7 +79,7 @@ def test_one_gradient_step_written_out() -> None:
 def assert_close(one: TrainingReply, other: TrainingReply, rows: Any = slice(None)) -> None:
     for part in ("update", "loss", "first_loss"):
         np.testing.assert_allclose(getattr(one, part)[rows], getattr(other, part), rtol=1e-5, atol=1e-6, err_msg=part)
-    for part in ("chosen", "examples", "arrived", "nonfinite"):
+    for part in ("model_index", "examples", "arrived", "nonfinite"):
         np.testing.assert_array_equal(getattr(one, part)[rows], getattr(other, part), err_msg=part)
 
 

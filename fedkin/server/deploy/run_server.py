@@ -89,7 +89,7 @@ class _Server:
         names = [*self.membership.registry.names()]
         names += [""] * (self.config.terms.capacity - len(names))
         clients = client_table(track, self.membership.registry.samples, names)
-        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "moves": track.migrations}
+        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "migrations": track.migrations}
         return Run(described, track.records, track.state, clients, track.seconds, **kept)
 
 

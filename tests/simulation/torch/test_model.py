@@ -22,8 +22,8 @@ from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.torch import torch_model
 from fedkin.simulation.torch.model import TorchModel, entries, flat_of
-from tests.simulation.torch.twins import pair, perceptron
 from tests.simulation.small import EVERYONE, federation, models, samples
+from tests.simulation.torch.twins import pair, perceptron
 
 DATA = federation()
 WORDS = np.array([3, 4], np.uint32)

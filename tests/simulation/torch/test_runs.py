@@ -28,8 +28,8 @@ from fedkin.models import mclr
 from fedkin.run import simulate as simulate_module
 from fedkin.simulation.torch import configured
 from tests.conftest import ROOT
-from tests.simulation.torch.twins import of_jax
 from tests.refusals import refused
+from tests.simulation.torch.twins import of_jax
 
 DESCRIBED = {"name": "torch", "parameters": 24 + 18, "torch": "torch.nn.modules.container:Sequential"}
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
@@ -293,7 +293,7 @@ import sys
 import fedkin as fk
 from fedkin.config import registry
 from fedkin.run import simulate
-assert fk.torch_model and "torch" in choices.models()
+assert fk.torch_model and "torch" in registry.models()
 data = fk.data.digits(clients=4)
 fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2)
 print("torch" in sys.modules)

@@ -15,9 +15,9 @@ from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from tests.methods import test_conformance as conformance
-from tests.simulation.torch.twins import of_jax, pair
 from tests.simulation import detectors
 from tests.simulation.small import EVERYONE, SIZES, federation, models
+from tests.simulation.torch.twins import of_jax, pair
 
 DATA = federation()
 STREAM = Stream(3, 2, "run").child("train")
@@ -56,7 +56,7 @@ def assert_same_training(name: str, **asked: Any) -> None:
         if here is not None:
             np.testing.assert_allclose(here, there, **CLOSE, err_msg=field)
             assert here.dtype == there.dtype
-    for field in ("examples", "chosen", "arrived", "nonfinite"):
+    for field in ("examples", "model_index", "arrived", "nonfinite"):
         np.testing.assert_array_equal(getattr(got, field), getattr(expected, field))
     assert got.arrived.all() and np.abs(got.update).max() > 0.01
     assert (two[0].ledger.down, two[0].ledger.up) == (two[1].ledger.down, two[1].ledger.up)
