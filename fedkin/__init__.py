@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from fedkin.simulation.torch import torch_model as torch_model
     from fedkin.tracking.tracker import Tracker as Tracker
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Adam": "fedkin.core.world",

@@ -1,0 +1,56 @@
+"""The one format in which arrays and plain values are stored and sent: safetensors with a JSON header. No pickle.
+
+Checkpoints, the disks of clients and peers, and the messages of both federations are made of it. Whoever reads checks
+what the header says; this module only guarantees that bytes are what ``encode`` makes, or are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+_KEY = "fedkin"  # of the header among safetensors' own metadata
+_LENGTH = 8  # bytes in front that hold the length of safetensors' own header
+_HEADER_LIMIT = 100_000_000  # bytes of it, safetensors' own limit
+
+
+class Archive(NamedTuple):
+    """Plain values and named arrays."""
+
+    header: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def encode(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Bytes of plain values and named arrays; equal contents give equal bytes.
+
+    Args:
+        header: plain JSON values; NaN is refused (ValueError).
+        arrays: by name, of any shape and of a number type or bool.
+    """
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return save({name: np.asarray(array, order="C") for name, array in arrays.items()}, {_KEY: text})
+
+
+def decode(data: bytes) -> Archive:
+    """What ``encode`` made.
+
+    Raises:
+        ValueError: anything else, such as a torn or damaged file, or another program's.
+    """
+    try:
+        length = int.from_bytes(data[:_LENGTH], "little")
+        if length > min(_HEADER_LIMIT, len(data) - _LENGTH):
+            raise ValueError("it is shorter than it says")
+        header = json.loads(json.loads(data[_LENGTH : _LENGTH + length])["__metadata__"][_KEY])
+        arrays = load(data)
+    except (SafetensorError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
+    if not isinstance(header, dict):
+        raise ValueError("its header is not an object")
+    return Archive(header, arrays)
