@@ -30,7 +30,6 @@ _PRELUDE, _MAGIC = struct.Struct(">4sIH"), b"FKN1"
 _FLOAT = "<f4"
 _LARGEST = 2**53  # of rounds; JSON readers elsewhere have no exact numbers above
 _MOST_EXAMPLES = 2**31 - 1
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _WHAT = re.compile(r"(status|model|model\+update)(?:@([1-9][0-9]{0,14}))?")
 
 STATUS: tuple[str, ...] = ()
@@ -104,11 +103,6 @@ def asked_for(text: str) -> tuple[tuple[str, ...], int | None]:
         raise WireError("question", f"{text[:40]!r}")
     wants = STATUS if match[1] == "status" else tuple(match[1].split("+"))
     return wants, int(match[2]) if match[2] else None
-
-
-def is_name(text: object) -> bool:
-    """Whether a peer or a federation can be called so: up to 64 letters, digits, ``_``, ``.`` and ``-``."""
-    return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
 def encode(message: Message, federation: str, seal: MessageSigner | None = None) -> bytes:

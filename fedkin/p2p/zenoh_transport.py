@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fedkin.core.errors import ConfigError, MissingExtra
-from fedkin.p2p.messages import HEADER_LIMIT, is_name
+from fedkin.core.names import is_name
+from fedkin.p2p.messages import HEADER_LIMIT
 from fedkin.p2p.settings import ENCRYPTED, NetworkSettings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import CheckpointError
-from fedkin.p2p.messages import is_name
+from fedkin.core.names import is_name
 from fedkin.server.message import InvalidMessageError, plain
 from fedkin.server.request_round import OnlineNode
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedkin.core.errors import ConfigError
-from fedkin.p2p.messages import is_name
+from fedkin.core.names import is_name
 
 
 @dataclass(frozen=True)
