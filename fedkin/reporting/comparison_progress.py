@@ -15,9 +15,9 @@ from rich.table import Table
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
 from fedkin.config.comparison import Grid
+from fedkin.core.records import Record
 from fedkin.reporting.comparison_tables import HEADS, cells_in_words, strong_rows
 from fedkin.reporting.progress import percent
-from fedkin.run.metrics import Record
 
 
 class Display:

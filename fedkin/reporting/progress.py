@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from fedkin.core.records import Record
 from fedkin.reporting.run_figure import title
-from fedkin.run.metrics import Record
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives everybody a turn"
 INCOMPLETE_SEED = (

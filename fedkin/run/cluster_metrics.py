@@ -20,7 +20,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.method import COLD
-from fedkin.run.metrics import Record, ratio
+from fedkin.core.records import Record
+from fedkin.run.metrics import ratio
 
 NEVER = -1  # in place of a round
 NOTICED = -2  # in place of the round of a move: its client has noticed, and is still to be placed anew

@@ -17,12 +17,13 @@ from fedkin.config.plan import whole_number as whole_number
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import COLD, Method, State
 from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
 from fedkin.core.world import ModelSpec, World
 from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
 from fedkin.run.instrumented_world import InstrumentedWorld
-from fedkin.run.metrics import Record, TestResults, accuracy_record, ledger_record, score, training_record
+from fedkin.run.metrics import TestResults, accuracy_record, ledger_record, score, training_record
 from fedkin.run.migrations import Migrations, changes
 from fedkin.run.run_folder import Folder
 from fedkin.run.trust_graph import peers_record

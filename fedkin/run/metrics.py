@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.core.method import COLD, Served, State
+from fedkin.core.records import Record
 from fedkin.core.world import Ledger, Scores, TrainingReply
 from fedkin.run.instrumented_world import InstrumentedWorld, distances
 
-Record = dict[str, Any]
 _SCORED = (
     *("accuracy", "partial", "loss", "bottom_decile", "median_client"),
     *("accuracy_by_cluster", "cluster_sizes", "ari", "nmi"),

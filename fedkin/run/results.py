@@ -14,9 +14,9 @@ from jaxtyping import Float, Int
 from fedkin.config import registry
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
+from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
 from fedkin.run import checkpoint, cluster_metrics, run_folder
-from fedkin.run.metrics import Record
 from fedkin.run.migrations import Migrations
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")

@@ -27,12 +27,12 @@ from typing import Any
 import tomli_w
 
 from fedkin.core.errors import CheckpointError, StorageError
+from fedkin.core.records import Record
 from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
 from fedkin.core.world import World
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.fingerprint import changes, difference, environment, essence
-from fedkin.run.metrics import Record
 from fedkin.run.migrations import Migrations
 
 CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"

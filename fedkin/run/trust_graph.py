@@ -13,9 +13,10 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import State
+from fedkin.core.records import Record
 from fedkin.core.world import BYTES_PER_NUMBER
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.metrics import Record, number
+from fedkin.run.metrics import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

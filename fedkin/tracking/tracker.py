@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.records import Record
 from fedkin.core.storage import append_line, whole_lines
 from fedkin.run import run_folder as folders
-from fedkin.run.metrics import Record
 
 _log = logging.getLogger("fedkin")
 TRACKED = "tracked"  # in a run folder: what trackers must remember until the run is resumed

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core.errors import MissingExtra
+from fedkin.core.records import Record
 from fedkin.core.storage import storing
-from fedkin.run.metrics import Record
 from fedkin.tracking.tracker import TRACKED, figures, outermost, settings
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import tomli_w
 
 from fedkin.core.method import State
-from fedkin.run.metrics import Record
+from fedkin.core.records import Record
 from fedkin.run.migrations import changes
 from fedkin.run.results import Run
 

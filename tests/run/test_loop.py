@@ -13,10 +13,10 @@ import pytest
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.method import COLD
 from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
 from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.loop import Plan, RunState, run, select
-from fedkin.run.metrics import Record
 from fedkin.run.run_folder import Folder
 from fedkin.simulation.fake_world import FakeWorld
 from tests.run.toy_method import Toy, ToyState, fake_world

@@ -13,6 +13,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError
+from fedkin.core.records import Record
 from fedkin.data.federated import FederatedData
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.gossip import Gossip, Local
@@ -21,7 +22,6 @@ from fedkin.methods.panm import PANM, PANMLoss
 from fedkin.methods.pens import PENS
 from fedkin.models import mclr
 from fedkin.run.loop import Plan, check, hurdles, run
-from fedkin.run.metrics import Record
 from tests.run.toy_method import fake_world
 
 N = 8

@@ -15,9 +15,9 @@ from jaxtyping import Int
 from fedkin.config import registry
 from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import COLD, State
+from fedkin.core.records import Record
 from fedkin.core.storage import whole_lines
 from fedkin.run import checkpoint, run_folder
-from fedkin.run.metrics import Record
 from fedkin.run.migrations import Migrations, replay
 from fedkin.run.results import Run
 

@@ -14,10 +14,10 @@ from fedkin.config import registry
 from fedkin.config.schema import Values, stage
 from fedkin.config.server import ServerConfig, methods
 from fedkin.core.method import Method
+from fedkin.core.records import Record
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import client_table
 from fedkin.run.loop import check, check_kind, run
-from fedkin.run.metrics import Record
 from fedkin.run.results import Run
 from fedkin.run.run_folder import AGAINST, Folder, holds_run
 from fedkin.server.deploy.build_node import FIXED
