@@ -19,7 +19,7 @@ def draw(measured: Measured, docs: Path) -> None:
     """Write every picture into ``docs/images``."""
     import matplotlib
 
-    from fedkin.reporting.run_figure import STYLE, write
+    from fedkin.reporting.style import STYLE, write
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
@@ -50,7 +50,7 @@ def _run(measured: Measured, table: str, settings: dict, columns: Sequence[str])
 
 def _eps(measured: Measured) -> Any:
     """Number of clusters (noise left out) over eps, for each split, model and number of local epochs."""
-    from fedkin.reporting.run_figure import COLOURS, DASHES, FADED, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
     shown = _run(measured, "eps", CLUSTERINGS, [str(epochs) for epochs in PRETRAINING])
     figure, panels = _figure(len(shown), len(SPLITS), 3.0)
@@ -75,7 +75,7 @@ def _accuracies(measured: Measured, table: str, settings: dict, columns: tuple[s
     """Accuracy over the rounds of each setting."""
     from matplotlib.ticker import PercentFormatter
 
-    from fedkin.reporting.run_figure import COLOURS, DASHES, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, prepare
 
     shown = _run(measured, table, settings, columns)
     figure, panels = _figure(len(shown), wide, 3.2)

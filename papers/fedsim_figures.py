@@ -22,7 +22,7 @@ def draw(measured: Measured, docs: Path) -> None:
     """Write every picture into ``docs/images``."""
     import matplotlib
 
-    from fedkin.reporting.run_figure import STYLE, write
+    from fedkin.reporting.style import STYLE, write
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
@@ -90,7 +90,7 @@ def _components_and_pni(measured: Measured) -> Any:
     """Figure 8: variance of the gradients by number of components. Figure 10: PNI of Synthetic(alpha, beta)."""
     from matplotlib.ticker import AutoLocator
 
-    from fedkin.reporting.run_figure import COLOURS, DASHES, FADED, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
     figure, (left, right) = _panels(1, 2)
     prepare(left, "Variance kept by principal components", "gradients of a cohort after ten rounds, mean over seeds")

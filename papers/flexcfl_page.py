@@ -86,7 +86,7 @@ def draw(measured: Measured, docs: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from fedkin.reporting.run_figure import STYLE, write
+    from fedkin.reporting.style import STYLE, write
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
@@ -96,7 +96,7 @@ def draw(measured: Measured, docs: Path) -> None:
 
 def _curves(measured: Measured, panels: Any) -> None:
     """One panel per kind of shift."""
-    from fedkin.reporting.run_figure import COLOURS, DASHES, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, prepare
 
     columns = [c for c in dict.fromkeys(c.column for c in TABLE_IV) if c not in ("FeSEM", "FlexCFL, eta_g 5")]
     for axes, kind in zip(panels, ("swap all", "swap part", "incremental"), strict=True):

@@ -110,7 +110,7 @@ def draw(measured: Measured, docs: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from fedkin.reporting.run_figure import STYLE, write
+    from fedkin.reporting.style import STYLE, write
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 3.6), layout="constrained")
@@ -125,7 +125,7 @@ def draw(measured: Measured, docs: Path) -> None:
 
 def _curves(measured: Measured, name: str, axes: Any) -> None:
     """Precision or recall over the rounds, a line a method, mean over the seeds."""
-    from fedkin.reporting.run_figure import COLOURS, DASHES, FADED, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
     prepare(axes, f"Neighbours: {name}", f"mean over seeds; upright line: stage two begins (T1 = {T1})")
     shown = [q for q in COMPARED if q.method in (*PANMS, "PENS")]
@@ -143,7 +143,7 @@ def _curves(measured: Measured, name: str, axes: Any) -> None:
 
 def _breaks(measured: Measured, panel: str, axes: Any) -> None:
     """Precision (strong) and recall (thin) at the end, by what makes the task harder."""
-    from fedkin.reporting.run_figure import COLOURS, prepare
+    from fedkin.reporting.style import COLOURS, prepare
 
     heading, label = AXES[panel]
     prepare(axes, heading, "precision (strong) and recall (thin) at the end")

@@ -86,7 +86,7 @@ def draw(measured: Measured, docs: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from fedkin.reporting.run_figure import STYLE, write
+    from fedkin.reporting.style import STYLE, write
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
@@ -96,7 +96,7 @@ def draw(measured: Measured, docs: Path) -> None:
 
 
 def _panel(measured: Measured, panel: str, axes: Any) -> None:
-    from fedkin.reporting.run_figure import COLOURS, DASHES, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, prepare
 
     heading, label = AXES[panel]
     prepare(axes, heading, "agreement with the truth (ARI); dots: seeds")

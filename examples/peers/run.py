@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from fedkin.config import peer, registry
 from fedkin.core.storage import whole_lines
 from fedkin.p2p.init import init
-from fedkin.reporting.run_figure import save_as
-from fedkin.run.trust_graph import circle
+from fedkin.reporting.style import save_as
+from fedkin.reporting.trust_graph_figure import draw_circle
 
 PEERS, LATE = 8, 8  # peer-0 to peer-7 begin; peer-8 comes later
 PATIENCE = 180.0  # seconds
@@ -105,7 +105,7 @@ def picture(trust: np.ndarray, kind: np.ndarray, there: list[int]) -> Figure:
     figure = Figure(figsize=(5.5, 5.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    circle(axes, trust, kind)
+    draw_circle(axes, trust, kind)
     place = np.empty(len(kind))
     place[np.argsort(kind, kind="stable")] = np.arange(len(kind))
     for k, angle in enumerate(2 * np.pi * place / len(kind)):

@@ -23,7 +23,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, World
 from fedkin.data.federated import FederatedData
 from fedkin.methods.last_layer import LastLayer
-from fedkin.reporting.run_figure import COLOURS, FADED, prepare, save_as
+from fedkin.reporting.style import COLOURS, FADED, prepare, save_as
 from fedkin.run.loop import check_kind
 from fedkin.run.simulate import from_config
 from fedkin.simulation.engine import SimulatedWorld

@@ -37,7 +37,6 @@ from fedkin.config.plan import whole_number
 from fedkin.config.run import DEMO, Config, Positive, from_dict, named, override, read_toml
 from fedkin.config.schema import Section, Values, checked
 from fedkin.core.errors import ConfigError, unknown
-from fedkin.reporting.run_figure import title
 
 SEEDS = 3  # where nothing is said: the least that can be tested
 MEASURES = {  # what methods are told apart by, and where a run's summary has it
@@ -206,7 +205,7 @@ def _variants(entries: Iterable[Values], axes: Sequence[Axis], where: str) -> tu
         bare = {key: value for key, value in entry.items() if key != "label"}
         options = named("method", registry.methods(), bare, lambda key: f"{where}compare.methods: {key}")
         _refuse_label(entry.get("label", ""), f"{where}compare.methods")
-        label = _one_line(entry.get("label") or title(bare["name"]))
+        label = _one_line(entry.get("label") or registry.method_title(bare["name"]))
         own = [(key.removeprefix("method."), values) for key, values in axes]
         own = [(key, values) for key, values in own if key in registry.options(registry.methods()[bare["name"]])]
         used |= {key for key, _ in own}

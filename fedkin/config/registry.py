@@ -53,6 +53,12 @@ def methods() -> Registry:
     return dict(METHODS)
 
 
+def method_title(name: str) -> str:
+    """A method's name as its class spells it; another name stays as it is."""
+    kind = methods().get(name)
+    return getattr(kind, "__name__", name)
+
+
 def shifts() -> Registry:
     """Named ways in which data move."""
     from fedkin.scenarios.shift import SHIFTS

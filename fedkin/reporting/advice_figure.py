@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import dendrogram, linkage
 
 from fedkin.analysis.advise.advice import Advice
 from fedkin.analysis.advise.split_half_stability import HOLDS, Kinds
-from fedkin.reporting.run_figure import COLOURS, FADED, prepare, save_as
+from fedkin.reporting.style import COLOURS, FADED, headline, new_figure, prepare, save_as
 
 
 def save(advice: Advice, path: Path) -> list[Path]:
@@ -26,8 +25,7 @@ def save(advice: Advice, path: Path) -> list[Path]:
 
 def draw(advice: Advice) -> Figure:
     """Who comes back, the dendrogram and the spectrum; gap, silhouette and a map of the clients."""
-    figure = Figure(figsize=(12.5, 7.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12.5, 7.2)
     kinds, panels = advice.kinds, figure.subplots(2, 3).ravel()
     numbers = np.arange(1, kinds.most + 1)
     _returning(panels[0], kinds, numbers)
@@ -41,7 +39,7 @@ def draw(advice: Advice) -> Figure:
     says = kinds.votes["silhouette"]
     _curve(panels[4], "Silhouette", f"says {says}; it cannot say 1", numbers, kinds.silhouette, says)
     _map(panels[5], kinds)
-    figure.suptitle(f"{advice.data}: {advice.verdict}\n", x=0.008, ha="left", fontsize=13, fontweight="bold")
+    headline(figure, f"{advice.data}: {advice.verdict}\n")
     return figure
 
 

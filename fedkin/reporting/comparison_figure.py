@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedkin.reporting.seeds_figure import accuracies
+from fedkin.reporting.style import headline, new_figure
 
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
@@ -23,8 +23,7 @@ def draw(comparison: Comparison) -> Figure:
     across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)
     heights = max(3.6, 0.45 * len(comparison.methods))
-    figure = Figure(figsize=(1.2 + (4.6 + 0.1 * names) * across, 0.6 + heights * down), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(1.2 + (4.6 + 0.1 * names) * across, 0.6 + heights * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, setting in zip(panels, shown, strict=False):
         accuracies(axes, comparison.curves(setting), setting or "Test accuracy")
@@ -35,5 +34,5 @@ def draw(comparison: Comparison) -> Figure:
     title = " / ".join(comparison.methods) if several <= 4 else f"{several} methods"
     more = f"; {left} more settings in the tables" if left else ""
     heading = f"{title}: {seeds} seed{'s' if seeds > 1 else ''}{more}\n"
-    figure.suptitle(heading, x=0.008, ha="left", fontsize=13, fontweight="bold")
+    headline(figure, heading)
     return figure

@@ -18,7 +18,7 @@ from fedkin.analysis.tables import rows_of
 from fedkin.config.comparison import MEASURES
 from fedkin.core.storage import write_atomic
 from fedkin.reporting import comparison_figure
-from fedkin.reporting.run_figure import save_as
+from fedkin.reporting.style import save_as
 from fedkin.run import run_folder as folders
 
 TABLE, DIFFERENCES, FIGURE = "comparison", "differences.csv", "figure"

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedkin.core.storage import write_atomic
 from fedkin.reporting.html.charts import size
 from fedkin.reporting.html.page import PALETTE
-from fedkin.reporting.run_figure import DASHES, FADED, FAINT, STYLE
+from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE
 from fedkin.run import run_folder as folders
 
 Json = dict[str, Any]

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from fedkin.config.registry import method_title
 from fedkin.core.records import Record
-from fedkin.reporting.run_figure import title
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives everybody a turn"
 INCOMPLETE_SEED = (
@@ -73,7 +73,7 @@ class Display:
         completed = record["round"] + (self._seed[0] if self._seed else 0) * self.rounds
         if name not in self._tasks:
             pace = _Pace(completed, time.monotonic())
-            start: dict[str, Any] = {"method": title(name), "pace": pace, **shown}
+            start: dict[str, Any] = {"method": method_title(name), "pace": pace, **shown}
             self._tasks[name] = self._bars.add_task("", total=self.rounds * self.seeds, **start)
         fresh: dict[str, Any] = shown if record["accuracy"] is not None else {}  # else what was seen last stays
         self._bars.update(self._tasks[name], completed=completed, **fresh)
@@ -104,7 +104,7 @@ def plain_line(record: Record, rounds: int) -> str:
     """One round in words."""
     shown = _shown(record)
     return (
-        f"{title(record['method'])}  round {record['round']}/{rounds}  accuracy {shown['accuracy']}  "
+        f"{method_title(record['method'])}  round {record['round']}/{rounds}  accuracy {shown['accuracy']}  "
         f"clusters {shown['sizes']}"
     )
 
@@ -140,7 +140,7 @@ def seeds_table(summary: dict[str, Any]) -> Table:
     for row in summary["methods"]:
         names = ("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile")
         sent = (f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
-        out.add_row(title(row["method"]), *(_with_interval(row, name) for name in names), *sent)
+        out.add_row(method_title(row["method"]), *(_with_interval(row, name) for name in names), *sent)
     out.caption, out.caption_justify = "\n".join(_explained(summary)) or None, "left"
     return out
 
@@ -160,7 +160,9 @@ def _explained(summary: dict[str, Any]) -> list[str]:
 def compared(summary: dict[str, Any]) -> Table:
     """What the main method gains over each of the others, in points, and what tests say of it."""
     made = summary["comparisons"]
-    out = Table(title=f"{title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    out = Table(
+        title=f"{method_title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+    )
     out.add_column("", no_wrap=True)
     for column in ("mean gain over\nrounds, points", "t-test\np", "Wilcoxon\np", "significant\nin rounds"):
         out.add_column(column, justify="right", no_wrap=True)
@@ -168,7 +170,7 @@ def compared(summary: dict[str, Any]) -> Table:
     for row in made:
         share = row["share_significant"]
         out.add_row(
-            title(row["against"]),
+            method_title(row["against"]),
             f"{row['difference']:+.1f}" + ("" if row["low"] is None else f" ({row['low']:.1f} to {row['high']:.1f})"),
             *(_p(row[name]) for name in ("p_t", "p_wilcoxon")),
             "-" if share is None else f"{share:.0%}",
@@ -206,7 +208,7 @@ def _p(value: float | None) -> str:
 
 def _row(summary: dict[str, Any]) -> list[str]:
     return [
-        title(summary["method"]),
+        method_title(summary["method"]),
         percent(summary["best_accuracy"]),
         "-" if summary["best_round"] is None else str(summary["best_round"]),
         percent(summary["final_accuracy"]),

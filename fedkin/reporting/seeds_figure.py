@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from fedkin.analysis.statistics import LEAST_SEEDS, Comparison, interval
-from fedkin.reporting.run_figure import COLOURS, DASHES, FADED, label_ends, look, prepare, save_as, title
+from fedkin.config.registry import method_title
+from fedkin.reporting.style import (
+    COLOURS,
+    DASHES,
+    FADED,
+    headline,
+    label_ends,
+    line_style,
+    new_figure,
+    prepare,
+    save_as,
+)
 
 if TYPE_CHECKING:
     from fedkin.analysis.repeat import RepeatedRuns
@@ -33,21 +43,17 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 def draw(repeated: RepeatedRuns) -> Figure:
     """Mean accuracy of every method; beside it, where there are several, what the first gains over the others."""
     curves, compared = repeated.curves(), repeated.comparisons()
-    named = {title(name): curve for name, curve in curves.items()}
-    figure = Figure(figsize=(10.5, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    named = {method_title(name): curve for name, curve in curves.items()}
+    figure = new_figure(10.5, 4.6)
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named)
     if compared:
         differences(panels[1], named, compared)
     run, seeds = repeated.runs[0], len(repeated.seeds)
-    figure.suptitle(
+    headline(
+        figure,
         f"{' / '.join(named)} on {run.config['data']['name']}: {len(run.assignment):,} clients, "
         f"{run.config['run']['cohort']} a round, {seeds} seed{'s' if seeds > 1 else ''}\n",
-        x=0.008,
-        ha="left",
-        fontsize=13,
-        fontweight="bold",
     )
     return figure
 
@@ -61,7 +67,7 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> No
     prepare(axes, heading, (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking)
     ends = []
     for number, (name, curve) in enumerate(curves.items()):
-        colour, dash = look(number)
+        colour, dash = line_style(number)
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
         drawn = interval(curve[:, scored])
         if len(curve) >= LEAST_SEEDS:
@@ -79,13 +85,13 @@ def differences(axes: Axes, curves: Curves, comparisons: Sequence[Comparison], h
     """What the compared method gains over each of the others, in percentage points; grey where it is not significantly
     better than all of them (FedSim, Fig. 5)."""
     names = list(curves)
-    ours = comparisons[0].method if comparisons[0].method in curves else title(comparisons[0].method)
+    ours = comparisons[0].method if comparisons[0].method in curves else method_title(comparisons[0].method)
     tested = comparisons[0].seeds >= LEAST_SEEDS
     shade = "grey: not significantly better than all" if tested else "too few seeds to test"
     prepare(axes, heading or f"Gain of {ours}", f"{'gain of ' + ours + ' in ' if heading else ''}points; {shade}")
     ends = []
     for comparison in comparisons:
-        other = comparison.against if comparison.against in curves else title(comparison.against)
+        other = comparison.against if comparison.against in curves else method_title(comparison.against)
         colour, dash = COLOURS[names.index(other)], DASHES[names.index(other)]
         gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(axis=0)  # the same seeds in every round
         axes.plot(comparison.scored, gain, color=colour, ls=dash, lw=1.8)
@@ -103,4 +109,4 @@ def differences(axes: Axes, curves: Curves, comparisons: Sequence[Comparison], h
     axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.11 * (high - low), form="{:+.1f}")
+    label_ends(axes, ends, gap=0.11 * (high - low), template="{:+.1f}")

@@ -14,9 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from fedkin.config.registry import method_title
 from fedkin.core.errors import StorageError
 from fedkin.methods import FedAvg
-from fedkin.reporting.run_figure import _apart, draw, save, title
+from fedkin.reporting.run_figure import draw, save
+from fedkin.reporting.style import spread
 from fedkin.run.loop import Plan, run
 from fedkin.run.results import Run
 from tests.run.toy_method import Toy, fake_world
@@ -116,14 +118,14 @@ def test_a_folder_that_is_not_there_is_a_storage_error(both: Run, tmp_path: Path
         save(both, tmp_path / "nowhere")
 
 
-def test_labels_are_pushed_apart() -> None:
-    assert _apart([0.1, 0.9], 0.1) == [0.1, 0.9]
-    assert _apart([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
-    crowd = _apart([0.5, 0.5, 0.51, 0.9], 0.1)
+def test_labels_are_pushedspread() -> None:
+    assert spread([0.1, 0.9], 0.1) == [0.1, 0.9]
+    assert spread([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
+    crowd = spread([0.5, 0.5, 0.51, 0.9], 0.1)
     assert crowd[3] == 0.9
     assert (np.diff(crowd) > 0.05).all()
 
 
 def test_titles() -> None:
-    assert title("fedgrouprox") == "FedGrouProx"
-    assert title("mine") == "mine"
+    assert method_title("fedgrouprox") == "FedGrouProx"
+    assert method_title("mine") == "mine"

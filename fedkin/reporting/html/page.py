@@ -12,7 +12,7 @@ from typing import Any
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from fedkin import __version__
-from fedkin.reporting.run_figure import COLOURS
+from fedkin.reporting.style import COLOURS
 
 Json = dict[str, Any]
 PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: a ribbon has up to ten bands

@@ -14,9 +14,9 @@ from jaxtyping import Int
 
 from fedkin.analysis.compare import comparison_folder as grids
 from fedkin.analysis.repeat import SEEDS, RepeatedRuns
+from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.reporting.html.recovery import read_config, read_run, sound, walk
-from fedkin.reporting.run_figure import title
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import essence
 from fedkin.run.results import Run
@@ -197,4 +197,4 @@ def _of_comparison(
 
 def _with_others(run: Run) -> tuple[Cell, ...]:
     named = {run.config["method"]["name"]: run, **run.against}
-    return tuple(Cell("", title(name), one) for name, one in named.items())
+    return tuple(Cell("", method_title(name), one) for name, one in named.items())

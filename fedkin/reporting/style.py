@@ -1,0 +1,123 @@
+"""What all figures have in common: colours, line styles, headings, labels, and how they are saved."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedkin.core.storage import write_atomic
+
+# Okabe and Ito's colours, told apart by every kind of colour vision; line styles tell them apart in print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (2, 2)))
+INK, FADED, FAINT = "#222222", "#888888", "#D9D9D9"
+STYLE: Any = {
+    "font.size": 10,
+    "font.family": "sans-serif",
+    "axes.edgecolor": FADED,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedkin",  # the same run gives the same file
+}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that needs no display."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
+    """Write what ``draw`` returns, drawn in the common style, as ``path``.png and ``path``.svg.
+
+    Raises StorageError where it cannot be written.
+    """
+    base = path.with_suffix("") if path.suffix in (".png", ".svg") else path
+    paths = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
+    with matplotlib.rc_context(STYLE):
+        figure = draw()
+        for target in paths:
+            write(figure, target)
+    return paths
+
+
+def write(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of its ending (png or svg); the same figure gives the same bytes."""
+    kind, content = path.suffix[1:], io.BytesIO()
+    figure.savefig(content, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    write_atomic(path, content.getvalue())
+
+
+def line_style(number: int) -> tuple[str, Any]:
+    """Colour and dashes of a line; no two alike among the first 49."""
+    return COLOURS[number % len(COLOURS)], DASHES[(number + number // len(COLOURS)) % len(DASHES)]
+
+
+def headline(figure: Figure, text: str) -> None:
+    """The heading of a whole figure."""
+    figure.suptitle(text, x=0.008, ha="left", fontsize=13, fontweight="bold")
+
+
+def prepare(axes: Axes, heading: str, note: str) -> None:
+    """Give a panel its heading, a note in small print and its grid.
+
+    Args:
+        axes: the panel.
+        heading: what it shows.
+        note: how to read it.
+    """
+    axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=18)
+    axes.annotate(
+        note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, color="#666"
+    )
+    axes.grid(axis="y", color=FAINT, lw=0.7)
+    axes.margins(x=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}") -> None:
+    """Write names and last values at the ends of the lines, pushed apart where they would overlap.
+
+    Args:
+        axes: the panel.
+        ends: last value, name and colour of each line.
+        gap: the least distance of two labels, in units of the y axis.
+        template: how a value is written.
+    """
+    heights = spread([value for value, _, _ in sorted(ends)], gap)
+    for (value, name, colour), height in zip(sorted(ends), heights, strict=True):
+        axes.annotate(
+            f"{name}\n{template.format(value)}",
+            (1.01, height),
+            xycoords=axes.get_yaxis_transform(),
+            color=colour,
+            fontweight="bold",
+            va="center",
+        )
+
+
+def spread(values: list[float], gap: float) -> list[float]:
+    """Ascending heights at least a gap apart, each pair that is too close pushed out from its middle."""
+    heights = list(values)
+    for _ in heights:  # one pass per label is enough: a pass settles at least one pair for good
+        for low in range(len(heights) - 1):
+            lack = gap - (heights[low + 1] - heights[low])
+            if lack > 0:
+                heights[low] -= lack / 2
+                heights[low + 1] += lack / 2
+    return heights
