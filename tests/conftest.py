@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,44 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
-# Compiled programs are kept between test runs, beside pytest's own cache. Set before anything imports jax.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
+# The floor of each folder's tests; a file named here leaves its folder's floor, a test may carry a mark of its own.
+# ``make quick`` runs the unit floor: the arithmetic of every method and measure, in worlds of a few numbers.
+FLOORS = {
+    "aggregation": "unit",
+    "analysis": "simulation",
+    "cli": "simulation",
+    "clustering": "unit",
+    "config": "unit",
+    "core": "unit",
+    "data": "simulation",
+    "docs": "docs",
+    "fidelity": "unit",
+    "house": "unit",
+    "house/test_public.py": "process",
+    "measures": "unit",
+    "methods": "unit",
+    "methods/test_athena_runs.py": "simulation",
+    "methods/test_fedsim_runs.py": "simulation",
+    "methods/test_hierarchical_runs.py": "simulation",
+    "methods/test_hierarchical_settings.py": "simulation",
+    "models": "simulation",
+    "p2p": "simulation",
+    "papers": "simulation",
+    "process": "process",
+    "reporting": "simulation",
+    "run": "simulation",
+    "scenarios": "unit",
+    "security": "unit",
+    "server": "simulation",
+    "simulation": "simulation",
+    "tracking": "simulation",
+}
+MOST_MAPS = 20_000  # memory maps of one process; Linux ends it at 65,530, and every compiled program holds some
+
+# Compiled programs are kept between test runs, in CI between checkouts too. Set before anything imports jax.
+KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedkin-tests"
+PROGRAMS = KEPT if os.environ.get("CI") else ROOT / ".pytest_cache" / "jax"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
 
@@ -38,6 +75,64 @@ def pytest_sessionstart() -> None:
     from fedkin.models.model import prepare_jax
 
     prepare_jax()
+
+
+def floor_of(path: Path) -> str:
+    """The floor of a test file: that of its longest line in the table."""
+    name = path.relative_to(ROOT / "tests").as_posix()
+    lines = [line for line in FLOORS if name == line or name.startswith((f"{line}/", f"test_{line}."))]
+    if not lines:
+        raise pytest.UsageError(f"{name} has no line in FLOORS, tests/conftest.py")
+    return FLOORS[max(lines, key=len)]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test has the mark of its floor, and of one floor only."""
+    floors = set(FLOORS.values())
+    for item in items:
+        if not floors & {mark.name for mark in item.iter_markers()}:
+            item.add_marker(floor_of(item.path))
+
+
+# --- compiled programs are released between modules, and the memory maps that are left are counted
+
+_maps: dict[str, tuple[int, str]] = {}  # of this process and of every worker: the most maps, and after which module
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of the module
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Release what a module's tests have compiled."""
+    if nextitem is None or nextitem.path != item.path:
+        table = Path("/proc/self/maps")  # Linux has it
+        count = len(table.read_bytes().splitlines()) if table.exists() else 0
+        _maps["this process"] = max(_maps.get("this process", (0, "")), (count, item.path.name))
+        if "jax" in sys.modules:
+            sys.modules["jax"].clear_caches()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Note what a worker of pytest-xdist has counted."""
+    if "maps" in getattr(node, "workeroutput", {}):
+        _maps[f"worker {node.gateway.id}"] = node.workeroutput["maps"]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a process came near the system's limit."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["maps"] = _maps.get("this process", (0, ""))
+    elif any(count >= MOST_MAPS for count, _ in _maps.values()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many memory maps each process had."""
+    for process, (count, module) in sorted(_maps.items()):
+        told = f"{process} had {count:,} memory maps after {module}"
+        if count >= MOST_MAPS:
+            terminalreporter.write_line(f"ERROR: {told}; the limit is {MOST_MAPS:,}", red=True)
+        elif process != "this process":
+            terminalreporter.write_line(told)
 
 
 @cache
