@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from fedkin.core.errors import MissingExtra as MissingExtra
     from fedkin.core.errors import ModelError as ModelError
     from fedkin.core.errors import StorageError as StorageError
+    from fedkin.core.ledger import Ledger as Ledger
     from fedkin.core.method import Method as Method
     from fedkin.core.method import State as State
     from fedkin.core.randomness import Stream as Stream
     from fedkin.core.world import SGD as SGD
     from fedkin.core.world import Adam as Adam
-    from fedkin.core.world import Ledger as Ledger
     from fedkin.core.world import LocalTraining as LocalTraining
     from fedkin.core.world import ModelSpec as ModelSpec
     from fedkin.core.world import Scores as Scores
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from fedkin.methods import PANMLoss as PANMLoss
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
+    from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.report import report as report
     from fedkin.run.results import Run as Run
     from fedkin.run.simulate import simulate as simulate
@@ -104,7 +105,7 @@ _HOME = {
     "IFCA": "fedkin.methods",
     "IFCAMig": "fedkin.methods",
     "Incremental": "fedkin.scenarios.shift",
-    "Ledger": "fedkin.core.world",
+    "Ledger": "fedkin.core.ledger",
     "Local": "fedkin.methods",
     "LocalTraining": "fedkin.core.world",
     "Method": "fedkin.core.method",
@@ -136,6 +137,7 @@ _HOME = {
     "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
     "compare": "fedkin.analysis.compare.runner",
+    "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.client_hooks",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
@@ -207,6 +209,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "as_model",
     "compare",
     "data",
+    "draw",
     "jax_client",
     "models",
     "non_iid_index",

@@ -5,8 +5,7 @@ A model is a flat ``float32[P]`` vector here. Letters: N clients, n rows of a ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 
 BYTES_PER_NUMBER = 4  # models and updates travel as float32
@@ -118,52 +118,6 @@ class Scores:
     correct: Int[np.ndarray, "n"]
     examples: Int[np.ndarray, "n"]
     loss: Float[np.ndarray, "n"]  # mean over the row's examples; 0 where it has none
-
-
-class Ledger:
-    """Bytes down to clients and up from them, by verb. Two things are kept on accounts of their own, outside the total:
-    scoring (``scoring.*``), and what servers of different clusters would send each other (``servers.*``)."""
-
-    def __init__(self) -> None:
-        self.down: dict[str, int] = {}
-        self.up: dict[str, int] = {}
-        self._scoring = False
-        self.home = False  # whether models stay where they are
-
-    def add(self, verb: str, down: int, up: int) -> None:
-        """Count the bytes of one call of a verb."""
-        if self.home:
-            return
-        account = f"scoring.{verb}" if self._scoring else verb
-        self.down[account] = self.down.get(account, 0) + int(down)
-        self.up[account] = self.up.get(account, 0) + int(up)
-
-    @contextmanager
-    def scoring(self) -> Iterator[None]:
-        """Calls inside are the experimenter's measurement, not the method's communication."""
-        self._scoring = True
-        try:
-            yield
-        finally:
-            self._scoring = False
-
-    @contextmanager
-    def at_home(self) -> Iterator[None]:
-        """Calls inside are what peers do with models that they have already: nothing travels, nobody has to answer."""
-        self.home = True
-        try:
-            yield
-        finally:
-            self.home = False
-
-    def between_servers(self, verb: str, count: int) -> None:
-        """Count bytes that cross between the servers of clusters, where every cluster has one."""
-        self.add(f"servers.{verb}", 0, count)
-
-    def total(self) -> tuple[int, int]:
-        """Bytes (down, up) between the method and its clients."""
-        apart = ("scoring.", "servers.")
-        return tuple(sum(n for verb, n in side.items() if not verb.startswith(apart)) for side in (self.down, self.up))  # type: ignore[return-value]
 
 
 @runtime_checkable

@@ -111,7 +111,7 @@ class PeerMethod:
     def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
         """Every peer of the cohort does its next round, all at once: what they answer is of this round."""
         work = replace(world.work, partial=True)
-        with world.ledger.at_home():
+        with world.ledger.local():
             reply = world.train(state.models, cohort, cohort, work=work, stream=stream.child("train"))
         awake, update = cohort[reply.arrived], reply.update[reply.arrived]
         everybody = np.arange(len(state.models))
@@ -150,7 +150,7 @@ class PeerMethod:
             return similarity(self.alpha, start, both, both)
         similar = np.zeros(answered.shape)
         asker, asked = np.nonzero(answered)
-        with world.ledger.at_home():
+        with world.ledger.local():
             similar[asker, asked] = by_loss(world.evaluate(solution, awake[asker], asked, split="train").loss)
         return similar
 

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
+from fedkin.core.ledger import Ledger
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, ROOM, Ledger, LocalTraining, ModelSpec, Scores, TrainingReply, World
+from fedkin.core.world import BYTES_PER_NUMBER, ROOM, LocalTraining, ModelSpec, Scores, TrainingReply, World
 
 _log = logging.getLogger("fedkin")
 

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from fedkin.core.ledger import Ledger
 from fedkin.core.method import COLD, Served, State
 from fedkin.core.records import Record
-from fedkin.core.world import Ledger, Scores, TrainingReply
+from fedkin.core.world import Scores, TrainingReply
 from fedkin.run.instrumented_world import InstrumentedWorld, distances
 
 _SCORED = (

@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
+from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.world import ROOM, Ledger, LocalTraining, ModelSpec, Scores, TrainingReply
+from fedkin.core.world import ROOM, LocalTraining, ModelSpec, Scores, TrainingReply
 from fedkin.measures.calibration import BINS
 from fedkin.server.handshake import digest_of
 from fedkin.server.membership import Membership

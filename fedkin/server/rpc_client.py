@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.world import Ledger
+from fedkin.core.ledger import Ledger
 from fedkin.server.membership import Membership
 from fedkin.server.message import InvalidMessageError, RpcMessage, plain
 from fedkin.server.node_registry import NodeInfo

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import WeightedSum
+from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalTraining, Scores, TrainingReply
+from fedkin.core.world import BYTES_PER_NUMBER, LocalTraining, Scores, TrainingReply
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.scenarios.population import Population
@@ -247,7 +248,7 @@ class SimulatedWorld:
         lost = np.zeros(len(clients), bool)
         if self.population.dropout:
             lost |= self.population.silent(clients, stream)
-        if self.population.mute and not self.ledger.home:
+        if self.population.mute and not self.ledger.is_local:
             lost |= self.population.unheard(clients, stream)
         if self.population.stragglers:
             slow = self.population.slow(clients, stream)

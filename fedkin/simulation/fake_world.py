@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, Ledger, LocalTraining, ModelSpec, Scores, TrainingReply
+from fedkin.core.world import BYTES_PER_NUMBER, LocalTraining, ModelSpec, Scores, TrainingReply
 from fedkin.measures.calibration import histogram
 from fedkin.measures.cosine import cosine
 from fedkin.simulation.shift_test import LabelMemory

@@ -8,9 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from fedkin.core.ledger import Ledger
 from fedkin.core.method import COLD, Served, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import Ledger, Scores
+from fedkin.core.world import Scores
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.metrics import (
     TestResults,

@@ -58,14 +58,14 @@ def test_the_mute_train_for_themselves_and_send_nothing() -> None:
     np.testing.assert_array_equal(w.train(start, ASKED, nobody, stream=stream).arrived, came)
     np.testing.assert_array_equal(np.isnan(w.losses(start, ASKED)[:, 0]), ~came)
     before = w.ledger.total()
-    with w.ledger.at_home():
+    with w.ledger.local():
         assert w.train(start, ASKED, nobody, stream=stream).arrived.all()
     assert w.ledger.total() == before
 
 
 def test_what_happens_at_home_does_not_travel() -> None:
     w = world()
-    with w.ledger.at_home():
+    with w.ledger.local():
         w.evaluate(models(w.model, 1), ASKED, np.zeros(40, np.int64), split="train")
     assert w.ledger.total() == (0, 0) and not w.ledger.down
     w.evaluate(models(w.model, 1), ASKED, np.zeros(40, np.int64))
