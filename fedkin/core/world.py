@@ -17,7 +17,9 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 
 BYTES_PER_NUMBER = 4  # models and updates travel as float32
-ROOM = 2**28  # bytes of single updates that one call may hold for who looks on, where its method needs means only
+UPDATE_MEMORY = (
+    2**28
+)  # bytes of single updates that one call may hold for who looks on, where its method needs means only
 
 
 @dataclass(frozen=True)

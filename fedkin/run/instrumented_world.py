@@ -12,7 +12,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.core.ledger import Ledger
 from fedkin.core.method import COLD, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, ROOM, LocalTraining, ModelSpec, Scores, TrainingReply, World
+from fedkin.core.world import BYTES_PER_NUMBER, UPDATE_MEMORY, LocalTraining, ModelSpec, Scores, TrainingReply, World
 
 _log = logging.getLogger("fedkin")
 
@@ -47,7 +47,7 @@ class InstrumentedWorld:
 
     @property
     def room(self) -> int:
-        return getattr(self.world, "room", ROOM) if self._room is None else self._room
+        return getattr(self.world, "room", UPDATE_MEMORY) if self._room is None else self._room
 
     def begin(self, stream: Stream) -> None:
         """Forget the round before, and let the world begin this one."""

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.errors import MethodError
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.world import ROOM, LocalTraining, ModelSpec, Scores, TrainingReply
+from fedkin.core.world import UPDATE_MEMORY, LocalTraining, ModelSpec, Scores, TrainingReply
 from fedkin.measures.calibration import BINS
 from fedkin.server.handshake import digest_of
 from fedkin.server.membership import Membership
@@ -71,7 +71,7 @@ class RemoteWorld:
     @property
     def room(self) -> int:
         """Bytes of single updates that may be asked for where means would do: none of fleets."""
-        return 0 if any(member.count > 1 for member in self.membership.registry.members.values()) else ROOM
+        return 0 if any(member.count > 1 for member in self.membership.registry.members.values()) else UPDATE_MEMORY
 
     def begin(self, stream: Stream) -> None:
         self._letters.round = stream.round
