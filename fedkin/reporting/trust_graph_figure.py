@@ -9,11 +9,12 @@ import pandas as pd
 from jaxtyping import Bool, Int
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from fedkin.reporting.run_figure import COLOURS, DASHES, prepare, save_as, title
+from fedkin.config.registry import method_title
+from fedkin.config.registry import method_title
+from fedkin.reporting.style import COLOURS, DASHES, headline, new_figure, prepare, save_as
 from fedkin.run.results import Run
 from fedkin.run.trust_graph import trust_over_time
 
@@ -29,8 +30,7 @@ def draw(run: Run) -> Figure:
     """Peers in a circle, grouped by true cluster (else by their cluster at the end), after some of the rounds; below,
     where true clusters are known, precision and recall of their neighbours."""
     known = "true_cluster" in run.clients
-    figure = Figure(figsize=(10.5, 5.6 if known else 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(10.5, 5.6 if known else 3.4)
     grid = figure.add_gridspec(1 + known, _PANELS, height_ratios=(1.5, 1)[: 1 + known])
     trust = trust_over_time(run)
     rounds = [r for r in trust if trust[r].any()] or list(trust)
@@ -44,8 +44,7 @@ def draw(run: Run) -> Figure:
         axes.set_title(f"after round {round}", fontsize=10)
     if known:
         _precision_and_recall(figure.add_subplot(grid[1, :]), run.history)
-    name, data = title(run.config["method"]["name"]), run.config["data"]["name"]
-    figure.suptitle(f"{name} on {data}: who trusts whom", x=0.008, ha="left", fontsize=13, fontweight="bold")
+    headline(figure, f"{method_title(run.config['method']['name'])} on {run.config['data']['name']}: who trusts whom")
     return figure
 
 
