@@ -13,7 +13,6 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from fedkin.config.registry import method_title
-from fedkin.config.registry import method_title
 from fedkin.reporting.style import COLOURS, DASHES, headline, new_figure, prepare, save_as
 from fedkin.run.results import Run
 from fedkin.run.trust_graph import trust_over_time
@@ -50,7 +49,7 @@ def draw(run: Run) -> Figure:
 
 def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
     """Precision and recall of neighbours over the rounds."""
-    prepare(axes, "Neighbours", "precision: share of a peer's neighbours in its true cluster; recall: share of it found")
+    prepare(axes, "Neighbours", "precision: neighbours in the same true cluster; recall: share of that cluster found")
     for name, colour, dash in zip(("precision", "recall"), COLOURS, DASHES, strict=False):
         known = history[f"neighbour_{name}"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.8, label=name)
