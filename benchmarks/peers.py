@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.config.peer_settings import NetworkSettings, PeerSettings, TlsSettings
 from fedkin.methods import PANM, Gossip
 from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.peer import Memory, Peer
-from fedkin.p2p.settings import NetworkSettings, PeerSettings, TlsSettings
 from fedkin.p2p.zenoh_transport import ZenohNetwork
 from fedkin.security.certificates import Signer
 from fedkin.simulation.fake_world import FakeWorld

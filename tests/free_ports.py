@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedkin.p2p.settings import NetworkSettings, TlsSettings
+from fedkin.config.peer_settings import NetworkSettings, TlsSettings
 from fedkin.p2p.zenoh_transport import ZenohNetwork
 
 QUICK = "{transport: {link: {tx: {lease: 1500, keep_alive: 4}}}}"  # a peer that hangs is dropped after 1.5 s

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config import registry
+from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.config.run import Local, named, named_model, override, read_toml
-from fedkin.config.schema import Values, checked, made, schema, told
+from fedkin.config.schema import Values, checked, error_context, made, schema, told
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.world import LocalTraining
 from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.peer import Peer, check
 from fedkin.p2p.peer_folder import PeerFolder
-from fedkin.p2p.settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.p2p.zenoh_transport import ZenohNetwork
-from fedkin.run.lifecycle import stage
 from fedkin.security.certificates import Signer
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -96,9 +95,9 @@ def build(config: PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None =
 
     Raises what these raise: ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra.
     """
-    with stage("data"):
+    with error_context("data"):
         data = registry.make(registry.datasets(), config.data)
-    with stage("model"):
+    with error_context("model"):
         model = registry.make(registry.models(), config.model, data)
     about, links, tls = config.about, config.links, config.links.tls
     world = SimulatedWorld(data, model, config.work, devices=1)

@@ -118,7 +118,7 @@ def told(where: Callable[[str], str], kind: type[D], values: Values) -> D:
 
 
 @contextmanager
-def stage(section: str) -> Iterator[None]:
+def error_context(section: str) -> Iterator[None]:
     """Errors from here on come from a section of the configuration, and say so."""
     try:
         yield

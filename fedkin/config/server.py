@@ -18,10 +18,10 @@ from fedkin.config import registry
 from fedkin.config.plan import Plan
 from fedkin.config.run import Local, Rounds, against, named, named_model, override, read_toml
 from fedkin.config.schema import Section, Values, checked, made, plain
+from fedkin.config.server_settings import ServerSettings, SiteSettings
+from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.world import LocalTraining
-from fedkin.server.handshake import digest
-from fedkin.server.settings import ServerSettings, SiteSettings
 
 SERVER = ("federation", "samples", "model", "method", "local", "run")
 CLIENT = ("client", "samples", "model", "data")

@@ -6,6 +6,7 @@ what the header says; this module only guarantees that bytes are what ``encode``
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -54,3 +55,9 @@ def decode(data: bytes) -> Archive:
     if not isinstance(header, dict):
         raise ValueError("its header is not an object")
     return Archive(header, arrays)
+
+
+def digest(value: Mapping[str, Any] | list[Any]) -> str:
+    """A short digest of plain values; the order of keys does not matter."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

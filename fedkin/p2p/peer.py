@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float
 
+from fedkin.config.peer_settings import LockstepSettings, PeerSettings
 from fedkin.core.errors import ConfigError, ModelError, StorageError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
@@ -24,7 +25,6 @@ from fedkin.methods.decentralized import PeerMethod, Ties
 from fedkin.p2p.messages import BOTH, MODEL, Message, MessageSigner
 from fedkin.p2p.peer_client import PeerClient, Tally
 from fedkin.p2p.peer_table import PeerTable
-from fedkin.p2p.settings import LockstepSettings, PeerSettings
 from fedkin.p2p.zenoh_transport import Network
 
 

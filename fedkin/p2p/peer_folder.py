@@ -10,10 +10,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
+from fedkin.config.peer_settings import PeerSettings
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
 from fedkin.p2p.peer import Memory
-from fedkin.p2p.settings import PeerSettings
 
 STATE, METRICS = "peer.safetensors", "metrics.jsonl"
 LAYOUT = "1"

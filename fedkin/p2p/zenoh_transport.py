@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from fedkin.config.peer_settings import ENCRYPTED, NetworkSettings
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.core.names import is_name
 from fedkin.p2p.messages import HEADER_LIMIT
-from fedkin.p2p.settings import ENCRYPTED, NetworkSettings
 
 if TYPE_CHECKING:
     import zenoh

@@ -17,7 +17,7 @@ from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.lifecycle import Experiment, Methods, name_of, name_of_shift, plain_values, stage
+from fedkin.run.lifecycle import Experiment, Methods, error_context, name_of, name_of_shift, plain_values
 from fedkin.run.loop import OnRound, Plan, whole_number
 from fedkin.run.results import Run
 from fedkin.scenarios.population import Population
@@ -132,9 +132,9 @@ def from_config(
     config: Config, resume: bool, on_round: OnRound | None, data: FederatedData | None = None
 ) -> tuple[Experiment, Methods]:
     """Data, model and methods that a configuration describes, made; ``data`` where the caller has them already."""
-    with stage("data"):
+    with error_context("data"):
         held = registry.make(registry.datasets(), config.data) if data is None else data
-    with stage("model"):
+    with error_context("model"):
         model = known(registry.make(registry.models(), config.model, held))
     world = partial(
         *(SimulatedWorld, held, model, config.work),

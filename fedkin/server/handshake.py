@@ -7,14 +7,13 @@ its own.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from fedkin.core.codec import digest
 from fedkin.core.world import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, plain
 
@@ -81,9 +80,3 @@ def make_handshake(
 def digest_of(model: Float[np.ndarray, "P"]) -> str:
     """A short digest of a model."""
     return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:16]
-
-
-def digest(value: Mapping[str, Any] | list[Any]) -> str:
-    """A short digest of plain values."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from fedkin.config.server_settings import ServerSettings
 from fedkin.server.message import RpcMessage
-from fedkin.server.settings import ServerSettings
 
 _log = logging.getLogger("fedkin")
 _POLL = 0.25  # seconds between looks into the letter box

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fedkin.config import peer
+from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.core.errors import ConfigError
 from fedkin.p2p.init import init
-from fedkin.p2p.settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 
 SMALL = '[peer]\nname = "ada"\nfolder = "state"\n'
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.config.peer_settings import LockstepSettings, PeerSettings
 from fedkin.core.errors import StorageError
 from fedkin.core.world import LocalTraining
 from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.messages import Message, MessageSigner, asked_for, encode
 from fedkin.p2p.peer import Disk, Memory, Peer
-from fedkin.p2p.settings import LockstepSettings, PeerSettings
 from fedkin.simulation.fake_world import FakeWorld
 from tests.p2p.memory_network import Switchboard
 

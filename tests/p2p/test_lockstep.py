@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.config.peer_settings import LockstepSettings, PeerSettings
 from fedkin.core.world import SGD
 from fedkin.methods import METHODS
 from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.p2p.peer import Peer
-from fedkin.p2p.settings import LockstepSettings, PeerSettings
 from fedkin.simulation.engine import SimulatedWorld
 from tests.p2p.memory_network import Switchboard
 from tests.p2p.small_federations import Notes, peer, split_two

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedkin.config.peer_settings import LockstepSettings
 from fedkin.core.errors import ConfigError
 from fedkin.methods import PANM, PENS, Gossip, Local, PANMLoss
 from fedkin.p2p.peer import Memory
-from fedkin.p2p.settings import LockstepSettings
 from tests.p2p.memory_network import Switchboard
 from tests.p2p.small_federations import Notes, P, peer, says, split_two
 

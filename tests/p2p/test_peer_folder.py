@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from fedkin.config.peer_settings import PeerSettings
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import whole_lines
 from fedkin.methods import Gossip
 from fedkin.p2p.peer import Memory
 from fedkin.p2p.peer_folder import PeerFolder
-from fedkin.p2p.settings import PeerSettings
 from tests.full_disk import no_file_longer_than
 from tests.p2p.memory_network import Switchboard
 from tests.p2p.small_federations import peer, split_two

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedkin.config.peer_settings import NetworkSettings
 from fedkin.core.errors import ConfigError, MissingExtra
-from fedkin.p2p.settings import NetworkSettings
 from fedkin.p2p.zenoh_transport import ZenohNetwork
 from tests.free_ports import free_ports, links, network, until
 

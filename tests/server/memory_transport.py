@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedkin.config.server_settings import ServerSettings
 from fedkin.core.errors import FedkinError
 from fedkin.server.message import RpcMessage, header_of, pack, unpack
 from fedkin.server.node import Node
 from fedkin.server.request_round import Answer, OnlineNode, RequestRound, Sent
-from fedkin.server.settings import ServerSettings
 
 BEAT, HOLDS = 30.0, 60.0  # seconds between signs of life, and how long one holds
 Handler = Callable[[RpcMessage], RpcMessage]

@@ -18,7 +18,7 @@ from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import SGD, LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.lifecycle import plain_values, stage
+from fedkin.run.lifecycle import error_context, plain_values
 from fedkin.run.simulate import known
 from fedkin.simulation.workers import AnyModel
 
@@ -87,9 +87,9 @@ def advise(
 def of_config(config: Config, *, private_labels: bool = False, say: Say | None = None) -> Advice:
     """The same for a configuration: its data, model, local work, seed, rounds and cohort. Its method, scenario and
     shift are not looked at."""
-    with stage("data"):
+    with error_context("data"):
         data = registry.make(registry.datasets(), config.data)
-    with stage("model"):
+    with error_context("model"):
         model = registry.make(registry.models(), config.model, data)
     run = config.run
     return advise(

@@ -11,15 +11,15 @@ from jaxtyping import Int
 
 from fedkin import __version__
 from fedkin.config import registry
-from fedkin.config.schema import stage
+from fedkin.config.schema import error_context
 from fedkin.config.server import ClientConfig, DataDescription, load_client
+from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.handshake import Handshake, digest_of, make_handshake
 from fedkin.server.node import Node
-from fedkin.server.settings import SiteSettings
 from fedkin.simulation.engine import SimulatedWorld
 
 FIXED = np.array([1, 2], np.uint32)  # randomness from which both sides make the same initial model
@@ -40,12 +40,12 @@ def configured(node_config: dict[str, Any], run_config: dict[str, Any]) -> Node:
 
 def of_config(config: ClientConfig) -> Node:
     """A node whose data and model are named in its file."""
-    with stage("data"):
+    with error_context("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
         data = registry.make(registry.datasets(), config.data)
         _check_shape(data, config.described())
-    with stage("model"):
+    with error_context("model"):
         model = registry.make(registry.models(), config.model, config.described())
     return of_data(model, data, config.site, config.agreed)
 

@@ -16,7 +16,7 @@ import numpy as np
 from fedkin import __version__
 from fedkin.config import registry
 from fedkin.config.run import read_toml
-from fedkin.config.schema import plain, stage
+from fedkin.config.schema import error_context, plain
 from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server, methods
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
@@ -119,7 +119,7 @@ def trained(config: ServerConfig) -> ModelSpec:
     Raises ConfigError or ModelError where they cannot be together.
     """
     described: Any = config.described()
-    with stage("model"):
+    with error_context("model"):
         spec = check_samples(registry.make(registry.models(), config.model, described), described)
     for entry in (config.method, *config.others):
         place = "method" if entry is config.method else f"run.against: {entry['name']}"

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError, FedkinError, MissingExtra
 from fedkin.data.federated import FederatedData
 from fedkin.server.deploy.build_node import of_data
 from fedkin.server.node import Node
-from fedkin.server.settings import SiteSettings
 
 ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
 AnyModel = Any  # a Model, a TorchModel, or a function that makes one

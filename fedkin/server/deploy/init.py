@@ -12,7 +12,7 @@ import tomli_w
 
 from fedkin.config import registry
 from fedkin.config.run import named, parse_override, read_toml
-from fedkin.config.schema import Values, stage
+from fedkin.config.schema import Values, error_context
 from fedkin.config.server import CLIENT, SERVER, load_client, load_server
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.storage import storing, write_atomic
@@ -202,7 +202,7 @@ def _samples(data: Values, site: Path, given: Values) -> Values:
         )
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
     values = named("data set", registry.datasets(), values, lambda key: f"data.{key}")
-    with stage("data"):
+    with error_context("data"):
         made = registry.make(registry.datasets(), values)
     words = {} if made.vocabulary is None else {"words": len(made.vocabulary)}
     return {"shape": list(made.x.shape[1:]), "classes": made.classes, **words} | given

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedkin import __version__
 from fedkin.config import registry
-from fedkin.config.schema import Values, stage
+from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ServerConfig, methods
 from fedkin.core.method import Method
 from fedkin.core.records import Record
@@ -62,7 +62,7 @@ class _Server:
 
     def __init__(self, config: ServerConfig, post: Transport) -> None:
         self.config, self._described = config, config.described()
-        with stage("model"):
+        with error_context("model"):
             self.model = registry.make(registry.models(), config.model, self._described)
             self.spec = check_samples(self.model, self._described)
         start, shape = self.model.initial(FIXED), self._described.x.shape[1:]

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import FedkinError, StorageError
 from fedkin.core.randomness import Stream
 from fedkin.server.deploy.build_node import of_data
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.node import CLUSTER, PERSONAL
-from fedkin.server.settings import SiteSettings
 from tests.server.memory_transport import MemoryPost
 from tests.server.small_federations import kinds, model_of, remote
 
