@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest
 from fedkin.config.run import Config
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import COLD, Method
+from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, World
 from fedkin.data.federated import FederatedData
@@ -111,7 +111,7 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
     check_kind(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))
     state = method.clustered(world, Stream(seed, 0, "method/init"))
-    clients = np.flatnonzero(state.assignment != COLD)
+    clients = np.flatnonzero(state.assignment != UNASSIGNED)
     layers = state.layers[clients]
     curve = k_distances(layers, method.min_samples)
     return EpsStudy(clients, layers, method.min_samples, eps_ranges(layers, method.min_samples), curve)

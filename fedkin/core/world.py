@@ -17,9 +17,7 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 
 BYTES_PER_NUMBER = 4  # models and updates travel as float32
-UPDATE_MEMORY = (
-    2**28
-)  # bytes of single updates that one call may hold for who looks on, where its method needs means only
+UPDATE_MEMORY = 2**28  # bytes of single updates that one call may hold for measurement, where its method needs means
 
 
 @dataclass(frozen=True)

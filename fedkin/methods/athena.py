@@ -32,8 +32,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, Served, at_least_one, in_unit
+from fedkin.core.method import UNASSIGNED, AssignedModels
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_fraction, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.calibration import folded, platt
 from fedkin.methods import policies
@@ -54,12 +55,12 @@ class AthenaState(LastLayerState):
     def clusters(self) -> int:
         return len(self.table)
 
-    def served(self, clients: Int[np.ndarray, "n"]) -> Served:
+    def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
         first, bias, end = self.head.tolist()
         models = folded(self.models, slice(first, end), slice(bias, end), self.scale)
-        return Served(models, self.table[self.assignment[clients]], self.positive, self.home)
+        return AssignedModels(models, self.table[self.assignment[clients]], self.positive, self.home)
 
-    def becomes(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         return trained
 
 
@@ -75,11 +76,11 @@ class Athena(LastLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        in_unit("fraction", self.fraction)
+        check_fraction("fraction", self.fraction)
         if self.calibrate:
-            at_least_one("calibrate", self.calibrate)
+            check_positive_integer("calibrate", self.calibrate)
         given = np.unique((0,) if self.assignment is None else self.assignment)
-        clusters = given[given != COLD]
+        clusters = given[given != UNASSIGNED]
         if not len(clusters) or given.dtype.kind != "i" or not np.array_equal(clusters, np.arange(len(clusters))):
             raise MethodError(f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}")
         if self.assignment is not None and (self.suspicious, self.clusters) != (None, None):
@@ -94,7 +95,7 @@ class Athena(LastLayer):
                 "Athena trains detectors: models with one score, and a last layer [1, d] and [1] at their end"
             )
         found = self.clustered(world, stream) if self.assignment is None else self._given(world, stream)
-        there = np.intersect1d(world.clients(stream.round), np.flatnonzero(found.assignment != COLD))
+        there = np.intersect1d(world.clients(stream.round), np.flatnonzero(found.assignment != UNASSIGNED))
         counts = present(world, there, found.assignment[there], found.clusters)
         home, positive = np.nonzero(counts)
         trained = np.count_nonzero(counts, axis=1)[home] > 1
@@ -132,12 +133,12 @@ class Athena(LastLayer):
             raise MethodError(f"assignment must have an entry for each of the {clients} clients, got {len(assignment)}")
         start = world.initial(stream.child("model"))
         models = np.repeat(start[None], assignment.max() + 1, axis=0)
-        return LastLayerState(models, assignment, start, np.zeros((clients, 0), np.float32), assignment == COLD)
+        return LastLayerState(models, assignment, start, np.zeros((clients, 0), np.float32), assignment == UNASSIGNED)
 
     def _calibrated(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
         """Platt's scale for every detector, from the samples of all clusters."""
         reachable = world.clients(stream.round)
-        there = reachable[state.assignment[reachable] != COLD]
+        there = reachable[state.assignment[reachable] != UNASSIGNED]
         client, detector = np.divmod(np.arange(len(there) * len(state.home)), len(state.home))
         counts = world.detections(state.models, there[client], detector, state.positive[detector])
         counts = np.maximum(counts, 0).reshape(len(there), len(state.home), *counts.shape[1:]).sum(axis=0)

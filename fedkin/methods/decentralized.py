@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 from scipy.sparse.csgraph import connected_components
 
-from fedkin.core.method import Served, State
+from fedkin.core.method import AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.measures.cosine import blocks, cosine_from
@@ -52,10 +52,10 @@ class PeerState(State):
     def clusters(self) -> int:
         return int(self.assignment.max()) + 1
 
-    def served(self, clients: Int[np.ndarray, "n"]) -> Served:
-        return Served(self.models, clients)
+    def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
+        return AssignedModels(self.models, clients)
 
-    def becomes(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         return trained
 
     def ties(self, peers: Int[np.ndarray, "n"]) -> Ties:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, World
 
@@ -48,7 +48,7 @@ def averaged(
     A model that nobody trained, or whose clients all fell silent, stays as it is. A client without a cluster is left
     out.
     """
-    cohort = cohort[state.assignment[cohort] != COLD]
+    cohort = cohort[state.assignment[cohort] != UNASSIGNED]
     trained = world.train(
         state.models, cohort, state.assignment[cohort], work=work, reduce=True, stream=stream.child("train")
     )

@@ -28,8 +28,9 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import inter_cluster, simple_mean_by_cluster
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import LocalTraining, World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
@@ -63,12 +64,12 @@ class FedGroup:
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
-            at_least_one(name, getattr(self, name))
+            check_positive_integer(name, getattr(self, name))
         for name in ("eta_g", "mu"):
-            not_negative(name, getattr(self, name))
-        one_of("centers", self.centers, ("kmeans", "random"))
-        one_of("newcomers", self.newcomers, ("similarity", "random"))
-        one_of("normalize", self.normalize, (True, False))
+            check_not_negative(name, getattr(self, name))
+        check_choice("centers", self.centers, ("kmeans", "random"))
+        check_choice("newcomers", self.newcomers, ("similarity", "random"))
+        check_choice("normalize", self.normalize, (True, False))
 
     def init(self, world: World, stream: Stream) -> FedGroupState:
         """Group cold start (Alg. 4), then client cold start of everybody else."""
@@ -86,9 +87,9 @@ class FedGroup:
             )
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 4, l. 10
-        assignment = np.full(world.total_clients, COLD, np.int64)
+        assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
         assignment[clients] = labels
-        state = FedGroupState(start + directions, assignment, start, directions, assignment != COLD)
+        state = FedGroupState(start + directions, assignment, start, directions, assignment != UNASSIGNED)
         return self.place(world, state, np.setdiff1d(reachable, clients), stream)
 
     def round(self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedGroupState:

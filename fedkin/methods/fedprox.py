@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.method import State, not_negative
+from fedkin.core.method import State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
 from fedkin.methods.fedavg import averaged, single_model
 
@@ -30,7 +31,7 @@ class FedProx:
     mu: float = 1.0  # weight of the proximal term; 0 is FedAvg that keeps stragglers
 
     def __post_init__(self) -> None:
-        not_negative("mu", self.mu)
+        check_not_negative("mu", self.mu)
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model(world, stream)

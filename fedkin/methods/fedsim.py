@@ -33,8 +33,9 @@ from jaxtyping import Float, Int
 from fedkin.aggregation import mean_by_model
 from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.pca import distinct, principal_scores
 from fedkin.methods.fedavg import single_model
@@ -45,7 +46,7 @@ QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_
 
 @dataclass(frozen=True)
 class FedSimState(State):
-    groups: Int[np.ndarray, "N"]  # cluster of each client of the last cohort, COLD of the others
+    groups: Int[np.ndarray, "N"]  # cluster of each client of the last cohort, UNASSIGNED of the others
     last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
 
 
@@ -61,20 +62,20 @@ class FedSim:
     splits_cohort: ClassVar[bool] = True  # a cohort must have as many clients as there are clusters
 
     def __post_init__(self) -> None:
-        at_least_one("clusters", self.clusters)
-        one_of("clustering", self.clustering, ("similarity", "round_robin"))
-        not_negative("variance", self.variance)
+        check_positive_integer("clusters", self.clusters)
+        check_choice("clustering", self.clustering, ("similarity", "round_robin"))
+        check_not_negative("variance", self.variance)
         if not 0 < self.variance <= 1:
             raise MethodError(f"variance must be a share above 0 and at most 1, got {self.variance!r}")
         if not isinstance(self.as_coded, tuple):
             raise MethodError(f"as_coded must be a tuple of {', '.join(map(repr, QUIRKS))}, got {self.as_coded!r}")
         for quirk in self.as_coded:
-            one_of("as_coded", quirk, QUIRKS)
+            check_choice("as_coded", quirk, QUIRKS)
 
     def init(self, world: World, stream: Stream) -> FedSimState:
         start = single_model(world, stream)
         return FedSimState(
-            start.models, start.assignment, np.full(world.total_clients, COLD, np.int64), start.models[0]
+            start.models, start.assignment, np.full(world.total_clients, UNASSIGNED, np.int64), start.models[0]
         )
 
     def round(self, world: World, state: FedSimState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedSimState:
@@ -97,7 +98,7 @@ class FedSim:
         formed = int(labels.max()) + 1
         moves, _ = mean_by_model(reply.update[there], reply.examples[there], labels, formed)  # l. 9, eq. 13
         cluster_models = state.models + moves
-        groups = np.full(world.total_clients, COLD, np.int64)
+        groups = np.full(world.total_clients, UNASSIGNED, np.int64)
         groups[cohort[there]] = labels
         models = self._global(state.models, moves)
         return replace(state, models=models, groups=groups, last_cluster=cluster_models[-1])

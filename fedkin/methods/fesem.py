@@ -37,8 +37,9 @@ from scipy.spatial.distance import cdist
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import ModelSpec, World
 from fedkin.methods import policies
 from fedkin.methods.ifca import WEIGHTING, random_models, weights
@@ -62,9 +63,9 @@ class FeSEM:
     eta_g: float = 0.0
 
     def __post_init__(self) -> None:
-        at_least_one("clusters", self.clusters)
-        one_of("part", self.part, ("all", "head"))
-        one_of("weighting", self.weighting, WEIGHTING)
+        check_positive_integer("clusters", self.clusters)
+        check_choice("part", self.part, ("all", "head"))
+        check_choice("weighting", self.weighting, WEIGHTING)
         policies.check(self, ("own", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> FeSEMState:
@@ -72,12 +73,12 @@ class FeSEM:
         models = random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
         local = np.tile(start[self._measured(world.spec)], (world.total_clients, 1))
-        return FeSEMState(models, np.full(world.total_clients, COLD, np.int64), local)
+        return FeSEMState(models, np.full(world.total_clients, UNASSIGNED, np.int64), local)
 
     def round(self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FeSEMState:
         state = policies.migrated(world, state, self, self.place, stream)
         if self.newcomers != "own":  # one that could not be placed waits for its next turn
-            cohort = cohort[state.assignment[cohort] != COLD]
+            cohort = cohort[state.assignment[cohort] != UNASSIGNED]
         model_index = self._nearest(world.spec, state, cohort)  # E-step
         state = policies.update_assignment(world, state, cohort, model_index)
         reply = world.train(state.models, cohort, model_index, stream=stream.child("train"))
@@ -93,7 +94,7 @@ class FeSEM:
         if self.newcomers == "own":
             return policies.assign(world, state, newcomers, self._nearest(world.spec, state, newcomers))
         state = policies.placed(world, state, self.newcomers, newcomers, stream)
-        given = newcomers[state.assignment[newcomers] != COLD]
+        given = newcomers[state.assignment[newcomers] != UNASSIGNED]
         local = state.local.copy()
         local[given] = state.models[state.assignment[given]][:, self._measured(world.spec)]
         return replace(state, local=local)

@@ -32,8 +32,9 @@ from fedkin.aggregation import simple_mean_by_cluster
 from fedkin.clustering.agglomerative import agglomerative
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
@@ -66,10 +67,10 @@ class FlexCFL:
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "steps"):
-            at_least_one(name, getattr(self, name))
-        one_of("measure", self.measure, ("edc", "madc"))
-        one_of("centers", self.centers, ("clustered", "random"))
-        one_of("normalize", self.normalize, (True, False))
+            check_positive_integer(name, getattr(self, name))
+        check_choice("measure", self.measure, ("edc", "madc"))
+        check_choice("centers", self.centers, ("clustered", "random"))
+        check_choice("normalize", self.normalize, (True, False))
         policies.check(self, ("direction", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:
@@ -84,7 +85,7 @@ class FlexCFL:
         clients, updates = self._pretrain(world, start, drawn, stream)  # Alg. 3, l. 3-6
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 3, l. 15-18
-        assignment, informed = np.full(world.total_clients, COLD, np.int64), np.zeros(world.total_clients, bool)
+        assignment, informed = np.full(world.total_clients, UNASSIGNED, np.int64), np.zeros(world.total_clients, bool)
         if self.migration != "none" and self.newcomers == "direction":  # Alg. 3, l. 19
             world.send(directions, clients)
             informed[clients] = True

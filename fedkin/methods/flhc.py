@@ -12,7 +12,7 @@ No code of the authors is public. Where the published text leaves it open: updat
 (for l1 and l2 that is the same; for cosine it is not); that round's training is not lost, as every cluster starts from
 the joint model plus the example-weighted mean update of its clients. A distance may leave one cluster, or make one of
 every client; both are legal. A client that gave no update in that round (for cosine: none but zeros), or that comes
-later, is COLD and is placed when it is selected (``newcomers``). That one round holds N x P numbers.
+later, is UNASSIGNED and is placed when it is selected (``newcomers``). That one round holds N x P numbers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import mean_by_model
 from fedkin.clustering.agglomerative import LINKAGES, agglomerative
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.distances import METRICS, pairwise
 from fedkin.methods import policies
@@ -58,14 +59,14 @@ class FLHC:
 
     def __post_init__(self) -> None:
         if self.clusters is not None:
-            at_least_one("clusters", self.clusters)
+            check_positive_integer("clusters", self.clusters)
         if self.distance is not None:
-            not_negative("distance", self.distance)
+            check_not_negative("distance", self.distance)
         if self.clusters is not None and self.distance is not None:
             raise MethodError(f"give clusters or distance, not both; got {self.clusters} and {self.distance}")
-        at_least_one("cluster_round", self.cluster_round)
-        one_of("metric", self.metric, METRICS)
-        one_of("linkage", self.linkage, LINKAGES)
+        check_positive_integer("cluster_round", self.cluster_round)
+        check_choice("metric", self.metric, METRICS)
+        check_choice("linkage", self.linkage, LINKAGES)
         if self.linkage == "ward" and self.metric != "l2":
             raise MethodError(f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'")
         policies.check(self, ("loss", "direction", "random"))
@@ -102,7 +103,7 @@ class FLHC:
             pairwise(updates, self.metric), clusters=self._wanted(), threshold=self.distance, linkage=self.linkage
         )
         mean, _ = mean_by_model(updates, reply.examples[there], labels, int(labels.max()) + 1)
-        assignment = np.full_like(state.assignment, COLD)
+        assignment = np.full_like(state.assignment, UNASSIGNED)
         found = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))
         return policies.assign(world, found, clients, labels)
 

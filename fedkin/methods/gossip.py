@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.core.method import at_least_one
+from fedkin.core.validation import check_positive_integer
 from fedkin.methods.decentralized import PeerMethod, Ties, lowest
 
 
@@ -24,7 +24,7 @@ class Gossip(PeerMethod):
     neighbours: int = 3  # k
 
     def __post_init__(self) -> None:
-        at_least_one("neighbours", self.neighbours)
+        check_positive_integer("neighbours", self.neighbours)
 
     def partners(
         self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

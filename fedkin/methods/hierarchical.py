@@ -23,8 +23,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, MethodError
-from fedkin.core.method import COLD, in_unit, one_of
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_fraction
 from fedkin.core.world import LocalTraining, World
 from fedkin.methods.fedavg import averaged
 from fedkin.methods.last_layer import LastLayer, LastLayerState
@@ -45,8 +46,8 @@ class Hierarchical(LastLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        in_unit("fraction", self.fraction)
-        one_of("narrow", self.narrow, (True, False))
+        check_fraction("fraction", self.fraction)
+        check_choice("narrow", self.narrow, (True, False))
         if not isinstance(self.own, Mapping):
             raise MethodError(f"own must map numbers of clusters to local work, got {self.own!r}")
         for cluster in self.own:
@@ -99,7 +100,7 @@ class Hierarchical(LastLayer):
 
 def narrowed(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
     """The models, with a bias of NEVER for the classes that no member of the cluster has."""
-    there, bias = np.flatnonzero(state.assignment != COLD), world.spec.head_bias
+    there, bias = np.flatnonzero(state.assignment != UNASSIGNED), world.spec.head_bias
     classes = present(world, there, state.assignment[there], state.clusters)
     if bias is None or bias.stop - bias.start != classes.shape[1]:
         raise MethodError("narrow: this model does not end in a layer with a bias for every class")
@@ -124,7 +125,7 @@ def drawn(
     cohort: Int[np.ndarray, "n"], assignment: Int[np.ndarray, "N"], fraction: float, stream: Stream
 ) -> Int[np.ndarray, "m"]:
     """Of each cluster's clients in the cohort, a random fraction: rounded, one at least. Ascending."""
-    order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != COLD])
+    order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != UNASSIGNED])
     members = [order[assignment[order] == cluster] for cluster in np.unique(assignment[order])]
     return np.sort(np.concatenate([cohort[:0], *(m[: max(1, round(fraction * len(m)))] for m in members)]))
 

@@ -31,8 +31,9 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import LocalTraining, ModelSpec, TrainingReply, World
 from fedkin.methods import policies
 
@@ -54,10 +55,10 @@ class IFCA:
     eta_g: float = 0.0
 
     def __post_init__(self) -> None:
-        at_least_one("clusters", self.clusters)
-        one_of("averaging", self.averaging, ("models", "gradients"))
-        one_of("weighting", self.weighting, WEIGHTING)
-        one_of("shared_base", self.shared_base, (True, False))
+        check_positive_integer("clusters", self.clusters)
+        check_choice("averaging", self.averaging, ("models", "gradients"))
+        check_choice("weighting", self.weighting, WEIGHTING)
+        check_choice("shared_base", self.shared_base, (True, False))
         policies.check(self, ("round", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> State:
@@ -66,7 +67,7 @@ class IFCA:
         if self.shared_base:
             base = base_of(world.spec)
             models[:, base] = models[0, base]
-        assignment = np.full(world.total_clients, COLD, np.int64)
+        assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
         return State(models, assignment)
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:

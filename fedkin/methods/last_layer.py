@@ -31,8 +31,9 @@ from fedkin.clustering.dbscan_eps import advice
 from fedkin.clustering.density import by_first_appearance, dbscan, gap, nearest, optics, without_noise
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of, positive
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
 
@@ -64,20 +65,20 @@ class LastLayer:
     pretraining: int = 10  # local epochs of the clustering round
 
     def __post_init__(self) -> None:
-        one_of("algorithm", self.algorithm, ("dbscan", "optics", "kmeans"))
-        one_of("layer", self.layer, ("bias", "last_layer"))
-        one_of("noise", self.noise, ("own", "nearest"))
+        check_choice("algorithm", self.algorithm, ("dbscan", "optics", "kmeans"))
+        check_choice("layer", self.layer, ("bias", "last_layer"))
+        check_choice("noise", self.noise, ("own", "nearest"))
         for name in ("min_samples", "pretraining"):
-            at_least_one(name, getattr(self, name))
+            check_positive_integer(name, getattr(self, name))
         if self.algorithm == "optics" and self.min_samples < 2:
             raise MethodError(f"min_samples must be at least 2 for optics, got {self.min_samples}")
-        positive("eps", self.eps)
+        check_positive("eps", self.eps)
         if self.suspicious is not None:
-            not_negative("suspicious", self.suspicious)
+            check_not_negative("suspicious", self.suspicious)
         if (self.clusters is not None) != (self.algorithm == "kmeans"):
             raise MethodError(f"clusters is for algorithm 'kmeans', which needs it; got {self.clusters!r}")
         if self.clusters is not None:
-            at_least_one("clusters", self.clusters)
+            check_positive_integer("clusters", self.clusters)
 
     @property
     def _reach(self) -> float:
@@ -85,7 +86,7 @@ class LastLayer:
 
     def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
         """The cluster of the nearest client that has one."""
-        newcomers, known = newcomers[~state.suspects[newcomers]], state.assignment != COLD
+        newcomers, known = newcomers[~state.suspects[newcomers]], state.assignment != UNASSIGNED
         if not len(newcomers):
             return state
         clients, points = policies.last_layers(world, state.start, newcomers, self.layer, self.pretraining, stream)
@@ -103,9 +104,9 @@ class LastLayer:
                 f"clustering round: {len(clients)} of {len(everybody)} clients answered, and none is near another "
                 f"(suspicious = {self.suspicious}; the nearest two are {far.min(initial=np.inf):.3g} apart)"
             )
-        labels = np.full(len(clients), COLD)
+        labels = np.full(len(clients), UNASSIGNED)
         labels[near] = self._partition(points[near], stream)
-        nobody = np.full(world.total_clients, COLD)
+        nobody = np.full(world.total_clients, UNASSIGNED)
         layers = np.full((len(nobody), points.shape[1]), np.nan, np.float32)
         models = np.repeat(start[None], int(labels.max()) + 1, axis=0)
         empty = LastLayerState(models, nobody, start, layers, nobody == 0)
@@ -133,11 +134,11 @@ class LastLayer:
         layers, suspects, aside = state.layers.copy(), state.suspects.copy(), far > self._reach
         layers[clients], suspects[clients] = points, aside
         state = replace(state, layers=layers, suspects=suspects)
-        return policies.assign(world, state, clients, np.where(aside, COLD, cluster))
+        return policies.assign(world, state, clients, np.where(aside, UNASSIGNED, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
         """What the experimenter should hear: who is set aside, and an eps at which nothing is told apart."""
-        names, points = np.flatnonzero(state.suspects).tolist(), state.layers[state.assignment != COLD]
+        names, points = np.flatnonzero(state.suspects).tolist(), state.layers[state.assignment != UNASSIGNED]
         aside = (f"clients {names} are suspicious: set aside, and in no score",) if names else ()
         said = advice(points, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
         return aside if said is None else (*aside, said)

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from fedkin.core.errors import MethodError
-from fedkin.core.method import at_least_one
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.decentralized import PeerMethod, PeerState, communities
 
@@ -28,7 +28,7 @@ class Oracle(PeerMethod):
     needs_true_clusters: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        at_least_one("neighbours", self.neighbours)
+        check_positive_integer("neighbours", self.neighbours)
 
     def init(self, world: World, stream: Stream) -> PeerState:
         return _told(world, super().init(world, stream))

@@ -36,7 +36,7 @@ from jaxtyping import Bool, Float
 
 from fedkin.clustering.gaussian_mixture import split_two
 from fedkin.core.errors import MethodError
-from fedkin.core.method import at_least_one, not_negative
+from fedkin.core.validation import check_not_negative, check_positive_integer
 from fedkin.methods.decentralized import PeerMethod, Ties, lowest, ranks
 
 
@@ -51,7 +51,7 @@ class Matching(PeerMethod):
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "candidates", "stage_one", "period"):
-            at_least_one(name, getattr(self, name))
+            check_positive_integer(name, getattr(self, name))
 
     def asks(
         self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
@@ -89,7 +89,7 @@ class PANM(Matching):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        not_negative("alpha", self.alpha)
+        check_not_negative("alpha", self.alpha)
         if self.alpha > 1:
             raise MethodError(f"alpha must be a number in [0, 1], got {self.alpha!r}")
 

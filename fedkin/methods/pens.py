@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from fedkin.core.errors import MethodError
-from fedkin.core.method import at_least_one
+from fedkin.core.validation import check_positive_integer
 from fedkin.methods.decentralized import PeerMethod, Ties, lowest
 
 
@@ -44,7 +44,7 @@ class PENS(PeerMethod):
 
     def __post_init__(self) -> None:
         for name in ("sampled", "top", "stage_one"):
-            at_least_one(name, getattr(self, name))
+            check_positive_integer(name, getattr(self, name))
         if self.top > self.sampled:
             raise MethodError(f"top must be at most sampled ({self.sampled}), got {self.top}")
 

@@ -15,8 +15,9 @@ from jaxtyping import Float, Int
 
 from fedkin.aggregation import inter_cluster
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, not_negative, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import BYTES_PER_NUMBER, World
 
 MIGRATION = ("none", "label_blind", "label_aware")
@@ -28,10 +29,10 @@ S = TypeVar("S", bound=State)
 
 def check(method: Any, newcomers: tuple[str, ...]) -> None:
     """Refuse impossible policies among a method's fields (MethodError)."""
-    one_of("newcomers", method.newcomers, newcomers)
-    one_of("migration", method.migration, MIGRATION)
+    check_choice("newcomers", method.newcomers, newcomers)
+    check_choice("migration", method.migration, MIGRATION)
     for name in ("threshold", "eta_g"):
-        not_negative(name, getattr(method, name))
+        check_not_negative(name, getattr(method, name))
 
 
 def migrated(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
@@ -42,26 +43,26 @@ def migrated(world: World, state: S, method: Any, place: Callable[..., S], strea
     if method.migration == "none":
         return state
     reachable = world.clients(stream.round)
-    warm = reachable[state.assignment[reachable] != COLD]
+    warm = reachable[state.assignment[reachable] != UNASSIGNED]
     moved = warm[world.shifted(warm, test=method.migration, threshold=method.threshold)]
     return place(world, state, moved, stream.child("migration")) if len(moved) else state
 
 
 def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
-    """The clients placed in their clusters, each noting what its data are; one whose cluster is COLD stays put."""
-    world.note(clients[cluster != COLD])
+    """The clients placed in their clusters, each noting what its data are; UNASSIGNED ones stay as they are."""
+    world.note(clients[cluster != UNASSIGNED])
     return _moved(state, clients, cluster)
 
 
 def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
     """The clients in the clusters that they chose, or were given, in this round. Only for one that had none is that a
     placement, of which it notes what its data are: the others go on comparing with what they noted."""
-    world.note(clients[(state.assignment[clients] == COLD) & (cluster != COLD)])
+    world.note(clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)])
     return _moved(state, clients, cluster)
 
 
 def _moved(state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
-    found = cluster != COLD
+    found = cluster != UNASSIGNED
     assignment = state.assignment.copy()
     assignment[clients[found]] = cluster[found]
     return replace(state, assignment=assignment)
@@ -71,7 +72,7 @@ def by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -> Int[np
     """The cluster whose model has the lowest training loss on a client's data, which gets all K models for it."""
     losses = world.losses(state.models, clients)
     finite = np.isfinite(losses)
-    return np.where(finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), COLD)
+    return np.where(finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), UNASSIGNED)
 
 
 def by_direction(
@@ -83,11 +84,11 @@ def by_direction(
     steps: int = PRETRAINING,
 ) -> Int[np.ndarray, "n"]:
     """The cluster whose direction is nearest to a client's own first update: argmin_k (1 - cos)/2, the first of equals
-    (FlexCFL, eq. 8). A client without an answer, or whose update has no direction, is left COLD."""
+    (FlexCFL, eq. 8). A client without an answer, or whose update has no direction, is left UNASSIGNED."""
     work = replace(world.work, steps=steps)
     similarity = world.similarities(start, directions, clients, work=work, stream=stream.child("pretrain"))
     unknown = np.isnan(similarity).any(axis=1)
-    return np.where(unknown, COLD, np.argmax(np.nan_to_num(similarity), axis=1))
+    return np.where(unknown, UNASSIGNED, np.argmax(np.nan_to_num(similarity), axis=1))
 
 
 def at_random(clusters: int, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
@@ -162,7 +163,7 @@ def shared(world: World, state: S, eta_g: float, normalize: bool = True) -> S:
     """
     if not eta_g:
         return state
-    live = np.unique(state.assignment[state.assignment != COLD])
+    live = np.unique(state.assignment[state.assignment != UNASSIGNED])
     if len(live) < 2:
         return state
     models = state.models.copy()

@@ -18,8 +18,8 @@ own clients. The paper makes a cut only where the similarity across it is below 
 [0, 1] bounding how far a client's gradient is from that of its kind; the code does not ask (``gamma_max=None``).
 
 Differs from both, where all clients take part in every round: a client of a cluster that is cut while it is absent or
-silent has shown no update, so it becomes COLD and is placed when it is selected next (``newcomers``). A zero update
-has no direction: its client stays with the part that keeps the cluster's number, which is that of the lowest client id
+silent has shown no update, so it becomes UNASSIGNED and is placed when it is selected next (``newcomers``). A zero
+update has no direction: its client stays with the part that keeps the cluster's number, which is that of the lowest client id
 among the others. Updates are compared with each other, so a round holds n x P numbers.
 """
 
@@ -34,8 +34,9 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import mean_by_model
 from fedkin.clustering.agglomerative import agglomerative
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State, at_least_one, not_negative, one_of
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.methods import policies
@@ -64,13 +65,13 @@ class SattlerCFL:
 
     def __post_init__(self) -> None:
         for name in ("eps1", "eps2", "first_split"):
-            not_negative(name, getattr(self, name))
-        at_least_one("min_size", self.min_size)
+            check_not_negative(name, getattr(self, name))
+        check_positive_integer("min_size", self.min_size)
         if self.gamma_max is not None:
-            not_negative("gamma_max", self.gamma_max)
+            check_not_negative("gamma_max", self.gamma_max)
             if self.gamma_max > 1:
                 raise MethodError(f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}")
-        one_of("weighting", self.weighting, ("simple", "examples"))
+        check_choice("weighting", self.weighting, ("simple", "examples"))
         policies.check(self, ("loss", "direction", "random"))
 
     def init(self, world: World, stream: Stream) -> SattlerState:
@@ -81,7 +82,7 @@ class SattlerCFL:
     def round(self, world: World, state: SattlerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> SattlerState:
         if len(state.models) > 1:
             state = policies.migrated(world, state, self, self.place, stream)
-        members = np.sort(cohort[state.assignment[cohort] != COLD])
+        members = np.sort(cohort[state.assignment[cohort] != UNASSIGNED])
         reply = world.train(
             state.models, members, state.assignment[members], work=world.work, stream=stream.child("train")
         )
@@ -106,7 +107,7 @@ class SattlerCFL:
             if leaving.any():
                 new = len(state.models)
                 models = np.concatenate([state.models, state.models[k : k + 1]])
-                assignment = np.where(state.assignment == k, COLD, state.assignment)  # whoever is absent stays so
+                assignment = np.where(state.assignment == k, UNASSIGNED, state.assignment)  # whoever is absent stays so
                 state = replace(state, models=models, assignment=assignment)
                 state = policies.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state

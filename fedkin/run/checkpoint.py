@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from fedkin.core.errors import CheckpointError, MethodError
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.storage import storing, write_atomic
 
 LAYOUT = "2"  # of the header; another layout is refused, not guessed at
@@ -153,7 +153,7 @@ def _checked(kind_name: str, arrays: dict[str, np.ndarray]) -> State:
     state = kind(**arrays)
     if not np.isfinite(state.models).all():
         raise _DamageError("its models are not finite")
-    if len(state.assignment) and not COLD <= state.assignment.min() <= state.assignment.max() < len(state.models):
+    if len(state.assignment) and not UNASSIGNED <= state.assignment.min() <= state.assignment.max() < len(state.models):
         raise _DamageError(f"its assignment names clusters outside 0..{len(state.models) - 1}")
     return state
 

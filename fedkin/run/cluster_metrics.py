@@ -19,7 +19,7 @@ from jaxtyping import Bool, Int
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
 from fedkin.run.metrics import ratio
 
@@ -57,7 +57,7 @@ class ClusterMetrics:
     """
 
     def __init__(self, total_clients: int) -> None:
-        self.assignment = np.full(total_clients, COLD)
+        self.assignment = np.full(total_clients, UNASSIGNED)
         self.true_clusters, self.move_since, self.event_since, self.newcomer_since = np.full((4, total_clients), NEVER)
 
     def memory(self) -> dict[str, np.ndarray]:
@@ -110,7 +110,7 @@ class ClusterMetrics:
         """
         there = np.zeros(len(assignment), bool)
         there[reachable] = True
-        had, has = there & (self.assignment != COLD), there & (assignment != COLD)
+        had, has = there & (self.assignment != UNASSIGNED), there & (assignment != UNASSIGNED)
         migrated = had & has & (assignment != self.assignment)
         record = {
             "migrations": int(migrated.sum()),
@@ -178,7 +178,7 @@ def matches_true_cluster(
     kinds, kind = np.unique(true_clusters[has], return_inverse=True)
     cluster, clusters = assignment[has], int(assignment.max(initial=0)) + 1
     sitting = np.bincount(kind * clusters + cluster, minlength=len(kinds) * clusters)
-    home = np.full(len(kinds), COLD)
+    home = np.full(len(kinds), UNASSIGNED)
     housed, homes = linear_sum_assignment(sitting.reshape(len(kinds), clusters), maximize=True)
     home[housed] = homes
     right = has.copy()

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.ledger import Ledger
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import BYTES_PER_NUMBER, UPDATE_MEMORY, LocalTraining, ModelSpec, Scores, TrainingReply, World
 
@@ -31,14 +31,13 @@ class InstrumentedWorld:
     """A proxy of a world for the experimenter, who wants to see single updates where the method needs means only.
 
     Where a method asks for means (``reduce``), the world is asked for the updates and the means are taken here, by
-    the same function and so with the same bits, as long as the updates of one call fit into ``room`` bytes (where
-    nothing is said, as many as the world has room for). Of a larger call only the means are known, and so no
-    discrepancy.
+    the same function and so with the same bits, as long as the updates of one call fit into ``update_memory`` bytes
+    (the world's own limit by default). Of a larger call only the means are known, and no discrepancy.
     """
 
-    def __init__(self, world: World, room: int | None = None) -> None:
+    def __init__(self, world: World, update_memory: int | None = None) -> None:
         self.world = world
-        self._room = room
+        self._update_memory = update_memory
         self.spec: ModelSpec = world.spec
         self.work: LocalTraining = world.work
         self.ledger: Ledger = world.ledger
@@ -46,8 +45,10 @@ class InstrumentedWorld:
         self._forget(0)
 
     @property
-    def room(self) -> int:
-        return getattr(self.world, "room", UPDATE_MEMORY) if self._room is None else self._room
+    def update_memory(self) -> int:
+        return (
+            getattr(self.world, "update_memory", UPDATE_MEMORY) if self._update_memory is None else self._update_memory
+        )
 
     def begin(self, stream: Stream) -> None:
         """Forget the round before, and let the world begin this one."""
@@ -84,7 +85,7 @@ class InstrumentedWorld:
         part: slice | None = None,
         stream: Stream,
     ) -> TrainingReply:
-        single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.room
+        single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.update_memory
         asked = {"work": work, "reduce": not single, "gradient": gradient, "part": part, "stream": stream}
         reply = self.world.train(models, clients, model_index, **asked)
         now = TrainingRecord(models, clients, reply)
@@ -207,8 +208,8 @@ def distances(seen: TrainingRecord | None, state: State) -> Float[np.ndarray, "a
     """
     if seen is None or seen.reply.weight is not None:
         return None
-    far, becomes = [], state.becomes(seen.clients, seen.reply.model_index)
-    for row in np.flatnonzero(seen.reply.arrived & (becomes != COLD)):
+    far, target = [], state.aggregated_into(seen.clients, seen.reply.model_index)
+    for row in np.flatnonzero(seen.reply.arrived & (target != UNASSIGNED)):
         solution = seen.models[seen.reply.model_index[row]].astype(np.float64) + seen.reply.update[row]
-        far.append(float(np.linalg.norm(solution - state.models[becomes[row]])))
+        far.append(float(np.linalg.norm(solution - state.models[target[row]])))
     return np.array(far, np.float64)

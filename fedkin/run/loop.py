@@ -15,7 +15,7 @@ from fedkin.config.plan import SELECTIONS as SELECTIONS
 from fedkin.config.plan import Plan as Plan
 from fedkin.config.plan import whole_number as whole_number
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import COLD, Method, State
+from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import ModelSpec, World
@@ -107,7 +107,7 @@ def one_round(instrumented: InstrumentedWorld, method: Method, state: State, rou
     """Select, place the cold clients of the cohort, and let the method work."""
     stream = Stream(plan.seed, round, "method")
     cohort = select(instrumented.clients(round), instrumented.total_clients, plan, Stream(plan.seed, round, "cohort"))
-    cold = cohort[state.assignment[cohort] == COLD]
+    cold = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(cold):
         state = method.place(instrumented, state, cold, stream.child("place"))
         instrumented.seen = None  # nor is what newcomers do to find theirs

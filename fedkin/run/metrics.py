@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.core.ledger import Ledger
-from fedkin.core.method import COLD, Served, State
+from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.records import Record
 from fedkin.core.world import Scores, TrainingReply
 from fedkin.run.instrumented_world import InstrumentedWorld, distances
@@ -45,28 +45,31 @@ def score(instrumented: InstrumentedWorld, state: State, round: int) -> TestResu
     The bytes this takes go on the ledger's scoring account, not on the method's.
     """
     reachable = instrumented.clients(round)
-    warm = reachable[state.assignment[reachable] != COLD]
+    warm = reachable[state.assignment[reachable] != UNASSIGNED]
     cluster, aside = state.assignment[warm], int(state.excluded()[reachable].sum())
-    served = state.served(warm)
+    assigned = state.models_for(warm)
     with instrumented.ledger.scoring():
-        scores = instrumented.evaluate(served.models, warm, served.model_index)
-        detectors = detector_accuracy(instrumented, served, warm, cluster)
+        scores = instrumented.evaluate(assigned.models, warm, assigned.model_index)
+        detectors = detector_accuracy(instrumented, assigned, warm, cluster)
     return TestResults(warm, cluster, scores, len(warm) + aside < len(reachable), aside, detectors)
 
 
 def detector_accuracy(
-    instrumented: InstrumentedWorld, served: Served, clients: Int[np.ndarray, "c"], cluster: Int[np.ndarray, "c"]
+    instrumented: InstrumentedWorld,
+    assigned: AssignedModels,
+    clients: Int[np.ndarray, "c"],
+    cluster: Int[np.ndarray, "c"],
 ) -> list[float | None] | None:
     """How often each detector is right about the test samples of its own cluster's clients; None of other models."""
-    if served.positive is None or served.home is None:
+    if assigned.positive is None or assigned.cluster is None:
         return None
-    row, detector = np.nonzero(cluster[:, None] == served.home)
-    counts = instrumented.detections(served.models, clients[row], detector, served.positive[detector], split="test")
+    row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
+    counts = instrumented.detections(assigned.models, clients[row], detector, assigned.positive[detector], split="test")
     counts = np.where(counts < 0, 0, counts)  # from a client that gave no answer
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
     right = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
-    total = np.bincount(detector, counts.sum(axis=(1, 2)), len(served.models))
-    right = np.bincount(detector, right, len(served.models))
+    total = np.bincount(detector, counts.sum(axis=(1, 2)), len(assigned.models))
+    right = np.bincount(detector, right, len(assigned.models))
     return [ratio(int(r), int(n)) for r, n in zip(right, total, strict=True)]
 
 
@@ -150,7 +153,7 @@ def ledger_record(ledger: Ledger) -> Record:
 
 
 def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
-    """Mean accuracy of the tenth of the clients (at least one) that is served worst."""
+    """Mean accuracy of the bottom 10% of clients (at least one)."""
     if not len(accuracy):
         return None
     return float(np.sort(accuracy)[: math.ceil(len(accuracy) / 10)].mean())

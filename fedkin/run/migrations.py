@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 
 Migrations = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none)
 
@@ -25,7 +25,7 @@ def replay(moves: Iterable[Migrations], clients: int, rounds: int) -> Iterator[I
     Raises KeyError, TypeError, ValueError or IndexError for what are no moves of so many clients.
     """
     by_round = {int(one["round"]): one for one in moves}
-    assignment = np.full(clients, COLD)
+    assignment = np.full(clients, UNASSIGNED)
     for round in range(rounds + 1):
         if round in by_round:
             moved = np.asarray(by_round[round]["clients"], np.int64)

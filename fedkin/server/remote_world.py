@@ -69,7 +69,7 @@ class RemoteWorld:
         self._start: Start | None = None
 
     @property
-    def room(self) -> int:
+    def update_memory(self) -> int:
         """Bytes of single updates that may be asked for where means would do: none of fleets."""
         return 0 if any(member.count > 1 for member in self.membership.registry.members.values()) else UPDATE_MEMORY
 

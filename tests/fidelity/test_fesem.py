@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.methods.fesem import FeSEM, FeSEMState
@@ -29,7 +29,7 @@ def after(centers: Any, local: Any) -> FeSEMState:
     """A round of clients that come to the given solutions, which they had before."""
     centers, local = np.array(centers, np.float32), np.array(local, np.float32)
     w = FakeWorld(local, np.arange(1, len(local) + 1), LocalTraining(lr=1.0))
-    state = FeSEMState(centers, np.full(len(local), COLD), local)
+    state = FeSEMState(centers, np.full(len(local), UNASSIGNED), local)
     return FeSEM(clusters=len(centers)).round(w, state, np.arange(len(local)), Stream(0, 1))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.methods.ifca import IFCA
@@ -38,7 +38,7 @@ def told(solutions: Any, losses: Any, examples: Any = None) -> Told:
 
 def after(w: Told, models: Any, **options: Any) -> State:
     models = np.array(models, np.float32)
-    state = State(models, np.full(w.total_clients, COLD))
+    state = State(models, np.full(w.total_clients, UNASSIGNED))
     method = IFCA(clusters=len(models), **options)
     return method.round(w, state, np.arange(w.total_clients), Stream(0, 1))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.methods.ifca import IFCA
@@ -43,7 +43,7 @@ def world(target: Any = TARGET, **options: Any) -> Watched:
     return Watched(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
 
 
-def given(assignment: Any = (COLD,) * 5, models: np.ndarray = MODELS) -> State:
+def given(assignment: Any = (UNASSIGNED,) * 5, models: np.ndarray = MODELS) -> State:
     return State(models, np.array(assignment))
 
 

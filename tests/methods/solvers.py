@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.methods.fesem import FeSEM, FeSEMState
@@ -33,7 +33,7 @@ def world(target: Any = TARGET, **options: Any) -> FakeWorld:
     return FakeWorld(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
 
 
-def given(assignment: Any = (COLD,) * 5, models: np.ndarray = MODELS, local: np.ndarray = LOCAL) -> FeSEMState:
+def given(assignment: Any = (UNASSIGNED,) * 5, models: np.ndarray = MODELS, local: np.ndarray = LOCAL) -> FeSEMState:
     return FeSEMState(models, np.array(assignment), local)
 
 

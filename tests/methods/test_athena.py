@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.methods.athena import Athena
 from tests.methods.last_layers import NOBODY, ROUND, Watched, groups, started, world
 
@@ -52,7 +52,7 @@ def test_clusters_come_from_the_last_layers_of_a_detector_for_each_class() -> No
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
     state = started(Athena(**NEAR), athena_world(**{how: frozenset({1})}))
-    assert groups(state) == [[0, 2], [3, 4]] and state.assignment[1] == COLD
+    assert groups(state) == [[0, 2], [3, 4]] and state.assignment[1] == UNASSIGNED
 
 
 def test_clusters_may_be_given_and_then_nobody_trains_for_them() -> None:
@@ -67,7 +67,7 @@ def test_who_is_given_no_cluster_is_set_aside_and_never_asked() -> None:
     w, method = athena_world(), Athena(assignment=(0, 0, 0, 1, -1))
     state = started(method, w)
     assert np.flatnonzero(state.excluded()).tolist() == [4]
-    assert method.place(w, state, np.array([4]), ROUND).assignment[4] == COLD
+    assert method.place(w, state, np.array([4]), ROUND).assignment[4] == UNASSIGNED
     round_of(method, w, state)
     assert {c for clients, *_ in w.calls for c in clients} == {0, 1, 2, 3}
 
@@ -185,10 +185,10 @@ def test_a_newcomer_joins_the_nearest_and_takes_its_detectors() -> None:
     w = athena_world(counts, [*TARGET, [0.2, 0]], late={1: 1})
     method = Athena(**NEAR)
     state = started(method, w)
-    assert state.assignment[5] == COLD
+    assert state.assignment[5] == UNASSIGNED
     after = method.place(w, state, np.array([5]), ROUND)
     assert after.assignment[5] == after.assignment[3]
-    np.testing.assert_array_equal(after.served(np.array([5])).model_index, [[0, 1, 2, 3]])
+    np.testing.assert_array_equal(after.models_for(np.array([5])).model_index, [[0, 1, 2, 3]])
     w.calls = []
     round_of(method, w, after, [5])
     [(clients, work, _)] = w.calls

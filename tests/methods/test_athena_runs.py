@@ -16,7 +16,7 @@ from fedkin import models as registry
 from fedkin.config import registry as choices
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.methods.athena import Athena
 from fedkin.models import mclr
@@ -49,10 +49,10 @@ def after(method: Athena, w: SimulatedWorld, rounds: int = 1) -> Any:
     return state
 
 
-def scores(served: Any, row: int, x: np.ndarray) -> np.ndarray:
+def scores(assigned: Any, row: int, x: np.ndarray) -> np.ndarray:
     columns = [
-        detectors.scores(served.models[d], (6, 1), x) if d >= 0 else np.full(len(x), -np.inf)
-        for d in served.model_index[row]
+        detectors.scores(assigned.models[d], (6, 1), x) if d >= 0 else np.full(len(x), -np.inf)
+        for d in assigned.model_index[row]
     ]
     return np.stack(columns, axis=1)
 
@@ -86,11 +86,11 @@ def test_scores_of_a_run_by_hand() -> None:
     w = simulated()
     track = run(w, Athena(assignment=GIVEN), Plan(3, CLIENTS))
     state: Any = track.state
-    served = state.served(EVERYBODY)
+    assigned = state.models_for(EVERYBODY)
     expected = []
     for row in EVERYBODY.tolist():
         x, y = samples(kinds(), row, "test")
-        expected.append(int(np.sum(scores(served, row, x).argmax(axis=1) == y)))
+        expected.append(int(np.sum(scores(assigned, row, x).argmax(axis=1) == y)))
     assert track.scored is not None
     np.testing.assert_array_equal(track.scored.scores.correct, expected)
     last = track.records[-1]
@@ -99,7 +99,7 @@ def test_scores_of_a_run_by_hand() -> None:
     by_detector = []
     for d, (positive, home) in enumerate(zip(state.positive, state.home, strict=True)):
         parts = [samples(kinds(), c, "test") for c in np.flatnonzero(state.assignment == home).tolist()]
-        right = [(detectors.scores(served.models[d], (6, 1), x) >= 0) == (y == positive) for x, y in parts]
+        right = [(detectors.scores(assigned.models[d], (6, 1), x) >= 0) == (y == positive) for x, y in parts]
         by_detector.append(np.mean(np.concatenate(right)))
     np.testing.assert_allclose(last["accuracy_by_detector"], by_detector)
 
@@ -124,10 +124,10 @@ def test_a_cluster_of_one_class_scores_zero() -> None:
     np.testing.assert_array_equal(state.trained, [True] * 4 + [False])
     counts = w.detections(state.models, EVERYBODY, np.full(CLIENTS, 4), np.full(CLIENTS, 4))
     assert not counts[:, :, :32].any() and not counts[:, :, 33:].any(), "bin 32 begins at zero"
-    served = state.served(EVERYBODY)
+    assigned = state.models_for(EVERYBODY)
     for row in EVERYBODY.tolist():
         x, _ = samples(w.data, row)
-        found = scores(served, row, x)
+        found = scores(assigned, row, x)
         assert not found[:, 4].any()
         no = np.all(found[:, :4] < 0, axis=1)
         np.testing.assert_array_equal(found.argmax(axis=1)[no], 4)
@@ -139,11 +139,11 @@ def test_calibrated_scores_are_a_s_plus_b() -> None:
     w = simulated()
     state = after(Athena(assignment=GIVEN, calibrate=2), w, rounds=3)
     assert (state.scale != [1, 0]).all()
-    raw, served = state.served(EVERYBODY[:1]), state.served(EVERYBODY[:1])
+    raw, assigned = state.models_for(EVERYBODY[:1]), state.models_for(EVERYBODY[:1])
     raw = replace(raw, models=state.models)
     x, _ = samples(kinds(), 0)
     a, b = state.scale[state.table[0]].T
-    np.testing.assert_allclose(scores(served, 0, x), scores(raw, 0, x) * a + b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scores(assigned, 0, x), scores(raw, 0, x) * a + b, rtol=1e-5, atol=1e-5)
 
 
 def test_calibration_changes_no_training() -> None:
@@ -176,7 +176,7 @@ def test_a_suspicious_client_is_in_no_score_and_rounds_are_complete() -> None:
     data = kinds(strange=True)
     method = Athena(**KMEANS, layer="last_layer", suspicious=2.0)
     result = fk.simulate(method, data, linear(), rounds=2, cohort=10, local=SGD)
-    assert groups(result.state) == BY_KIND and result.assignment[9] == COLD
+    assert groups(result.state) == BY_KIND and result.assignment[9] == UNASSIGNED
     assert [record["excluded"] for record in result.records] == [1] * 3
     assert result.summary()["best_accuracy"] is not None and result.summary()["clusters"] == 3
     assert 9 not in set(result.clients["client"]) and result.summary()["excluded"] == 1

@@ -17,16 +17,16 @@ from tests.methods.test_athena import GIVEN, SHARED, WITH, athena_world, round_o
 
 def test_everybody_is_served_one_detector_of_each_class() -> None:
     state = started(Athena(assignment=WITH), athena_world(SHARED, np.zeros((7, 2))))
-    served = state.served(np.array([6, 0, 3]))
-    np.testing.assert_array_equal(served.model_index, [[0, 1, 5, -1], [0, 1, 4, -1], [2, 3, 4, -1]])
-    np.testing.assert_array_equal(served.models, state.models)
-    np.testing.assert_array_equal(served.positive, state.positive)
-    np.testing.assert_array_equal(served.home, state.home)
+    assigned = state.models_for(np.array([6, 0, 3]))
+    np.testing.assert_array_equal(assigned.model_index, [[0, 1, 5, -1], [0, 1, 4, -1], [2, 3, 4, -1]])
+    np.testing.assert_array_equal(assigned.models, state.models)
+    np.testing.assert_array_equal(assigned.positive, state.positive)
+    np.testing.assert_array_equal(assigned.cluster, state.home)
 
 
 def test_a_local_solution_becomes_a_part_of_the_detector_it_trained() -> None:
     state = started(Athena(assignment=GIVEN), athena_world())
-    np.testing.assert_array_equal(state.becomes(np.array([3, 3]), np.array([2, 3])), [2, 3])
+    np.testing.assert_array_equal(state.aggregated_into(np.array([3, 3]), np.array([2, 3])), [2, 3])
 
 
 def test_scales_are_folded_into_the_last_layer() -> None:
@@ -40,7 +40,7 @@ def test_scales_are_folded_into_the_last_layer() -> None:
         scale=np.array([[1.0, 0.0], [2.0, 0.0], [1.0, 0.5], [-1.0, 3.0]]),
     )
     expected = [[0, 1, 2, 3, 4], [5, 6, 14, 16, 18], [10, 11, 12, 13, 14.5], [15, 16, -17, -18, -16]]
-    np.testing.assert_allclose(state.served(np.array([0])).models, expected)
+    np.testing.assert_allclose(state.models_for(np.array([0])).models, expected)
     assert state.models[1, 2] == 7, "what is trained on stays unscaled"
 
 
@@ -59,7 +59,7 @@ def test_every_detector_is_scaled_by_the_scores_of_all_clients() -> None:
     np.testing.assert_allclose(after.scale, platt(np.stack(counts)), rtol=1e-12)
     assert (after.scale != [1, 0]).any()
     head = slice(0, 2)
-    np.testing.assert_array_equal(after.served(everybody).models, folded(after.models, head, head, after.scale))
+    np.testing.assert_array_equal(after.models_for(everybody).models, folded(after.models, head, head, after.scale))
     third = method.round(w, after, np.arange(5), ROUND.at(3))
     np.testing.assert_array_equal(third.scale, after.scale)
 
@@ -70,7 +70,7 @@ def test_without_calibration_scores_are_as_they_are() -> None:
     for r in range(1, 4):
         state = method.round(w, state, np.arange(5), ROUND.at(r))
     np.testing.assert_array_equal(state.scale, [[1, 0]] * 4)
-    np.testing.assert_array_equal(state.served(np.arange(5)).models, state.models)
+    np.testing.assert_array_equal(state.models_for(np.arange(5)).models, state.models)
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
@@ -94,4 +94,4 @@ def test_a_detector_that_is_not_trained_is_not_scaled() -> None:
     method = Athena(assignment=WITH, calibrate=1)
     state = round_of(method, athena_world(SHARED, np.zeros((7, 2))))
     np.testing.assert_array_equal(state.scale[5], [1, 0])
-    assert not state.served(np.array([5])).models[5].any()
+    assert not state.models_for(np.array([5])).models[5].any()

@@ -15,7 +15,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
@@ -196,7 +196,7 @@ def cohort_of(world: Any, seed: int, round: int, size: int = 8) -> np.ndarray:
 def step(method: Any, world: Any, state: Any, cohort: np.ndarray, seed: int, round: int) -> Any:
     """One round: cold clients are placed first."""
     stream = Stream(seed, round, "method")
-    cold = cohort[state.assignment[cohort] == COLD]
+    cold = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(cold):
         state = method.place(world, state, cold, stream.child("place"))
     return method.round(world, state, cohort, stream)
@@ -237,7 +237,7 @@ def assert_sound(state: Any, name: str, world: Any) -> None:
     assert len(state.models) >= clusters if case.detects else len(state.models) == clusters
     assert np.isfinite(state.models).all()
     assert state.assignment.shape == (world.total_clients,)
-    assert np.all((state.assignment >= COLD) & (state.assignment < clusters))
+    assert np.all((state.assignment >= UNASSIGNED) & (state.assignment < clusters))
 
 
 def loss_of(world: Any, state: Any) -> float:
@@ -477,12 +477,12 @@ def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[...
     w, method = world(name), make(name)
     state = settled(method, w)
     cold = state.assignment.copy()
-    cold[[2, 3, 10]] = COLD
+    cold[[2, 3, 10]] = UNASSIGNED
     placed = method.place(w, replace(state, assignment=cold), np.array([2, 3, 10]), Stream(5, 2, "place"))
     assert placed.models.tobytes() == state.models.tobytes()
     if not CASES[name].places:
         placed = method.round(w, placed, np.array([2, 3, 10]), Stream(5, 2, "method"))
-    assert np.all(placed.assignment != COLD)
+    assert np.all(placed.assignment != UNASSIGNED)
     rest = np.setdiff1d(np.arange(CLIENTS), [2, 3, 10])
     np.testing.assert_array_equal(placed.assignment[rest], state.assignment[rest])
 
@@ -493,7 +493,7 @@ def test_clients_that_arrive_later(name: str) -> None:
     state = run(make(name), w)
     assert_sound(state, name, w)
     late = [c for r in (2, 3, 4) for c in cohort_of(w, 5, r) if c >= CLIENTS - 6]
-    assert late and np.all(state.assignment[late] != COLD)
+    assert late and np.all(state.assignment[late] != UNASSIGNED)
 
 
 # --- communication

@@ -288,9 +288,9 @@ def test_each_peer_is_tested_on_its_own_model() -> None:
     """Whatever community it is in."""
     state = became(begun(), np.arange(4), Ties(*trusting(4)), np.arange(12, dtype=np.float32).reshape(4, 3))
     assert state.clusters == 1
-    served = state.served(np.array([3, 1]))
-    np.testing.assert_array_equal(served.models[served.model_index], [[9, 10, 11], [3, 4, 5]])
-    np.testing.assert_array_equal(state.becomes(np.array([3, 1]), np.array([3, 1])), [3, 1])
+    assigned = state.models_for(np.array([3, 1]))
+    np.testing.assert_array_equal(assigned.models[assigned.model_index], [[9, 10, 11], [3, 4, 5]])
+    np.testing.assert_array_equal(state.aggregated_into(np.array([3, 1]), np.array([3, 1])), [3, 1])
     assert not state.excluded().any()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import ModelSpec
 from fedkin.methods.fesem import FeSEM
@@ -37,7 +37,7 @@ def test_clusters_start_apart_and_clients_together() -> None:
     state = FeSEM(clusters=3).init(world(), Stream(3))
     assert len({model.tobytes() for model in [*state.models, state.local[0]]}) == 4
     np.testing.assert_array_equal(state.local, np.tile(state.local[0], (5, 1)))
-    np.testing.assert_array_equal(state.assignment, [COLD] * 5)
+    np.testing.assert_array_equal(state.assignment, [UNASSIGNED] * 5)
 
 
 def test_all_newcomers_are_nearest_to_one_cluster() -> None:
@@ -94,8 +94,8 @@ def test_a_cluster_without_clients_keeps_its_model() -> None:
 
 
 def test_clients_outside_the_cohort_keep_all_they_have() -> None:
-    found = after([0, 3], state=given([2, 2, COLD, 2, 2]))
-    np.testing.assert_array_equal(found.assignment, [0, 2, COLD, 1, 2])
+    found = after([0, 3], state=given([2, 2, UNASSIGNED, 2, 2]))
+    np.testing.assert_array_equal(found.assignment, [0, 2, UNASSIGNED, 1, 2])
     np.testing.assert_array_equal(found.local[[1, 2, 4]], LOCAL[[1, 2, 4]])
 
 
@@ -137,8 +137,8 @@ def test_by_the_head_the_rest_does_not_count() -> None:
     """(., 4, 4, .) is nearest to the head (5, 5) and, with the two numbers that stand for dots, to the zeros."""
     w = layered(slice(1, 4), slice(3, 4))
     whole = np.array([[0, 4, 4, 0], [0, 0, 0, 0]], np.float32)
-    by_all = after([0], w, given([COLD] * 2, FOUR, whole), clusters=2)
-    by_head = after([0], w, given([COLD] * 2, FOUR, whole[:, 1:3]), clusters=2, part="head")
+    by_all = after([0], w, given([UNASSIGNED] * 2, FOUR, whole), clusters=2)
+    by_head = after([0], w, given([UNASSIGNED] * 2, FOUR, whole[:, 1:3]), clusters=2, part="head")
     assert (by_all.assignment[0], by_head.assignment[0]) == (0, 1)
     np.testing.assert_allclose(by_head.local, [[2.5, 2.5], [0, 0]])
     np.testing.assert_allclose(by_head.models, [FOUR[0], FOUR[1] / 2])
@@ -184,7 +184,7 @@ def test_broken_data_stay_with_their_client(migration: Any) -> None:
     method = FeSEM(clusters=2, newcomers="loss", migration=migration)
     before = method.init(w, Stream(3))
     state = method.place(w, before, np.array([1, 2, 3]), STREAM)
-    assert state.assignment[2] == COLD and np.all(state.assignment[[1, 3]] != COLD)
+    assert state.assignment[2] == UNASSIGNED and np.all(state.assignment[[1, 3]] != UNASSIGNED)
     np.testing.assert_array_equal(state.local[2], before.local[2])
     found = method.round(w, state, np.array([1, 2, 3]), STREAM)
     assert np.isfinite(found.models).all() and np.isfinite(found.local).all()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.fesem import FeSEM, FeSEMMig
 from fedkin.simulation.fake_world import FakeWorld
@@ -22,7 +22,7 @@ def test_a_newcomer_holds_the_model_of_the_cluster_it_was_given() -> None:
     """By loss: targets (40, 0), (0, 2) and (8, 2) are nearest to the third, first and second model."""
     method = FeSEM(newcomers="loss")
     placed = method.place(world(), given(), np.array([0, 1, 2]), STREAM)
-    np.testing.assert_array_equal(placed.assignment, [2, 0, 1, COLD, COLD])
+    np.testing.assert_array_equal(placed.assignment, [2, 0, 1, UNASSIGNED, UNASSIGNED])
     np.testing.assert_array_equal(placed.local, [MODELS[2], MODELS[0], MODELS[1], LOCAL[3], LOCAL[4]])
     assert placed.models.tobytes() == MODELS.tobytes()
     np.testing.assert_array_equal(after([0, 1, 2], state=placed).assignment[:3], [2, 0, 1])
@@ -31,20 +31,20 @@ def test_a_newcomer_holds_the_model_of_the_cluster_it_was_given() -> None:
 @pytest.mark.parametrize("newcomers", ["loss", "random"])
 def test_a_newcomer_that_could_not_be_placed_waits(newcomers: Any) -> None:
     """Client 0 alone trains in cluster 0, half the way from (0, 0) to (40, 0); client 2 is still cold."""
-    found = after([0, 2], state=given([0, 0, COLD, 1, 1]), newcomers=newcomers)
-    np.testing.assert_array_equal(found.assignment, [0, 0, COLD, 1, 1])
+    found = after([0, 2], state=given([0, 0, UNASSIGNED, 1, 1]), newcomers=newcomers)
+    np.testing.assert_array_equal(found.assignment, [0, 0, UNASSIGNED, 1, 1])
     np.testing.assert_allclose(found.models, [[20, 0], *MODELS[1:]], rtol=1e-6)
     np.testing.assert_array_equal(found.local[2], LOCAL[2])
 
 
 def test_by_its_own_solution_every_newcomer_finds_a_cluster_in_the_round() -> None:
-    found = after([0, 2], state=given([0, 0, COLD, 1, 1]))
+    found = after([0, 2], state=given([0, 0, UNASSIGNED, 1, 1]))
     np.testing.assert_array_equal(found.assignment, [0, 0, 0, 1, 1])
 
 
 def test_newcomers_at_random() -> None:
     w = world(np.zeros((60, 2), np.float32))
-    state = given([COLD] * 60, local=np.zeros((60, 2), np.float32))
+    state = given([UNASSIGNED] * 60, local=np.zeros((60, 2), np.float32))
     placed = FeSEM(newcomers="random").place(w, state, np.arange(60), STREAM)
     assert set(placed.assignment.tolist()) == {0, 1, 2}
     np.testing.assert_array_equal(placed.local, MODELS[placed.assignment])
@@ -74,7 +74,7 @@ def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves
 def test_only_a_first_cluster_notes_what_the_data_are() -> None:
     """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on comparing."""
     w = shifting()
-    found = after([1, 4], w, given([2, COLD, 2, 2, 2]))
+    found = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
     np.testing.assert_array_equal(found.assignment, [2, 0, 2, 2, 1])
     np.testing.assert_array_equal(w.shifted(EVERYBODY), [False, False, False, False, True])
 

@@ -14,7 +14,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.errors import FedkinError, MethodError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
@@ -63,7 +63,7 @@ def test_with_as_many_updates_as_clusters_every_client_is_a_cluster(measure: Any
 def test_pretraining_is_fifty_mini_batches() -> None:
     w = world()
     FlexCFL().init(w, STREAM)
-    FlexCFL(steps=7).place(w, given([COLD] * 6), np.arange(6), STREAM)
+    FlexCFL(steps=7).place(w, given([UNASSIGNED] * 6), np.arange(6), STREAM)
     assert [work.steps for _, work in w.calls] == [50, 7]
 
 
@@ -72,7 +72,7 @@ def test_alpha_m_clients_are_clustered_and_the_others_wait() -> None:
     state = FlexCFL(alpha=4).init(w, STREAM)
     [(asked, _)] = w.calls
     assert len(asked) == 12 and asked == sorted(set(asked))
-    np.testing.assert_array_equal(np.flatnonzero(state.assignment != COLD), asked)
+    np.testing.assert_array_equal(np.flatnonzero(state.assignment != UNASSIGNED), asked)
 
 
 def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
@@ -90,7 +90,7 @@ def test_answers_without_a_direction_are_left_out() -> None:
     """Clients 6 and 7 answer zeros and NaN, client 8 nothing; the groups are those of the others."""
     w = world(np.concatenate([UPDATE, np.zeros((1, 3)), UPDATE[:2]]), garbage=frozenset({7}), silent=frozenset({8}))
     state = FlexCFL().init(w, STREAM)
-    np.testing.assert_array_equal(state.assignment[6:], COLD)
+    np.testing.assert_array_equal(state.assignment[6:], UNASSIGNED)
     alone = FlexCFL().init(world(), STREAM)
     assert sorted(map(tuple, state.models)) == sorted(map(tuple, alone.models))
     assert not state.informed[6:].any()
@@ -118,7 +118,7 @@ def test_clients_of_one_class_each_are_found_by_their_class() -> None:
 def test_a_newcomer_goes_where_its_update_points() -> None:
     """Its distance to the models would say cluster 0; the direction of its update from w_0 says cluster 1."""
     w = world(np.array([[0.1, 1, 0], [5, 1, 0]], np.float32))
-    state = given([COLD, COLD], ONE + [[0, 1, 0], [100, 0, 0]], [[1, 0, 0], [0, 0.01, 0]], informed=False)
+    state = given([UNASSIGNED, UNASSIGNED], ONE + [[0, 1, 0], [100, 0, 0]], [[1, 0, 0], [0, 0.01, 0]], informed=False)
     after = FlexCFL(clusters=2).place(w, state, np.arange(2), STREAM)
     np.testing.assert_array_equal(after.assignment, [1, 0])
     np.testing.assert_array_equal(after.models, state.models)
@@ -127,11 +127,11 @@ def test_a_newcomer_goes_where_its_update_points() -> None:
 
 def test_one_without_an_answer_stays_cold_and_is_told_the_directions_once() -> None:
     w = world(np.where(np.arange(6)[:, None] == 4, 0, UPDATE), silent=frozenset({1}), garbage=frozenset({2}))
-    after = FlexCFL().place(w, given([COLD] * 6, informed=False), np.arange(6), STREAM)
-    np.testing.assert_array_equal(after.assignment, [0, COLD, COLD, 0, COLD, 2])
+    after = FlexCFL().place(w, given([UNASSIGNED] * 6, informed=False), np.arange(6), STREAM)
+    np.testing.assert_array_equal(after.assignment, [0, UNASSIGNED, UNASSIGNED, 0, UNASSIGNED, 2])
     w.silent = w.garbage = frozenset()
     again = FlexCFL().place(w, after, np.array([1, 2, 4]), ROUND)
-    np.testing.assert_array_equal(again.assignment, [0, 1, 2, 0, COLD, 2])
+    np.testing.assert_array_equal(again.assignment, [0, 1, 2, 0, UNASSIGNED, 2])
     assert w.ledger.down["send"] == 4 * 6 * 3 * 3
 
 
@@ -143,14 +143,14 @@ def test_random_centres_are_single_clients() -> None:
     state = FlexCFL(centers="random").init(w, STREAM)
     [(centres, _)] = w.calls
     assert len(centres) == 3
-    np.testing.assert_array_equal(np.flatnonzero(state.assignment != COLD), centres)
+    np.testing.assert_array_equal(np.flatnonzero(state.assignment != UNASSIGNED), centres)
     np.testing.assert_allclose(state.directions[state.assignment[centres]], many()[centres], rtol=1e-6)
     np.testing.assert_allclose(state.models, ONE + state.directions, rtol=1e-6)
 
 
 def test_random_assignment_asks_nothing_and_sends_nothing() -> None:
     w = world(many())
-    after = FlexCFL(newcomers="random").place(w, given([COLD] * 60, informed=False), np.arange(60), STREAM)
+    after = FlexCFL(newcomers="random").place(w, given([UNASSIGNED] * 60, informed=False), np.arange(60), STREAM)
     assert np.bincount(after.assignment, minlength=3).min() > 5  # 20 expected, standard deviation 3.7
     assert not hasattr(w, "calls") and w.ledger.total() == (0, 0)
 

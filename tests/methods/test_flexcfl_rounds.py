@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.methods.flexcfl import FlexCFL
 from tests.methods.kinds import COUNTS, KIND, ONE, ROUND, UPDATE, Watched, given, swap, world
@@ -75,7 +75,7 @@ def test_cold_and_absent_clients_are_not_tested() -> None:
             return np.arange(5)
 
     w = Small(ONE + 2 * UPDATE, COUNTS.sum(axis=1), LocalTraining(lr=0.5), start=lambda _: ONE, counts=COUNTS)
-    FlexCFL().round(w, given([0, COLD, 2, 0, 1, 2]), np.array([2]), ROUND)
+    FlexCFL().round(w, given([0, UNASSIGNED, 2, 0, 1, 2]), np.array([2]), ROUND)
     assert w.tested == [0, 2, 3, 4]
 
 
@@ -117,11 +117,11 @@ def test_a_cluster_without_selected_members_keeps_its_model() -> None:
 
 def test_a_cohort_of_one_and_a_cold_one_in_it() -> None:
     """Client 2 has no cluster and is left out; client 0 pulls cluster 0 half the way from (2,1,1) to (3,1,1)."""
-    after = FlexCFL().round(world(), given([0, 1, COLD, 0, 1, 2]), np.array([0, 2]), ROUND)
-    alone = FlexCFL().round(world(), given([0, 1, COLD, 0, 1, 2]), np.array([0]), ROUND)
+    after = FlexCFL().round(world(), given([0, 1, UNASSIGNED, 0, 1, 2]), np.array([0, 2]), ROUND)
+    alone = FlexCFL().round(world(), given([0, 1, UNASSIGNED, 0, 1, 2]), np.array([0]), ROUND)
     np.testing.assert_allclose(after.models, [[2.5, 1, 1], [1, 2, 1], [1, 1, 2]])
     np.testing.assert_array_equal(alone.models, after.models)
-    assert after.assignment[2] == COLD
+    assert after.assignment[2] == UNASSIGNED
 
 
 def test_in_an_empty_round_data_may_still_move() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
@@ -144,7 +144,7 @@ def test_linkages_may_disagree() -> None:
 def test_a_client_without_an_update_is_cold_and_placed_later(how: str) -> None:
     w = world(**{how: frozenset({2})})  # type: ignore[arg-type]
     state = clustered(w, clusters=2)
-    np.testing.assert_array_equal(state.assignment, [0, 1, COLD, 1])
+    np.testing.assert_array_equal(state.assignment, [0, 1, UNASSIGNED, 1])
     np.testing.assert_allclose(state.models, [[4, 0], [0, 14 / 3]], rtol=1e-6)
     place = Stream(1, 2, "place")
     np.testing.assert_array_equal(FLHC(clusters=2).place(w, state, np.array([2]), place).assignment, state.assignment)
@@ -156,7 +156,7 @@ def test_a_client_without_an_update_is_cold_and_placed_later(how: str) -> None:
 def test_a_zero_update_has_a_place_but_no_direction() -> None:
     some = [[0, 0], [0.1, 0], [0, 9]]
     assert labels(some, clusters=2) == [0, 0, 1]
-    assert labels(some, clusters=2, metric="cosine", linkage="average") == [COLD, 0, 1]
+    assert labels(some, clusters=2, metric="cosine", linkage="average") == [UNASSIGNED, 0, 1]
 
 
 def test_fewer_answers_than_clusters_are_refused() -> None:
@@ -200,7 +200,7 @@ def test_a_client_whose_data_shift_moves(migration: Any, cluster: int) -> None:
 
 
 def test_newcomers_by_direction_go_where_the_models_have_gone() -> None:
-    state = replace(clustered(world(), clusters=2), assignment=np.full(4, COLD))
+    state = replace(clustered(world(), clusters=2), assignment=np.full(4, UNASSIGNED))
     placed = FLHC(newcomers="direction").place(world(), state, np.arange(4), Stream(1, 2, "place"))
     np.testing.assert_array_equal(placed.assignment, [0, 1, 0, 1])
 

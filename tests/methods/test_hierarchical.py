@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError, MethodError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.methods.hierarchical import Hierarchical
 from tests.methods.last_layers import NOBODY, ROUND, groups, started, world
 
@@ -75,8 +75,8 @@ def test_clusters_are_numbered_by_their_lowest_client(order: list[int], options:
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
     state = started(Hierarchical(**NEAR), world(POINTS, **{how: frozenset({1, 3})}))
-    np.testing.assert_array_equal(state.assignment == COLD, [False, True, False, True, False])
-    np.testing.assert_array_equal(np.isnan(state.layers).all(axis=1), state.assignment == COLD)
+    np.testing.assert_array_equal(state.assignment == UNASSIGNED, [False, True, False, True, False])
+    np.testing.assert_array_equal(np.isnan(state.layers).all(axis=1), state.assignment == UNASSIGNED)
     assert not state.suspects.any()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.methods.hierarchical import Hierarchical
 from tests.methods.last_layers import NOBODY, ROUND, groups, started, world
 from tests.methods.test_hierarchical import NEAR, POINTS, round_of
@@ -23,7 +23,7 @@ def test_a_newcomer_joins_the_cluster_of_the_nearest_client() -> None:
     w = world([*POINTS, [18, 0], [26, 0]], late={2: 1, 3: 1})
     method = Hierarchical(**NEAR)
     state = started(method, w)
-    np.testing.assert_array_equal(state.assignment[5:], COLD)
+    np.testing.assert_array_equal(state.assignment[5:], UNASSIGNED)
     state = method.place(w, state, np.array([5]), ROUND.at(2))
     state = method.place(w, state, np.array([6]), ROUND.at(3))
     assert groups(state) == [[0, 1], [2], [3, 4, 5, 6]]
@@ -56,7 +56,7 @@ def test_a_newcomer_that_gives_no_answer_stays_cold_and_is_asked_again(how: str)
     w = world(points, late={1: 2}, **{how: frozenset({5})})
     method = Hierarchical(**NEAR, suspicious=30.0)
     state = method.place(w, started(method, w), np.array([5, 6]), ROUND)
-    assert state.assignment[5] == COLD and state.assignment[6] == state.assignment[0]
+    assert state.assignment[5] == UNASSIGNED and state.assignment[6] == state.assignment[0]
     assert not state.suspects[5:].any() and np.isnan(state.layers[5]).all()
     state = method.place(world(points), state, np.array([5]), ROUND.at(2))
     assert state.assignment[5] == state.assignment[4]
@@ -113,11 +113,11 @@ def test_a_suspicious_newcomer_is_set_aside_and_not_asked_again() -> None:
     w = world([*POINTS, [80, 0], [81, 0], [41, 0]], late={1: 3})
     method = Hierarchical(**NEAR, suspicious=30.0)
     state = method.place(w, started(method, w), np.array([5, 7]), ROUND)
-    assert state.assignment[5] == COLD and state.assignment[7] == state.assignment[2]
+    assert state.assignment[5] == UNASSIGNED and state.assignment[7] == state.assignment[2]
     assert np.flatnonzero(state.suspects).tolist() == [5]
     w.calls = []
     again = method.place(w, state, np.array([5]), ROUND.at(2))
-    assert not w.calls and again.assignment[5] == COLD
+    assert not w.calls and again.assignment[5] == UNASSIGNED
     again = method.place(w, state, np.array([5, 6]), ROUND.at(2))
     assert [clients for clients, *_ in w.calls] == [[6]]
     assert again.suspects[6], "a suspicious client is nobody's neighbour"

@@ -13,7 +13,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, MethodError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.hierarchical import Hierarchical
@@ -114,7 +114,7 @@ def test_a_suspicious_client_is_in_no_round_and_in_no_score() -> None:
     method = Hierarchical(**KMEANS, suspicious=0.1)
     result = fk.simulate(method, data, mclr(data), rounds=3, cohort=10, local=SGD)
     assert groups(result.state) == BY_KIND
-    assert result.assignment[9] == COLD
+    assert result.assignment[9] == UNASSIGNED
     assert [record["excluded"] for record in result.records] == [1] * 4
     assert not any(record["partial"] for record in result.records)
     assert result.summary()["best_accuracy"] is not None

@@ -14,7 +14,7 @@ import fedkin as fk
 from fedkin.config import registry
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.methods.hierarchical import NEVER, Hierarchical
 from fedkin.models import mclr
@@ -109,7 +109,7 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
     method = Hierarchical(**KMEANS, narrow=True)
     state = method.place(w, started(method, w), np.array([8]), ROUND)
     cluster = int(state.assignment[8])
-    assert cluster != COLD
+    assert cluster != UNASSIGNED
     after = state
     for r in range(1, 4):
         after = method.round(w, after, np.arange(CLIENTS), ROUND.at(r))

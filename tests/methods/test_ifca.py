@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, ModelSpec
 from fedkin.methods.ifca import IFCA
@@ -22,7 +22,7 @@ from tests.methods.choosers import CLIENTS, MODELS, NEAREST, STREAM, Watched, af
 def test_clusters_start_from_different_random_models_and_nobody_is_in_one() -> None:
     state = IFCA(clusters=3).init(world(), Stream(3))
     assert len({model.tobytes() for model in state.models}) == 3
-    np.testing.assert_array_equal(state.assignment, [COLD] * 5)
+    np.testing.assert_array_equal(state.assignment, [UNASSIGNED] * 5)
 
 
 def test_a_cluster_starts_the_same_whatever_the_number_of_clusters() -> None:
@@ -66,7 +66,9 @@ def test_clients_choose_anew_in_every_round() -> None:
 
 
 def test_clients_outside_the_cohort_keep_their_cluster() -> None:
-    np.testing.assert_array_equal(after([0, 3], state=given([2, 2, COLD, 2, 2])).assignment, [0, 2, COLD, 1, 2])
+    np.testing.assert_array_equal(
+        after([0, 3], state=given([2, 2, UNASSIGNED, 2, 2])).assignment, [0, 2, UNASSIGNED, 1, 2]
+    )
 
 
 # --- weights
@@ -180,8 +182,8 @@ def test_a_base_is_shared_in_the_simulator() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_a_client_that_does_not_answer_keeps_its_cluster(how: str) -> None:
-    found = after(w=world(**{how: frozenset({1, 4})}), state=given([2, 2, 2, 2, COLD]))
-    np.testing.assert_array_equal(found.assignment, [0, 2, 0, 1, COLD])
+    found = after(w=world(**{how: frozenset({1, 4})}), state=given([2, 2, 2, 2, UNASSIGNED]))
+    np.testing.assert_array_equal(found.assignment, [0, 2, 0, 1, UNASSIGNED])
     np.testing.assert_allclose(found.models[:2], [[0.75, 0.25], [8, 2]], rtol=1e-6)
 
 
@@ -191,7 +193,7 @@ def test_without_any_answer_nothing_changes(cohort: Any, averaging: Any) -> None
     w = world(silent=frozenset(range(5)))
     found = after(np.array(cohort, np.int64), w, averaging=averaging, weighting="examples")
     assert found.models.tobytes() == MODELS.tobytes()
-    np.testing.assert_array_equal(found.assignment, [COLD] * 5)
+    np.testing.assert_array_equal(found.assignment, [UNASSIGNED] * 5)
 
 
 @pytest.mark.parametrize("migration", ["none", "label_blind"])
@@ -202,7 +204,7 @@ def test_a_client_without_a_finite_loss_is_left_out(migration: Any) -> None:
     state = method.init(w, Stream(3))
     found = method.round(w, state, np.array([1, 2, 3]), STREAM)
     without = method.round(w, state, np.array([1, 3]), STREAM)
-    assert found.assignment[2] == COLD and np.isfinite(found.models).all()
+    assert found.assignment[2] == UNASSIGNED and np.isfinite(found.models).all()
     np.testing.assert_allclose(found.models, without.models, rtol=1e-6)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.ifca import IFCA, IFCAMig
 from fedkin.simulation.engine import SimulatedWorld
@@ -20,20 +20,20 @@ from tests.methods.choosers import CLIENTS, EVERYBODY, MODELS, STREAM, Watched, 
 def test_newcomers_choose_in_the_round_itself() -> None:
     w, state = world(), given()
     placed = IFCA().place(w, state, EVERYBODY, STREAM)
-    np.testing.assert_array_equal(placed.assignment, [COLD] * 5)
+    np.testing.assert_array_equal(placed.assignment, [UNASSIGNED] * 5)
     assert not hasattr(w, "asked") and not hasattr(w, "trained")
-    assert np.all(IFCA().round(w, placed, EVERYBODY, STREAM).assignment != COLD)
+    assert np.all(IFCA().round(w, placed, EVERYBODY, STREAM).assignment != UNASSIGNED)
 
 
 def test_newcomers_by_loss() -> None:
     placed = IFCA(newcomers="loss").place(world(), given(), np.array([1, 4]), STREAM)
-    np.testing.assert_array_equal(placed.assignment, [COLD, 0, COLD, COLD, 1])
+    np.testing.assert_array_equal(placed.assignment, [UNASSIGNED, 0, UNASSIGNED, UNASSIGNED, 1])
     assert placed.models.tobytes() == MODELS.tobytes()
 
 
 def test_newcomers_at_random() -> None:
     w = world(np.zeros((60, 2), np.float32))
-    placed = IFCA(newcomers="random").place(w, given([COLD] * 60), np.arange(60), STREAM)
+    placed = IFCA(newcomers="random").place(w, given([UNASSIGNED] * 60), np.arange(60), STREAM)
     assert set(placed.assignment.tolist()) == {0, 1, 2} and not hasattr(w, "asked")
 
 
@@ -74,7 +74,7 @@ def test_only_shifted_clients_are_asked_and_only_once() -> None:
 def test_only_a_first_choice_notes_what_the_data_are() -> None:
     """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on comparing."""
     w = shifting()
-    state = after([1, 4], w, given([2, COLD, 2, 2, 2]))
+    state = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
     np.testing.assert_array_equal(state.assignment, [2, 0, 2, 2, 1])
     np.testing.assert_array_equal(w.shifted(EVERYBODY), [False, False, False, False, True])
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import MethodError
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.methods import policies
@@ -55,7 +55,7 @@ def world(target: Any = TARGET, **options: Any) -> Watched:
     return Watched(target, np.full(len(target), 5), LocalTraining(lr=0.5), **options)
 
 
-def state(assignment: Any = (COLD,) * 4, models: Any = ((1, 0), (0, 1))) -> State:
+def state(assignment: Any = (UNASSIGNED,) * 4, models: Any = ((1, 0), (0, 1))) -> State:
     return State(np.array(models, np.float32), np.array(assignment, np.int64))
 
 
@@ -72,12 +72,12 @@ def test_the_lowest_loss_and_the_first_of_equals() -> None:
 def test_losses_that_are_not_finite_never_win() -> None:
     w = world()
     w.odd_losses = [[np.nan, np.nan], [np.nan, 7.0], [np.inf, 9.0], [-np.inf, np.inf]]
-    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [COLD, 1, 1, COLD])
+    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [UNASSIGNED, 1, 1, UNASSIGNED])
 
 
 def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
     w = world(silent=frozenset({0}), garbage=frozenset({1}))
-    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [COLD, COLD, 0, 1])
+    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [UNASSIGNED, UNASSIGNED, 0, 1])
 
 
 # --- by direction
@@ -103,7 +103,7 @@ def test_opposite_is_farther_than_across() -> None:
 
 def test_no_answer_and_no_direction_are_left_cold() -> None:
     w = world([[4, 0], [0, 4], [0, 0], [0, 4]], silent=frozenset({0}), garbage=frozenset({1}))
-    np.testing.assert_array_equal(directed(w, [[1, 0], [0, 1]]), [COLD, COLD, COLD, 1])
+    np.testing.assert_array_equal(directed(w, [[1, 0], [0, 1]]), [UNASSIGNED, UNASSIGNED, UNASSIGNED, 1])
 
 
 def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
@@ -118,26 +118,26 @@ def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
 
 
 def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
-    w, before = world(), state([1, COLD, 0, 0])
-    after = policies.assign(w, before, np.array([3, 0, 1]), np.array([1, COLD, COLD]))
-    np.testing.assert_array_equal(after.assignment, [1, COLD, 0, 1])
-    np.testing.assert_array_equal(before.assignment, [1, COLD, 0, 0])
+    w, before = world(), state([1, UNASSIGNED, 0, 0])
+    after = policies.assign(w, before, np.array([3, 0, 1]), np.array([1, UNASSIGNED, UNASSIGNED]))
+    np.testing.assert_array_equal(after.assignment, [1, UNASSIGNED, 0, 1])
+    np.testing.assert_array_equal(before.assignment, [1, UNASSIGNED, 0, 0])
     assert w.noted == [3]
 
 
 def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
     """Clients 0 and 2 had clusters and change them; client 3 had none and gets none."""
-    w, before = world(), state([1, COLD, 0, COLD])
-    after = policies.update_assignment(w, before, np.array([0, 1, 2, 3]), np.array([0, 1, 1, COLD]))
-    np.testing.assert_array_equal(after.assignment, [0, 1, 1, COLD])
-    np.testing.assert_array_equal(before.assignment, [1, COLD, 0, COLD])
+    w, before = world(), state([1, UNASSIGNED, 0, UNASSIGNED])
+    after = policies.update_assignment(w, before, np.array([0, 1, 2, 3]), np.array([0, 1, 1, UNASSIGNED]))
+    np.testing.assert_array_equal(after.assignment, [0, 1, 1, UNASSIGNED])
+    np.testing.assert_array_equal(before.assignment, [1, UNASSIGNED, 0, UNASSIGNED])
     assert w.noted == [1]
 
 
 def test_placed_by_loss() -> None:
     w = world()
     after = policies.placed(w, state(), "loss", np.array([1, 3]), STREAM)
-    np.testing.assert_array_equal(after.assignment, [COLD, 1, COLD, 1])
+    np.testing.assert_array_equal(after.assignment, [UNASSIGNED, 1, UNASSIGNED, 1])
     assert w.noted == [1, 3]
 
 
@@ -145,7 +145,7 @@ def test_placed_at_random_is_even_and_follows_the_stream() -> None:
     n, models = 3000, np.zeros((3, 2))
     w = world(np.ones((n, 2)))
     seats = [
-        policies.placed(w, state([COLD] * n, models), "random", np.arange(n), s).assignment
+        policies.placed(w, state([UNASSIGNED] * n, models), "random", np.arange(n), s).assignment
         for s in (STREAM, STREAM, STREAM.at(2))
     ]
     np.testing.assert_array_equal(seats[0], seats[1])
@@ -169,7 +169,7 @@ def test_placed_by_direction_measures_from_the_start() -> None:
 def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> None:
     """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
     w = world([[4, 0], [-4, 0]])
-    before = state([COLD, COLD], models=[[1, 0], [0, 0]])
+    before = state([UNASSIGNED, UNASSIGNED], models=[[1, 0], [0, 0]])
     after = policies.placed(w, before, "direction", np.arange(2), STREAM, ZERO)
     np.testing.assert_array_equal(after.assignment, [0, 1])
 
@@ -265,10 +265,10 @@ def test_only_warm_clients_that_shifted_are_placed_again() -> None:
         assert stream.round == STREAM.round and stream != STREAM
         return replace(state, assignment=np.where(np.isin(EVERYONE, moved), 1, state.assignment))
 
-    after = policies.migrated(w, state([0, COLD, 0, 0]), Settings(), place, STREAM)
+    after = policies.migrated(w, state([0, UNASSIGNED, 0, 0]), Settings(), place, STREAM)
     assert asked == [[0]]
-    np.testing.assert_array_equal(after.assignment, [1, COLD, 0, 0])
-    before = state([0, COLD, 0, 0])
+    np.testing.assert_array_equal(after.assignment, [1, UNASSIGNED, 0, 0])
+    before = state([0, UNASSIGNED, 0, 0])
     assert policies.migrated(w, before, Settings(migration="none"), place, STREAM) is before
     assert policies.migrated(w, before, Settings(threshold=0.9), place, STREAM) is before
     assert asked == [[0]]
@@ -286,14 +286,14 @@ def test_sharing_nothing_does_nothing() -> None:
 @pytest.mark.parametrize(("normalize", "divisor"), [(True, [[1.2], [1.4]]), (False, 1)])
 def test_sharing_is_among_clusters_with_clients_and_between_servers(normalize: bool, divisor: Any) -> None:
     """eta 2 and lengths 5 and 10; the third cluster has nobody."""
-    w, before = world(), state([0, 1, COLD, 1], models=[[3, 4], [0, 10], [6, 8]])
+    w, before = world(), state([0, 1, UNASSIGNED, 1], models=[[3, 4], [0, 10], [6, 8]])
     after = policies.shared(w, before, 2.0, normalize)
     np.testing.assert_allclose(after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
     np.testing.assert_array_equal(after.models[2], [6, 8])
     assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (2 * 2 * 4, (0, 0))
 
 
-@pytest.mark.parametrize("assignment", [[1] * 4, [COLD] * 4], ids=["alone", "nobody"])
+@pytest.mark.parametrize("assignment", [[1] * 4, [UNASSIGNED] * 4], ids=["alone", "nobody"])
 def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None:
     w, before = world(), state(assignment, models=[[3, 4], [0.1, 0.7]])
     assert policies.shared(w, before, 5.0) is before

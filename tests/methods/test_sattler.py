@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.methods.sattler import SattlerCFL, SattlerState
@@ -167,7 +167,7 @@ def test_whoever_was_absent_or_silent_is_cold_and_placed_later() -> None:
     method = SattlerCFL(**EVERY_TIME)
     before = begun(w, [0, 0, 0, 0, 0, 0, 1], [[0, 0], [10, 10]])
     state = one_round(method, w, before, cohort=[0, 1, 2, 3, 4])
-    np.testing.assert_array_equal(state.assignment, [0, 2, COLD, 2, 0, COLD, 1])
+    np.testing.assert_array_equal(state.assignment, [0, 2, UNASSIGNED, 2, 0, UNASSIGNED, 1])
     w.silent = frozenset()
     placed = method.place(w, state, np.array([2, 5]), Stream(1, 31, "place"))
     np.testing.assert_array_equal(placed.assignment, [0, 2, 0, 2, 0, 2, 1])
@@ -200,7 +200,7 @@ def test_a_cohort_of_one_moves_its_own_cluster() -> None:
 @pytest.mark.parametrize(("cohort", "silent"), [([], ()), ([0, 1, 2, 3], (0, 1, 2, 3)), ([2], ())])
 def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(cohort: list[int], silent: tuple) -> None:
     w = world(APART, silent=frozenset(silent))
-    before = begun(w, [0, 1, COLD, 1], [[0, 3], [3, 0]])
+    before = begun(w, [0, 1, UNASSIGNED, 1], [[0, 3], [3, 0]])
     state = one_round(SattlerCFL(**EVERY_TIME), w, before, cohort)
     np.testing.assert_array_equal(state.models, before.models)
     np.testing.assert_array_equal(state.assignment, before.assignment)
@@ -211,7 +211,7 @@ def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(cohort: lis
 
 def test_newcomers_by_direction_go_where_the_models_have_gone() -> None:
     w = world([[1, 0], [-1, 0]])
-    before = begun(w, [COLD, COLD], [[-4, 0], [0.1, 0]])  # by loss client 1 would go to the second
+    before = begun(w, [UNASSIGNED, UNASSIGNED], [[-4, 0], [0.1, 0]])  # by loss client 1 would go to the second
     placed = SattlerCFL(newcomers="direction").place(w, before, np.array([0, 1]), Stream(1, 30, "place"))
     np.testing.assert_array_equal(placed.assignment, [1, 0])
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.errors import CheckpointError, MethodError
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import Checkpoint
 from tests.run.toy_method import ToyState
@@ -20,7 +20,7 @@ from tests.run.toy_method import ToyState
 def toy_state(seed: int = 0) -> ToyState:
     rng = np.random.default_rng(seed)
     models = rng.normal(size=(2, 3)).astype(np.float32)
-    return ToyState(models, np.array([0, 1, COLD, 1]), np.arange(4), np.array(2**40 + seed))
+    return ToyState(models, np.array([0, 1, UNASSIGNED, 1]), np.arange(4), np.array(2**40 + seed))
 
 
 def kept(round: int, seed: int = 0) -> Checkpoint:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth, summary
 
 
@@ -110,11 +110,11 @@ def test_several_moves_before_a_notice_are_one() -> None:
 def test_moved_warm_are_those_that_moved_and_had_a_cluster() -> None:
     """Client 1 is only placed in the round in which it moves, client 2 is cold, client 3 is gone."""
     history = History(4)
-    history.then([0, COLD, COLD, 0])
-    record = history.then([0, 0, COLD, 0], moved=[0, 1, 2, 3], gone=[3])
+    history.then([0, UNASSIGNED, UNASSIGNED, 0])
+    record = history.then([0, 0, UNASSIGNED, 0], moved=[0, 1, 2, 3], gone=[3])
     assert of(record, "data_shifts", "data_shifts_assigned", "data_shifts_new") == [3, 1, 1]
     assert of(
-        history.then([0, 0, COLD, 0], moved=[0, 1]), "data_shifts", "data_shifts_assigned", "data_shifts_new"
+        history.then([0, 0, UNASSIGNED, 0], moved=[0, 1]), "data_shifts", "data_shifts_assigned", "data_shifts_new"
     ) == [2, 2, 1]
 
 
@@ -186,7 +186,7 @@ def test_a_split_counts_the_clients_that_get_the_new_id() -> None:
     [
         ([0] * 10, [0, 1, 1, 2, 2, 2, 3, 3, 3, 3], 4),  # one cluster is right for one kind only
         ([0] * 4, [6] * 4, 4),
-        ([3, 3, 2, 1, 0, COLD], [7, 7, 7, 5, 5, 5], 3),  # kind 7 is at home in 3, kind 5 in 0 or in 1
+        ([3, 3, 2, 1, 0, UNASSIGNED], [7, 7, 7, 5, 5, 5], 3),  # kind 7 is at home in 3, kind 5 in 0 or in 1
         ([0, 0, 0, 0, 0, 1], [5, 5, 5, 7, 7, 7], 4),  # most of both sit in 0: kind 7 has to make do with 1
         ([0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 1], 5),  # kind 0 gives way, though most of it sit in 0
         ([0, 0, 1, 1, 2], [4, 4, 4, 4, 4], 2),  # one home only, where clusters are more than kinds
@@ -196,16 +196,24 @@ def test_a_split_counts_the_clients_that_get_the_new_id() -> None:
 def test_every_kind_has_at_most_one_home_and_every_cluster_is_home_to_at_most_one(
     assignment: list[int], true_clusters: list[int], right: int
 ) -> None:
-    sitting = len(assignment) - assignment.count(COLD)
+    sitting = len(assignment) - assignment.count(UNASSIGNED)
     record = History(len(assignment)).then(assignment, true_clusters)
     assert of(record, "matched_share", "mismatched") == [right / sitting, sitting - right]
 
 
 def test_a_newcomer_that_settles_late() -> None:
     history, true_clusters, names = History(5), [0, 0, 1, 1, 1], ("newcomers_matched", "newcomer_delay_sum")
-    assert of(history.then([0, 0, 1, 1, COLD], true_clusters), *names, "matched_share", "mismatched") == [4, 0, 1.0, 0]
+    assert of(history.then([0, 0, 1, 1, UNASSIGNED], true_clusters), *names, "matched_share", "mismatched") == [
+        4,
+        0,
+        1.0,
+        0,
+    ]
     # Its data move before it has a cluster, and in the round in which it gets one: nothing that it could notice.
-    assert of(history.then([0, 0, 1, 1, COLD], true_clusters, moved=[4]), "data_shifts", "data_shifts_new") == [1, 0]
+    assert of(history.then([0, 0, 1, 1, UNASSIGNED], true_clusters, moved=[4]), "data_shifts", "data_shifts_new") == [
+        1,
+        0,
+    ]
     placed = history.then([0, 0, 1, 1, 0], true_clusters, moved=[4], noticed=[4])
     assert of(placed, "migrations", "stability", *names, *MOVES) == [0, 1.0, 0, 0, 1, 0, 1, 0, 0]
     assert of(history.then([0, 0, 1, 1, 0], true_clusters), *names, "mismatched") == [0, 0, 1]
@@ -216,7 +224,7 @@ def test_a_newcomer_that_settles_late() -> None:
 
 def test_a_kind_that_changes_without_a_cluster_is_no_event() -> None:
     history = History(3)
-    history.then([0, 1, COLD], [0, 1, 0])
+    history.then([0, 1, UNASSIGNED], [0, 1, 0])
     assert of(history.then([0, 1, 1], [0, 1, 1]), *ANSWERS, "newcomers_matched") == [0, 0, 0, 1]
 
 
@@ -227,7 +235,7 @@ def test_who_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
         1,
         1,
     ]
-    lost = history.then([0, 0, 1, 1, COLD], true_clusters)
+    lost = history.then([0, 0, 1, 1, UNASSIGNED], true_clusters)
     assert of(lost, "migrations", "stability", "mismatched") == [0, 1.0, 0]
     back = history.then([0, 0, 1, 1, 1], true_clusters, noticed=[4])
     assert of(back, "shifts_detected_true", "changes_recovered", "newcomers_matched", "migrations") == [0, 0, 1, 0]
@@ -243,13 +251,13 @@ def test_clients_that_are_gone_count_for_nothing() -> None:
 
 def test_what_nobody_knows_is_null() -> None:
     unknown = ClusterMetrics(2).look(
-        0, np.array([0, COLD]), np.arange(2), GroundTruth(), np.array([True, False]), np.zeros(2, bool)
+        0, np.array([0, UNASSIGNED]), np.arange(2), GroundTruth(), np.array([True, False]), np.zeros(2, bool)
     )
     assert {name: value for name, value in unknown.items() if value is not None} == {
         "migrations": 0,
         "shifts_detected": 1,
     }
-    known = History(2).then([0, COLD], [0, 0])
+    known = History(2).then([0, UNASSIGNED], [0, 0])
     assert list(unknown) == list(known)
     empty = summary([unknown])
     assert empty.pop("migrations") == 0
@@ -257,7 +265,7 @@ def test_what_nobody_knows_is_null() -> None:
 
 
 def test_nobody_with_a_cluster() -> None:
-    record = History(3).then([COLD] * 3, [0, 1, 1], moved=[0])
+    record = History(3).then([UNASSIGNED] * 3, [0, 1, 1], moved=[0])
     assert of(record, "matched_share", "stability") == [None, None]
     assert of(record, "mismatched", "data_shifts", "data_shifts_new", *ANSWERS) == [0, 1, 0, 0, 0, 0]
 
@@ -270,7 +278,7 @@ def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, 
         moved = rng.random(clients) < 0.2
         true_clusters = np.where(moved, rng.integers(0, 3, clients), true_clusters)
         assignment = np.where(rng.random(clients) < 0.2, rng.integers(0, 5, clients), true_clusters)
-        assignment[rng.random(clients) < 0.1] = COLD
+        assignment[rng.random(clients) < 0.1] = UNASSIGNED
         yield (
             round,
             assignment,
@@ -283,7 +291,7 @@ def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ids_of_clusters_mean_nothing(seed: int) -> None:
-    one, other, names = ClusterMetrics(40), ClusterMetrics(40), np.array([4, 2, 0, 3, 1, COLD])
+    one, other, names = ClusterMetrics(40), ClusterMetrics(40), np.array([4, 2, 0, 3, 1, UNASSIGNED])
     for round, assignment, *rest in wild(seed):
         assert one.look(round, assignment, *rest) == other.look(round, names[assignment], *rest)
 

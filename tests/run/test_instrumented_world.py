@@ -201,7 +201,7 @@ def test_detectors_are_measured_from_the_detector_they_trained() -> None:
     """A state says which model a solution has become a part of: (2, 0) of detector 1, which is at (2, 1) now."""
 
     class Detecting(State):
-        def becomes(self, clients: np.ndarray, trained: np.ndarray) -> np.ndarray:
+        def aggregated_into(self, clients: np.ndarray, trained: np.ndarray) -> np.ndarray:
             return trained
 
     world = FakeWorld(np.array([[4.0, 0.0]], np.float32), np.array([1]), work=LocalTraining(lr=0.5))

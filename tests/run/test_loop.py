@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import CheckpointError, ConfigError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
@@ -86,21 +86,21 @@ def test_the_whole_cohort_goes_to_the_method_placed_or_not() -> None:
 
         def round(self, world: Any, state: ToyState, cohort: np.ndarray, stream: Stream) -> ToyState:
             cohorts.append(cohort.tolist())
-            return super().round(world, state, cohort[state.assignment[cohort] != COLD], stream)
+            return super().round(world, state, cohort[state.assignment[cohort] != UNASSIGNED], stream)
 
     cohorts: list[list[int]] = []
     track = run(fake_world(), Shy(warm=1), Plan(rounds=6, cohort=2))
     assert isinstance(track.state, ToyState)
     assert cohorts == [select(np.arange(8), 8, Plan(6, 2), Stream(0, r, "cohort")).tolist() for r in range(1, 7)]
-    assert (track.state.assignment[1:] == COLD).all()
+    assert (track.state.assignment[1:] == UNASSIGNED).all()
 
 
 @pytest.mark.parametrize(("rounds", "placed"), [(3, 6), (4, 8)])
 def test_newcomers_of_the_last_round_are_placed_and_scored(rounds: int, placed: int) -> None:
     plan = Plan(rounds, cohort=2, selection="round_robin")
     track = run(fake_world(), FlexCFL(clusters=2, alpha=1), plan)
-    drawn = fake_world().total_clients - int((track.state.assignment == COLD).sum())
-    assert drawn >= placed and (track.state.assignment[:placed] != COLD).all()
+    drawn = fake_world().total_clients - int((track.state.assignment == UNASSIGNED).sum())
+    assert drawn >= placed and (track.state.assignment[:placed] != UNASSIGNED).all()
     assert sum(track.records[-1]["cluster_sizes"]) == drawn
     assert track.records[-1]["partial"] == (drawn < 8)
 

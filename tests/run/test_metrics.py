@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.ledger import Ledger
-from fedkin.core.method import COLD, Served, State
+from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import Scores
 from fedkin.run.instrumented_world import InstrumentedWorld
@@ -115,7 +115,7 @@ def test_a_round_without_training_is_null() -> None:
 def test_scoring_tests_the_warm_clients_on_their_own_account() -> None:
     world = fake_world(clients=4)
     instrumented = InstrumentedWorld(world)
-    state = State(np.array([[1, 1, 1], [-1, -1, -1]], np.float32), np.array([0, 1, COLD, 0]))
+    state = State(np.array([[1, 1, 1], [-1, -1, -1]], np.float32), np.array([0, 1, UNASSIGNED, 0]))
     result = score(instrumented, state, 1)
     np.testing.assert_array_equal(result.clients, [0, 1, 3])
     np.testing.assert_array_equal(result.cluster, [0, 1, 0])
@@ -134,7 +134,7 @@ class Aside(State):
 @pytest.mark.parametrize(("cold", "partial"), [([2], False), ([2, 3], True), ([3], True)])
 def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool) -> None:
     """Of those without a cluster only the others are still to be placed."""
-    assignment = np.where(np.isin(np.arange(4), cold), COLD, 0)
+    assignment = np.where(np.isin(np.arange(4), cold), UNASSIGNED, 0)
     state = Aside(np.ones((1, 3), np.float32), assignment)
     if 2 not in cold:
         state = State(state.models, assignment)
@@ -148,8 +148,8 @@ def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool)
 class Detected(State):
     """Everybody is tested on two detectors, of classes 0 and 1, one of each cluster."""
 
-    def served(self, clients: np.ndarray) -> Served:
-        return Served(self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1]))
+    def models_for(self, clients: np.ndarray) -> AssignedModels:
+        return AssignedModels(self.models, np.tile([0, 1], (len(clients), 1)), np.array([0, 1]), np.array([0, 1]))
 
 
 def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
@@ -168,7 +168,7 @@ def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
 
 def test_a_detector_without_clients_has_no_accuracy() -> None:
     world = fake_world(clients=4, counts=np.array([[1, 0]] * 4), detects=True)
-    state = Detected(np.zeros((2, 3), np.float32), np.array([0, 0, COLD, 0]))
+    state = Detected(np.zeros((2, 3), np.float32), np.array([0, 0, UNASSIGNED, 0]))
     assert score(InstrumentedWorld(world), state, 1).detectors == [1.0, None]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, World
 from fedkin.simulation.fake_world import FakeWorld
@@ -30,7 +30,7 @@ class Toy:
     def init(self, world: World, stream: Stream) -> ToyState:
         models = np.stack([world.initial(stream.child(f"model {k}")) for k in range(self.clusters)])
         ids = np.arange(world.total_clients)
-        assignment = np.where(ids < self.warm, ids % self.clusters, COLD)
+        assignment = np.where(ids < self.warm, ids % self.clusters, UNASSIGNED)
         return ToyState(models, assignment, np.zeros(len(ids), np.int64), np.array(0))
 
     def round(self, world: World, state: ToyState, cohort: Int[np.ndarray, "n"], stream: Stream) -> ToyState:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 
 COLUMNS = 40  # at most: more cannot be told apart on a screen
 BANDS = 10  # clusters with a band, and a colour, of their own
@@ -36,7 +36,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Alluvial:
-    """Bands from the bottom up: cluster numbers, OTHERS, COLD; ``sizes`` and ``base`` are theirs in every column."""
+    """Bands from the bottom up: cluster numbers, OTHERS, UNASSIGNED; with ``sizes`` and ``base`` in every column."""
 
     rounds: Int[np.ndarray, "c"]
     bands: list[int]
@@ -76,7 +76,7 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[tu
     that had no cluster before or have none after."""
     found = {}
     for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
-        moved = (before != after) & (before != COLD) & (after != COLD)
+        moved = (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
         if moved.any():
             pairs, clients = np.unique(np.stack([before, after])[:, moved], axis=1, return_counts=True)
             rows = zip(clients.tolist(), *pairs.tolist(), strict=True)
@@ -98,8 +98,8 @@ def chosen_rounds(moved: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, "c
 def _banded(columns: Int[np.ndarray, "c N"], shown: Sequence[int]) -> tuple[Int[np.ndarray, "c N"], list[int]]:
     """The band of each client in each column, and the bands' names."""
     own = [k for k in shown if (columns == k).any()]
-    rest = ~np.isin(columns, own) & (columns != COLD)
-    names = [*own, *([OTHERS] if rest.any() else []), *([COLD] if (columns == COLD).any() else [])]
+    rest = ~np.isin(columns, own) & (columns != UNASSIGNED)
+    names = [*own, *([OTHERS] if rest.any() else []), *([UNASSIGNED] if (columns == UNASSIGNED).any() else [])]
     banded = np.zeros(columns.shape, np.int64)
     for place, name in enumerate(names):
         banded[rest if name == OTHERS else columns == name] = place

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.analysis.tables import mean_and_interval
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.read_runs import Subject
 from fedkin.run.results import Run
 
@@ -64,7 +64,7 @@ def marks(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
     placed = [
         r + 1
         for r, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False))
-        if ((before == COLD) & (after != COLD)).any()
+        if ((before == UNASSIGNED) & (after != UNASSIGNED)).any()
     ]
     rare = len(run.records) / 4
     return {"shift": moved if len(moved) <= rare else [], "placed": placed if len(placed) <= rare else []}

@@ -12,7 +12,7 @@ import tomli_w
 from jaxtyping import Int
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 from fedkin.data.federated import FederatedData
 from fedkin.reporting.html import charts, comparison_section
 from fedkin.reporting.html.alluvial import BANDS, OTHERS, Alluvial, alluvial, migrations
@@ -155,7 +155,7 @@ def _cell(cell: Cell, key: str, similarity_map: ClientSimilarity | None) -> Json
 def _shown(run: Run, walked: Sequence[Int[np.ndarray, "N"]]) -> list[int]:
     """The clusters that have a colour of their own: the largest ones, counted over all rounds."""
     every = np.concatenate(walked) if walked else run.assignment
-    clusters, clients = np.unique(every[every != COLD], return_counts=True)
+    clusters, clients = np.unique(every[every != UNASSIGNED], return_counts=True)
     return sorted(clusters[np.argsort(-clients, kind="stable")[:BANDS]].tolist())
 
 
@@ -195,7 +195,7 @@ def _moved(walked: Sequence[Int[np.ndarray, "N"]]) -> Json:
 
 def cluster_name(cluster: int) -> str:
     """What a cluster, or what stands for one, is called."""
-    return {COLD: "no cluster", OTHERS: "other clusters"}.get(cluster, f"cluster {cluster}")
+    return {UNASSIGNED: "no cluster", OTHERS: "other clusters"}.get(cluster, f"cluster {cluster}")
 
 
 def _pictured(run: Run, similarity_map: ClientSimilarity, walked: Sequence[Int[np.ndarray, "N"]]) -> Json:
@@ -204,8 +204,8 @@ def _pictured(run: Run, similarity_map: ClientSimilarity, walked: Sequence[Int[n
     tree = _tree(run, similarity_map, group, walked)
     present = np.unique(run.assignment)
     sizes = {int(k): int((run.assignment == k).sum()) for k in present}
-    warm = sorted(sorted((k for k in sizes if k != COLD), key=lambda k: -sizes[k])[:_MOST_ROWS])
-    order = [*warm, *([COLD] if COLD in sizes else [])]
+    warm = sorted(sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])[:_MOST_ROWS])
+    order = [*warm, *([UNASSIGNED] if UNASSIGNED in sizes else [])]
     counts = np.stack([similarity_map.counts[run.assignment == k].sum(axis=0) for k in order])
     classes = np.arange(counts.shape[1])
     if len(classes) > _MOST_CLASSES:  # the most frequent ones

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from fedkin.core.method import COLD
+from fedkin.core.method import UNASSIGNED
 
 Polyline = list[tuple[float, float]]
 Split = tuple[int, int, int]  # round, the cluster that was cut, the cluster that came of it
@@ -70,15 +70,15 @@ def _joined(nodes: list[tuple[float, float]], merges: np.ndarray, lines: list[Po
 
 def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
     """How one cluster became many by being cut in two; None where that is not what happened."""
-    known = set(np.unique(assignments[0][assignments[0] != COLD]).tolist()) if len(assignments) else set()
+    known = set(np.unique(assignments[0][assignments[0] != UNASSIGNED]).tolist()) if len(assignments) else set()
     if len(known) != 1:
         return None
     found: list[Split] = []
     for round in range(1, len(assignments)):
         before, after = assignments[round - 1], assignments[round]
         cut = []
-        for new in sorted(set(np.unique(after[after != COLD]).tolist()) - known):
-            came = before[(after == new) & (before != COLD)]
+        for new in sorted(set(np.unique(after[after != UNASSIGNED]).tolist()) - known):
+            came = before[(after == new) & (before != UNASSIGNED)]
             if not len(came):
                 return None
             cut.append(int(np.bincount(came).argmax()))

@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from fedkin.config import registry
 from fedkin.core.errors import CheckpointError, FedkinError
-from fedkin.core.method import COLD, State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import whole_lines
 from fedkin.run import checkpoint, run_folder
@@ -81,7 +81,9 @@ def walk(
     except (KeyError, TypeError, ValueError, IndexError):
         return []
     most = max([clusters, *(len(one.get("cluster_sizes") or []) for one in records)])
-    believable = all(row.min(initial=0) >= COLD and (not most or row.max(initial=COLD) < most) for row in walked)
+    believable = all(
+        row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most) for row in walked
+    )
     return walked if believable else []
 
 

@@ -1,0 +1,44 @@
+"""Checks of a method's hyper-parameters; each raises MethodError and says what was expected."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedkin.core.errors import MethodError
+
+
+def check_positive_integer(name: str, value: object) -> None:
+    """Refuse what is not an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise MethodError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def check_not_negative(name: str, value: object) -> None:
+    """Refuse what is not a finite number from 0 up."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+        raise MethodError(f"{name} must be a number from 0 up, got {value!r}")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Refuse what is not a finite number above 0."""
+    check_not_negative(name, value)
+    if not value:
+        raise MethodError(f"{name} must be a number above 0, got {value!r}")
+
+
+def check_fraction(name: str, value: object) -> None:
+    """Refuse what is not a number above 0 and at most 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value <= 1:
+        raise MethodError(f"{name} must be a number above 0 and at most 1, got {value!r}")
+
+
+def check_choice(name: str, value: object, choices: tuple) -> None:
+    """Refuse what is none of the choices.
+
+    Args:
+        name: of the hyper-parameter, for the message.
+        value: of the hyper-parameter.
+        choices: the values it may have.
+    """
+    if value not in choices:
+        raise MethodError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
