@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from fedkin.analysis.advise import advise as advise
     from fedkin.analysis.compare.comparison import Comparison as Comparison
     from fedkin.analysis.compare.runner import compare as compare
-    from fedkin.analysis.dbscan_eps import EpsStudy as EpsStudy
-    from fedkin.analysis.dbscan_eps import study_eps as study_eps
+    from fedkin.analysis.eps_study import EpsStudy as EpsStudy
+    from fedkin.analysis.eps_study import study_eps as study_eps
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
-    from fedkin.analysis.repeat import RepeatedRuns as RepeatedRuns
+    from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.core.errors import CheckpointError as CheckpointError
     from fedkin.core.errors import ChecksumError as ChecksumError
@@ -89,7 +89,7 @@ _HOME = {
     "Comparison": "fedkin.analysis.compare.comparison",
     "ConfigError": "fedkin.core.errors",
     "DataError": "fedkin.core.errors",
-    "EpsStudy": "fedkin.analysis.dbscan_eps",
+    "EpsStudy": "fedkin.analysis.eps_study",
     "FLHC": "fedkin.methods",
     "FeSEM": "fedkin.methods",
     "FeSEMMig": "fedkin.methods",
@@ -119,7 +119,7 @@ _HOME = {
     "PENS": "fedkin.methods",
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
-    "RepeatedRuns": "fedkin.analysis.repeat",
+    "RepeatedRuns": "fedkin.analysis.repeated_runs",
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.world",
@@ -144,7 +144,7 @@ _HOME = {
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.report",
     "simulate": "fedkin.run.simulate",
-    "study_eps": "fedkin.analysis.dbscan_eps",
+    "study_eps": "fedkin.analysis.eps_study",
     "torch_client": "fedkin.server.deploy.client_hooks",
     "torch_model": "fedkin.simulation.torch",
 }

@@ -15,7 +15,9 @@ from fedkin.cli.common import INTERRUPTED, configured, new_folder, plainly
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.analysis.repeat import RepeatedRuns
+    from rich.console import Console
+
+    from fedkin.analysis.repeated_runs import RepeatedRuns
     from fedkin.config.run import Config
     from fedkin.run.results import Run
 
@@ -75,7 +77,8 @@ def _close_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     console.print(seeds_table(summary))
     if summary["comparisons"]:
         console.print(compared(summary))
-    console.print(f"figure: {folder / 'figure.png'}\nruns: {folder}", soft_wrap=True, highlight=False)
+    _draw(repeated, folder, console)
+    console.print(f"runs: {folder}", soft_wrap=True, highlight=False)
     if as_json:
         print(json.dumps({**summary, "out": str(folder)}), flush=True)
 
@@ -89,9 +92,17 @@ def _close(run: Run, folder: Path, as_json: bool) -> None:
     summaries = {name: other.summary() for name, other in run.against.items()}
     console = Console(stderr=as_json)
     console.print(table([run.summary(), *summaries.values()]))
-    console.print(f"figure: {folder / 'figure.png'}\nrun: {folder}", soft_wrap=True, highlight=False)
+    _draw(run, folder, console)
+    console.print(f"run: {folder}", soft_wrap=True, highlight=False)
     if as_json:
         print(json.dumps({**run.summary(), "out": str(folder), "against": summaries}), flush=True)
+
+
+def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
+    """The figures, once the table is there to read."""
+    from fedkin.reporting.draw import draw
+
+    console.print(f"figure: {draw(result, folder)}", soft_wrap=True, highlight=False)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The figures of finished runs, for who asks for them: no run draws itself."""
+"""The figures and tables of a result, for whoever asks for them: nothing draws itself while it runs."""
 
 from __future__ import annotations
 
@@ -11,40 +11,68 @@ from fedkin.run.results import Run
 from fedkin.run.run_folder import AGAINST, make
 
 if TYPE_CHECKING:
-    from fedkin.analysis.repeat import RepeatedRuns
+    from fedkin.analysis.advise.advice import Advice
+    from fedkin.analysis.compare.comparison import Comparison
+    from fedkin.analysis.eps_study import EpsStudy
+    from fedkin.analysis.repeated_runs import RepeatedRuns
 
 
-def draw(result: Run | RepeatedRuns, folder: str | Path | None = None) -> Path:
-    """Write the figures of a finished run, or of its repetitions from several seeds, as PNG and SVG.
+def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: str | Path | None = None) -> Path:
+    """Write the figure of a result as PNG and SVG.
 
-    ``figure``: accuracy, discrepancy and cluster sizes over the rounds, or mean curves over the seeds; ``topology``:
-    who trusts whom, where clients are peers. A method that was run beside another has its own figures in its own
-    folder, where there is one.
+    Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where clients are peers, who
+    trusts whom (``topology``); methods that were run beside it have theirs in ``against/``. Of several seeds: mean
+    curves and gains. Of a comparison: a panel per setting, and its tables as Markdown and LaTeX. Of an eps study or an
+    advice: what they were read from.
 
     Args:
-        result: what ``simulate``, ``repeat``, ``Run.load`` or ``RepeatedRuns.load`` returned.
-        folder: where to write; the run's own folder where nothing is said.
+        result: what ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise`` returned, or ``load`` read.
+        folder: where to write; the result's own folder where nothing is said.
 
     Returns:
         The path of ``figure.png``.
 
     Raises:
-        ConfigError: no folder is given, and the run has none.
+        ConfigError: no folder is given and the result has none, or it is nothing that can be drawn.
         StorageError: the folder cannot be written.
     """
-    target = folder or (result.folder if isinstance(result, Run) else None)
-    if target is None:
-        raise ConfigError("draw needs a folder: the run was not kept in one")
-    target = Path(target)
-    make(target)
+    place = getattr(result, "folder", None) if folder is None else folder
+    if place is None:
+        raise ConfigError("draw needs a folder: the result was not kept in one")
+    target = Path(place)
     if isinstance(result, Run):
-        for name, other in result.against.items():
-            if (inner := target / AGAINST / name).is_dir():
-                draw(other, inner)
-        run_figure.save(result, target)
-        trust_graph_figure.save(result, target)
+        make(target)
+        _draw_run(result, target)
     else:
-        from fedkin.reporting import seeds_figure
-
-        seeds_figure.save(result, target)
+        _draw_other(result, target)
     return target / "figure.png"
+
+
+def _draw_run(run: Run, folder: Path) -> None:
+    """A run's figures, and those of the methods beside it that have a folder."""
+    for name, other in run.against.items():
+        if (inner := folder / AGAINST / name).is_dir():
+            _draw_run(other, inner)
+    run_figure.save(run, folder)
+    trust_graph_figure.save(run, folder)
+
+
+def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: Path) -> None:
+    """The figure of what comes of runs; imported here, so that a single run's figure does not wait for it."""
+    from fedkin.analysis.advise.advice import Advice
+    from fedkin.analysis.compare.comparison import Comparison
+    from fedkin.analysis.eps_study import EpsStudy
+    from fedkin.analysis.repeated_runs import RepeatedRuns
+    from fedkin.reporting import advice_figure, comparison_tables, eps_figure, seeds_figure
+
+    if not isinstance(result, (RepeatedRuns, Comparison, EpsStudy, Advice)):
+        raise ConfigError(f"expected a run, several seeds, a comparison, an eps study or advice, got {result!r:.80}")
+    make(folder)
+    if isinstance(result, RepeatedRuns):
+        seeds_figure.save(result, folder)
+    elif isinstance(result, Comparison):
+        comparison_tables.write(result, folder)
+    elif isinstance(result, EpsStudy):
+        eps_figure.save(result, folder / "figure")
+    else:
+        advice_figure.save(result, folder / "figure")

@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from fedkin.config import registry
 from fedkin.config.schema import Values
-from fedkin.config.schema import stage as stage
+from fedkin.config.schema import error_context as error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
@@ -63,9 +63,7 @@ class Experiment:
         description = {**self.description, "run": {**settings, "seed": seed}}
         return dataclasses.replace(self, plan=dataclasses.replace(self.plan, seed=seed), description=description)
 
-    def side_by_side(
-        self, methods: Methods, digests: Digests, out: Path | None, resume: bool, picture: bool = True
-    ) -> Run:
+    def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
         """One method after another; nothing is refused any more."""
         (entry, method), others = methods[0], methods[1:]
         beside = [values for values, _ in others]
@@ -78,7 +76,7 @@ class Experiment:
         whole = dataclasses.replace(main, against=runs)
         for finished in (*runs.values(), whole):
             if finished.folder:
-                finished.finish(finished.folder, picture)
+                finished.finish(finished.folder)
         return whole
 
     def refuse(self, methods: Methods) -> None:
@@ -100,7 +98,7 @@ class Experiment:
                     "planted data (data.name=planted), or leave it out"
                 )
         world = self.world()
-        with stage("scenario"):  # whoever comes or goes, somebody is there in every round
+        with error_context("scenario"):  # whoever comes or goes, somebody is there in every round
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, self.plan.rounds))
 

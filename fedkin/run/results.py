@@ -121,7 +121,8 @@ class Run:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Keep the run, and those it was run against, in a folder of its own, from which it can be resumed.
+        """Keep the run, and those it was run against, in a folder of its own, from which it can be resumed. Figures are
+        drawn by ``fk.draw``.
 
         Raises StorageError for a folder that holds a run, or that cannot be written; then nothing is left.
         """
@@ -146,15 +147,9 @@ class Run:
             other._save(target / AGAINST / name, begun)
         self.finish(target)
 
-    def finish(self, path: Path, picture: bool = True) -> None:
-        """Write what is known only at the end: clients, summary and figure."""
+    def finish(self, path: Path) -> None:
+        """Write what is known only at the end: clients and summary."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
-        if picture:
-            from fedkin.reporting import run_figure
-            from fedkin.run import trust_graph
-
-            run_figure.save(self, path)
-            trust_graph.save(self, path)
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
 
     @classmethod

@@ -4,12 +4,13 @@ config.toml           what was run, every value spelled out
 environment.json      versions, platform and devices it ran on
 metrics.jsonl         one line per round: what was measured (the same bytes for the same run, on the
                       same machine with the same versions)
-migrations.jsonl           one line per round in which a client got another cluster: who, and which
+migrations.jsonl      one line per round in which a client got another cluster: who, and which
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round
 summary.json          the figures of the closing table
-figure.png, .svg
+figure.png, .svg      accuracy and cluster sizes over the rounds (the command and ``fk.draw`` write it)
+topology.png, .svg    who trusts whom, where clients are peers (likewise)
 against/NAME/         the same for every method that was run beside this one
 """
 
@@ -38,7 +39,7 @@ from fedkin.run.migrations import Migrations
 CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
 CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
-AT_THE_END = (CLIENTS, SUMMARY, "figure.png", "figure.svg")
+AT_THE_END = (CLIENTS, SUMMARY)
 _log = logging.getLogger("fedkin")
 
 

@@ -27,7 +27,7 @@ ROOMS: dict[str, str] = {
     "p2p": "core methods config security data models simulation",
     "tracking": "core",
     "run": "core aggregation measures methods models data scenarios simulation simulation.torch config tracking",
-    "server.deploy": "core data models simulation simulation.torch config server security run tracking",
+    "server.deploy": "core data models simulation simulation.torch config server security run tracking reporting",
     "analysis": "core methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run tracking analysis",
     "analysis.advise": "core methods measures clustering data simulation config run analysis",

@@ -1,8 +1,7 @@
-"""Who trusts whom: what is measured, kept and drawn of it."""
+"""Who trusts whom: what is measured and kept of it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from matplotlib.collections import LineCollection
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 import fedkin as fk
 from fedkin.core.method import State
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.trust_graph import agreement, circle, draw, packed, peers_record, trust_over_time, unpacked
+from fedkin.run.trust_graph import agreement, packed, peers_record, trust_over_time, unpacked
 
 TRUST = np.array(
     [
@@ -29,9 +25,7 @@ TRUST = np.array(
     bool,
 )
 KINDS = np.array([0, 0, 1, 1])
-WRONG = "#D55E00"  # the colour of a line to a neighbour of another kind
 DATA = fk.planted("digits", "rotation", clusters=2, clients=8, samples=20, test_samples=4)
-TRUTH = np.asarray(DATA.true_clusters)
 
 
 def state(trust: np.ndarray = TRUST) -> PeerState:
@@ -87,30 +81,6 @@ def test_what_is_packed_comes_out_again(trust: np.ndarray) -> None:
     np.testing.assert_array_equal(unpacked(packed(trust), len(trust)), trust)
 
 
-def lines(figure_or_axes: object) -> list[LineCollection]:
-    return [c for c in figure_or_axes.collections if isinstance(c, LineCollection)]  # type: ignore[attr-defined]
-
-
-def test_the_circle_tells_right_from_wrong() -> None:
-    axes = Figure().add_subplot()
-    circle(axes, TRUST, KINDS)
-    right, wrong = lines(axes)
-    assert len(right.get_segments()) == 3 and len(wrong.get_segments()) == 3
-
-
-def test_without_kinds_nobody_is_wrong() -> None:
-    axes = Figure().add_subplot()
-    circle(axes, TRUST, KINDS, False)
-    assert orange(axes) == 0 and sum(len(part.get_segments()) for part in lines(axes)) == 6
-
-
-def orange(axes: object) -> int:
-    """Lines in the colour of neighbours of another kind."""
-    return sum(
-        len(part.get_segments()) for part in lines(axes) if to_hex(np.asarray(part.get_colors())[0]) == WRONG.lower()
-    )
-
-
 def simulated(data: fk.FederatedData) -> fk.Run:
     return fk.simulate(
         fk.PANM(neighbours=2, candidates=4, stage_one=3, period=2),
@@ -127,50 +97,20 @@ def run() -> fk.Run:
     return simulated(DATA)
 
 
-@pytest.fixture(scope="module")
-def unknown() -> fk.Run:
-    """The same, without a truth."""
-    return simulated(replace(DATA, true_clusters=None))
-
-
 def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
     kept = trust_over_time(run)
     assert isinstance(run.state, PeerState)
     assert list(kept) == [0, 1, 3, 6] and not kept[0].any()
     np.testing.assert_array_equal(kept[6], run.state.trust)
     run.save(tmp_path / "run")
-    assert (tmp_path / "run" / "topology.png").exists() and (tmp_path / "run" / "topology.svg").exists()
     np.testing.assert_array_equal(trust_over_time(fk.Run.load(tmp_path / "run"))[3], kept[3])
 
 
-def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
-    headings = [axes.get_title() for axes in draw(run).axes]
-    assert headings[:3] == ["after round 1", "after round 3", "after round 6"]
-    assert [axes.get_title(loc="left") for axes in draw(run).axes][3:] == ["Neighbours"]
-    assert [orange(axes) for axes in draw(run).axes[:3]] == [
-        int((trust & (TRUTH[:, None] != TRUTH)).sum()) for trust in list(trust_over_time(run).values())[1:]
-    ]
-
-
-def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(run: fk.Run, unknown: fk.Run) -> None:
-    """No lower panel, no orange lines, though the same peers trust across what they look like to be kinds."""
-    kept, kind = trust_over_time(unknown), unknown.assignment
-    np.testing.assert_array_equal(kept[6], trust_over_time(run)[6])
-    assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
-    axes = draw(unknown).axes
-    assert [panel.get_title() for panel in axes] == ["after round 1", "after round 3", "after round 6"]
-    assert [orange(panel) for panel in axes] == [0, 0, 0]
-    assert [sum(len(p.get_segments()) for p in lines(panel)) for panel in axes] == [kept[t].sum() for t in (1, 3, 6)]
-    summary = unknown.summary()
-    assert summary["neighbour_precision"] is None and summary["neighbour_recall"] is None and summary["neighbours"] > 0
-
-
-def test_gossip_has_nobody_to_be_right_about(tmp_path: Path) -> None:
-    run = fk.simulate(fk.Gossip(neighbours=2), DATA, fk.models.mclr(DATA), rounds=2, cohort=8, out=tmp_path / "gossip")
+def test_gossip_has_nobody_to_be_right_about() -> None:
+    run = fk.simulate(fk.Gossip(neighbours=2), DATA, fk.models.mclr(DATA), rounds=2, cohort=8)
     for record in run.records:
         assert (record["neighbours"], record["neighbour_precision"], record["neighbour_recall"]) == (0, None, None)
     assert run.summary()["messages"] == 2 * 8 * 2 and run.summary()["neighbour_recall"] is None
-    assert (tmp_path / "gossip" / "topology.png").exists()
 
 
 def test_clients_and_summary_tell_of_neighbours(run: fk.Run) -> None:
@@ -182,8 +122,8 @@ def test_clients_and_summary_tell_of_neighbours(run: fk.Run) -> None:
     assert summary["neighbour_precision"] == pytest.approx(np.nanmean(table["neighbour_precision"]))
 
 
-def test_without_peers_there_is_no_topology(tmp_path: Path) -> None:
+def test_without_peers_there_is_no_trust() -> None:
     data = fk.planted("digits", "rotation", clusters=2, clients=4, samples=20, test_samples=4)
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, out=tmp_path / "plain")
-    assert trust_over_time(run) == {} and not (tmp_path / "plain" / "topology.png").exists()
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4)
+    assert trust_over_time(run) == {}
     assert "messages" not in run.summary() and "messages_got" not in run.clients

@@ -14,7 +14,6 @@ from fedkin.config import registry
 from fedkin.config.comparison import Grid, Setting, load
 from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
-from fedkin.reporting.comparison_tables import write
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound
@@ -55,7 +54,7 @@ def compare(
     folder = Path(out)
     made = same(folder, wanted) if resume else create(folder, wanted)
     compared = run(wanted, folder, on_round=on_round, made=made)
-    write(compared, folder)
+    compared.write(folder)
     return compared
 
 
@@ -117,7 +116,7 @@ class _Held:
         named: Methods = [(config.method, registry.make(registry.methods(), config.method))]
         experiment = self._experiment(cell.setting, config, on_round).of_seed(cell.seed)
         experiment.refuse(named)
-        return experiment.side_by_side(named, self.digests, cell.path, holds_run(cell.path), picture=False)
+        return experiment.side_by_side(named, self.digests, cell.path, holds_run(cell.path))
 
     def _experiment(self, setting: Setting, config: Config, on_round: OnRound | None) -> Experiment:
         if self.experiment is None or self.setting is not setting:

@@ -9,6 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.reporting.draw import draw
 from fedkin.server.deploy.run_server import log_to, serve
 from fedkin.server.flower_transport import FlowerTransport
 
@@ -27,6 +28,7 @@ def main(grid: Grid, context: Context) -> None:
             )
         config = load_server(Path(path))
         finished = serve(config, FlowerTransport(grid))
+        draw(finished)
     except FedkinError as error:
         raise SystemExit(f"error: {' '.join(str(error).split())}") from None
     print(f"{finished!r} is in {finished.folder}")

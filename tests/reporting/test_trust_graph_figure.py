@@ -1,0 +1,88 @@
+"""The figure of who trusts whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import fedkin as fk
+from fedkin.reporting.trust_graph_figure import draw, draw_circle
+from fedkin.run.trust_graph import trust_over_time
+from tests.run.test_trust_graph import DATA, KINDS, TRUST, simulated
+
+TRUTH = np.asarray(DATA.true_clusters)
+WRONG = "#D55E00"  # the colour of a line to a neighbour of another cluster
+
+
+@pytest.fixture(scope="module")
+def run() -> fk.Run:
+    return simulated(DATA)
+
+
+@pytest.fixture(scope="module")
+def unknown() -> fk.Run:
+    """The same, without a truth."""
+    return simulated(replace(DATA, true_clusters=None))
+
+
+def lines(figure_or_axes: object) -> list[LineCollection]:
+    return [c for c in figure_or_axes.collections if isinstance(c, LineCollection)]  # type: ignore[attr-defined]
+
+
+def test_the_circle_tells_right_from_wrong() -> None:
+    axes = Figure().add_subplot()
+    draw_circle(axes, TRUST, KINDS)
+    right, wrong = lines(axes)
+    assert len(right.get_segments()) == 3 and len(wrong.get_segments()) == 3
+
+
+def test_without_kinds_nobody_is_wrong() -> None:
+    axes = Figure().add_subplot()
+    draw_circle(axes, TRUST, KINDS, False)
+    assert orange(axes) == 0 and sum(len(part.get_segments()) for part in lines(axes)) == 6
+
+
+def orange(axes: object) -> int:
+    """Lines in the colour of neighbours of another kind."""
+    return sum(
+        len(part.get_segments()) for part in lines(axes) if to_hex(np.asarray(part.get_colors())[0]) == WRONG.lower()
+    )
+
+
+def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
+    headings = [axes.get_title() for axes in draw(run).axes]
+    assert headings[:3] == ["after round 1", "after round 3", "after round 6"]
+    assert [axes.get_title(loc="left") for axes in draw(run).axes][3:] == ["Neighbours"]
+    assert [orange(axes) for axes in draw(run).axes[:3]] == [
+        int((trust & (TRUTH[:, None] != TRUTH)).sum()) for trust in list(trust_over_time(run).values())[1:]
+    ]
+
+
+def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(run: fk.Run, unknown: fk.Run) -> None:
+    """No lower panel, no orange lines, though the same peers trust across what they look like to be kinds."""
+    kept, kind = trust_over_time(unknown), unknown.assignment
+    np.testing.assert_array_equal(kept[6], trust_over_time(run)[6])
+    assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
+    axes = draw(unknown).axes
+    assert [panel.get_title() for panel in axes] == ["after round 1", "after round 3", "after round 6"]
+    assert [orange(panel) for panel in axes] == [0, 0, 0]
+    assert [sum(len(p.get_segments()) for p in lines(panel)) for panel in axes] == [kept[t].sum() for t in (1, 3, 6)]
+    summary = unknown.summary()
+    assert summary["neighbour_precision"] is None and summary["neighbour_recall"] is None and summary["neighbours"] > 0
+
+
+def test_the_files_are_there_for_peers_only(run: fk.Run, tmp_path: Path) -> None:
+    assert fk.draw(run, tmp_path / "peers") == tmp_path / "peers/figure.png"
+    assert {p.name for p in (tmp_path / "peers").iterdir()} == {
+        f"{name}.{ending}" for name in ("figure", "topology") for ending in ("png", "svg")
+    }
+    plain = fk.simulate(fk.FedAvg(), DATA, fk.models.mclr(DATA), rounds=1, cohort=4, out=tmp_path / "plain")
+    assert fk.draw(plain) == tmp_path / "plain/figure.png" and not (tmp_path / "plain/topology.png").exists()
+    with pytest.raises(fk.ConfigError, match="draw needs a folder"):
+        fk.draw(run)
