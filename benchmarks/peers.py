@@ -24,7 +24,7 @@ from fedkin.methods import PANM, Gossip
 from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.peer import Memory, Peer
 from fedkin.p2p.zenoh_transport import ZenohNetwork
-from fedkin.security.certificates import Signer
+from fedkin.security.signatures import Signer
 from fedkin.simulation.fake_world import FakeWorld
 
 PARAMETERS, PORT = 100_000, 7850

@@ -17,7 +17,7 @@ from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.peer import Peer, check
 from fedkin.p2p.peer_folder import PeerFolder
 from fedkin.p2p.zenoh_transport import ZenohNetwork
-from fedkin.security.certificates import Signer
+from fedkin.security.signatures import Signer
 from fedkin.simulation.engine import SimulatedWorld
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")

@@ -13,7 +13,8 @@ from fedkin.config import peer
 from fedkin.config.run import parse_override
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import storing, write_atomic
-from fedkin.security.certificates import Authority, access_rules, write_public, write_secret
+from fedkin.p2p.access_rules import access_rules
+from fedkin.security.certificates import Authority, write_public, write_secret
 
 CONFIG, RULES = "peer.toml", "access.json5"
 CA, CA_KEY, CERTIFICATE, KEY = "ca.pem", "ca-key.pem", "certificate.pem", "key.pem"

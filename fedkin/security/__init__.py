@@ -1,0 +1,1 @@
+"""Certificates of the members of a federation, and signatures of their messages."""

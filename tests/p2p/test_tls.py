@@ -13,7 +13,7 @@ import pytest
 from fedkin.p2p.init import init
 from fedkin.p2p.messages import MODEL, Message, Question, WireError, decode, encode
 from fedkin.p2p.zenoh_transport import ZenohNetwork
-from fedkin.security.certificates import Signer
+from fedkin.security.signatures import Signer
 from tests.free_ports import free_ports, links, until
 
 pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")

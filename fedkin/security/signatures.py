@@ -1,0 +1,109 @@
+"""Signatures of messages: who a message is from. Needs ``cryptography``.
+
+A member that is let in could still answer in another's place; so each message is signed with its sender's key.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.security.certificates import load_cryptography, read_certificate, read_key
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+
+class SignatureError(FedkinError):
+    """A message that is not from the member it names; ``reason`` is ``signature`` or ``certificate``."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+@runtime_checkable
+class MessageSigner(Protocol):
+    """Signs a member's messages and checks those of others."""
+
+    @property
+    def certificate(self) -> bytes:
+        """The member's own certificate, DER."""
+        ...
+
+    def sign(self, content: bytes) -> bytes:
+        """The signature of ``content``."""
+        ...
+
+    def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
+        """Raises SignatureError unless the certificate is ``name``'s and its key has signed ``content``."""
+        ...
+
+
+class Signer:
+    """The ``MessageSigner`` of a member with a certificate of the federation's authority.
+
+    Args:
+        name: of the member.
+        authority: file of the authority's certificate.
+        certificate: file of the member's certificate.
+        key: file of its private key. All three in PEM.
+
+    Raises:
+        MissingExtra: ``cryptography`` is not installed.
+        ConfigError: files that cannot be read, do not belong together, or are another member's.
+    """
+
+    def __init__(self, name: str, authority: Path, certificate: Path, key: Path) -> None:
+        c = load_cryptography()
+        self._authority = read_certificate(authority, "network.tls.ca")
+        own = read_certificate(certificate, "network.tls.certificate")
+        self._key = read_key(key, "network.tls.key")
+        if own.public_key() != self._key.public_key():
+            raise ConfigError(f"network.tls.key: {key} is not the key of {certificate}")
+        self.certificate = own.public_bytes(c.serialization.Encoding.DER)
+        self._public_keys: dict[tuple[str, bytes], EllipticCurvePublicKey] = {}
+        try:
+            self._key_of(name, self.certificate)
+        except SignatureError as error:
+            why = f"{certificate} is not that of {name!r}: {error.detail}"
+            raise ConfigError(f"network.tls.certificate: {why}") from error
+
+    def sign(self, content: bytes) -> bytes:
+        c = load_cryptography()
+        return self._key.sign(content, c.ec.ECDSA(c.hashes.SHA256()))
+
+    def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
+        c = load_cryptography()
+        try:
+            self._key_of(name, certificate).verify(signature, content, c.ec.ECDSA(c.hashes.SHA256()))
+        except c.InvalidSignature as error:
+            raise SignatureError("signature", "it is not of this content by this key") from error
+
+    def _key_of(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
+        """The public key of a valid certificate for this name. Raises SignatureError for any other."""
+        if (name, certificate) not in self._public_keys:
+            newest = {key: value for key, value in self._public_keys.items() if key[0] != name}  # one for each name
+            self._public_keys = newest | {(name, certificate): self._verified(name, certificate)}
+        return self._public_keys[name, certificate]
+
+    def _verified(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
+        c = load_cryptography()
+        try:
+            claimed = c.x509.load_der_x509_certificate(certificate)
+            claimed.verify_directly_issued_by(self._authority)
+            names = [entry.value for entry in claimed.subject.get_attributes_for_oid(c.x509.oid.NameOID.COMMON_NAME)]
+            key = claimed.public_key()
+            now = datetime.datetime.now(datetime.UTC)
+            valid = claimed.not_valid_before_utc <= now <= claimed.not_valid_after_utc
+        except (ValueError, TypeError, c.InvalidSignature, c.UnsupportedAlgorithm) as error:
+            raise SignatureError("certificate", "it is not of this federation's authority") from error
+        if names != [name]:
+            raise SignatureError("certificate", f"it was made for {' and '.join(map(str, names))[:64]!r}")
+        if not valid:
+            raise SignatureError("certificate", "it has expired, or is not valid yet")
+        if not isinstance(key, c.ec.EllipticCurvePublicKey):
+            raise SignatureError("certificate", "its key is not of an elliptic curve")
+        return key

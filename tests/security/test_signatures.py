@@ -1,0 +1,88 @@
+"""Who a message is from: signatures, certificates, and what an authority did not sign."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from fedkin.core.errors import ConfigError
+from fedkin.security.certificates import Authority
+from fedkin.security.signatures import MessageSigner, SignatureError, Signer
+from tests.security.signers import certified
+
+pytest.importorskip("cryptography", reason="certificates need pip install 'fedkin[p2p]'")
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority.new("trial")
+
+
+def refusal(signer: Signer, certificate: bytes, signature: bytes, content: bytes = b"content") -> str:
+    """The reason for which a message that names ada is refused."""
+    with pytest.raises(SignatureError) as caught:
+        signer.check("ada", certificate, signature, content)
+    return caught.value.reason
+
+
+def test_every_member_checks_what_ada_signed(tmp_path: Path, authority: Authority) -> None:
+    ada, bob = certified(tmp_path, authority, "ada"), certified(tmp_path, authority, "bob")
+    assert isinstance(ada, MessageSigner)
+    for _ in range(2):  # the second time her certificate is known
+        bob.check("ada", ada.certificate, ada.sign(b"content"), b"content")
+
+
+def test_a_member_that_signs_for_ada_is_refused(tmp_path: Path, authority: Authority) -> None:
+    ada, bob, eve = (certified(tmp_path, authority, name) for name in ("ada", "bob", "eve"))
+    assert refusal(bob, eve.certificate, eve.sign(b"content")) == "certificate"
+    assert refusal(bob, ada.certificate, eve.sign(b"content")) == "signature"  # ada's certificate, eve's key
+
+
+def test_changed_content_and_no_signature_are_refused(tmp_path: Path, authority: Authority) -> None:
+    ada, bob = certified(tmp_path, authority, "ada"), certified(tmp_path, authority, "bob")
+    assert refusal(bob, ada.certificate, ada.sign(b"content"), b"contenu") == "signature"
+    assert refusal(bob, ada.certificate, b"") == "signature"
+    assert refusal(bob, b"", ada.sign(b"content")) == "certificate"
+
+
+def test_a_certificate_of_another_authority_is_refused(tmp_path: Path, authority: Authority) -> None:
+    bob = certified(tmp_path / "ours", authority, "bob")
+    stranger = certified(tmp_path / "theirs", Authority.new("trial"), "ada")
+    assert refusal(bob, stranger.certificate, stranger.sign(b"content")) == "certificate"
+
+
+def test_an_expired_certificate_is_refused(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob = certified(tmp_path, authority, "ada"), certified(tmp_path, authority, "bob")
+    signature, now = ada.sign(b"content"), datetime.datetime.now
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            return now(tz) + datetime.timedelta(days=2000)
+
+    monkeypatch.setattr(datetime, "datetime", Later)
+    assert refusal(bob, ada.certificate, signature) == "certificate"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (("ca.pem", "bob.pem", "bob-key.pem"), r"network\.tls\.certificate: .*bob\.pem is not that of 'ada': .* 'bob'"),
+        (("ca.pem", "ada.pem", "bob-key.pem"), r"network\.tls\.key: .*bob-key\.pem is not the key of .*ada\.pem"),
+        (("ca.pem", "none.pem", "ada-key.pem"), r"network\.tls\.certificate: .*none\.pem cannot be read: No such file"),
+        (("ca.pem", "ada-key.pem", "ada-key.pem"), r"network\.tls\.certificate: .* is not a certificate in PEM"),
+        (("ca.pem", "ada.pem", "ada.pem"), r"network\.tls\.key: .* is not a key in PEM"),
+        (("bob.pem", "ada.pem", "ada-key.pem"), r"network\.tls\.certificate: .*authority"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(
+    tmp_path: Path, authority: Authority, files: tuple[str, str, str], words: str
+) -> None:
+    for name in ("ada", "bob"):
+        certified(tmp_path, authority, name)
+    with pytest.raises(ConfigError, match=words):
+        Signer("ada", *(tmp_path / name for name in files))
