@@ -117,6 +117,13 @@ def pytest_testnodedown(node: Any) -> None:
         _maps[f"worker {node.gateway.id}"] = node.workeroutput["maps"]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """End the run at once when a worker has died: the other one would go on through half of all tests."""
+    if report.when not in ("setup", "call", "teardown"):
+        pytest.exit(str(report.longrepr), returncode=1)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where a process came near the system's limit."""
     if hasattr(session.config, "workeroutput"):
