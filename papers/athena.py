@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.analysis.dbscan_eps import study_eps
+from fedkin.analysis.eps_study import study_eps
 from fedkin.clustering.density import dbscan, optics
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.world import Adam

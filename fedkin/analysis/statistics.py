@@ -41,7 +41,7 @@ class Band:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class PairedComparison:
     """One method against another. Fewer than LEAST_SEEDS seeds claim nothing: interval and p are NaN.
 
     Attributes:
@@ -177,10 +177,15 @@ def bootstrap(
     return float(low), float(high)
 
 
-def compare(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str, rng: np.random.Generator) -> list[Comparison]:
-    """A method against each of the others, in the order of ``curves``: accuracies [S, R], shares from 0 to 1.
+def compare(
+    curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str, rng: np.random.Generator
+) -> list[PairedComparison]:
+    """Compare a method with each of the others, in the order of ``curves``.
 
-    Rounds that are NaN in any curve (not scored, or partial) are left out of all.
+    Args:
+        curves: accuracies [S, R] by method, from 0 to 1. Rounds that are NaN in any of them are left out of all.
+        method: the one that is compared with the others.
+        rng: draws the bootstrap's samples.
 
     Raises:
         ConfigError: no curves, an unknown method, curves of different shapes or that are not shares, or fewer than two
@@ -203,7 +208,7 @@ def compare(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str, rng: np
         low, high = bootstrap(points[:, i], rng)
         share, since = _when(p_rounds[i], scored)
         comparisons.append(
-            Comparison(
+            PairedComparison(
                 method=method,
                 against=name,
                 seeds=len(ours),
@@ -226,7 +231,7 @@ def compare(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str, rng: np
     return comparisons
 
 
-def table(comparisons: Iterable[Comparison]) -> pd.DataFrame:
+def table(comparisons: Iterable[PairedComparison]) -> pd.DataFrame:
     """One row per comparison, what is a curve left out; percentage points. None where nothing can be said."""
     made = list(comparisons)
     return pd.DataFrame({name: _column([getattr(each, name) for each in made]) for name in _COLUMNS})

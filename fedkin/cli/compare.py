@@ -91,6 +91,7 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     from fedkin.reporting import comparison_tables
     from fedkin.reporting.comparison_progress import tables
 
+    comparison.write(folder)
     comparison_tables.write(comparison, folder)
     console = Console(stderr=as_json)
     for table in tables(comparison):

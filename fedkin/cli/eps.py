@@ -14,22 +14,23 @@ from fedkin.cli.common import configured, plainly, show
 def eps_command(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE.toml [section.key=value]...", help="A study, as for `fedkin run`."),
+        typer.Argument(metavar="FILE.toml [section.key=value]...", help="A configuration, as for `fedkin run`."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The picture.")] = Path("eps.png"),
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the figure.")] = Path("eps.png"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
-    """Which eps makes which clusters of the clients, for methods hierarchical and athena: one clustering round is
-    run, and nothing is trained after it."""
+    """Show which eps gives which clusters, for the methods hierarchical and athena. One clustering round is run, and
+    nothing is trained after it."""
     with plainly():
-        from fedkin.analysis import dbscan_eps
+        from fedkin.analysis import eps_study
+        from fedkin.reporting import eps_figure
 
         config = configured(settings or [], None)
-        study = dbscan_eps.of_config(config)
-        paths = dbscan_eps.save(study, out)
+        study = eps_study.of_config(config)
+        paths = eps_figure.save(study, out)
         if as_json:
             print(json.dumps(study.summary()))
             return
-        show(study.table(), f"{config.data['name']}, {config.model['name']}: what DBSCAN finds")
+        show(study.table(), f"{config.data['name']}, {config.model['name']}: clusters found by DBSCAN")
         typer.echo(f"suggested: method.eps={study.suggested:.3g}")
-        typer.echo(f"picture: {' and '.join(map(str, paths))}")
+        typer.echo(f"figure: {' and '.join(map(str, paths))}")

@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.pairwise_tests import HOLDS, TOO_FEW, as_good_as_the_best
-from fedkin.analysis.repeat import CURVES
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import rows_of
 from fedkin.config.comparison import MEASURES
 from fedkin.core.storage import write_atomic
 from fedkin.reporting import comparison_figure
 from fedkin.reporting.style import save_as
-from fedkin.run import run_folder as folders
+from fedkin.run import run_folder
 
-TABLE, DIFFERENCES, FIGURE = "comparison", "differences.csv", "figure"
+MARKDOWN, LATEX = "comparison.md", "comparison.tex"
 HEADS = ("final (%)", "best (%)", "worst tenth (%)", "rounds to target", "MB down / up", "seconds")
 Row = dict[str, Any]
 
 
 def write(comparison: Comparison, folder: Path, measure: str | None = None) -> Path:
-    """All of it, into a folder.
+    """Write the tables comparison.md and comparison.tex and, where a run is finished, the figure.
 
-    Raises StorageError where it cannot be written.
+    Args:
+        comparison: what to show.
+        folder: where to write; it need not exist.
+        measure: ``final``, ``best`` or ``worst``; the comparison's own (``by``) where nothing is said.
+
+    Returns:
+        The path of comparison.md.
+
+    Raises:
+        StorageError: they cannot be written.
     """
-    table, differences = comparison.table(), comparison.differences(measure)
-    folders.make(folder)
-    write_atomic(folder / f"{TABLE}.csv", table.to_csv(index=False))
-    write_atomic(folder / DIFFERENCES, differences.to_csv(index=False))
-    write_atomic(folder / CURVES, _curves(comparison).to_csv(index=False))
-    write_atomic(folder / f"{TABLE}.md", markdown(comparison, measure))
-    write_atomic(folder / f"{TABLE}.tex", latex(comparison, measure))
+    run_folder.make(folder)
+    write_atomic(folder / MARKDOWN, markdown(comparison, measure))
+    write_atomic(folder / LATEX, latex(comparison, measure))
     if comparison.found:
-        save_as(lambda: comparison_figure.draw(comparison), folder / FIGURE)
-    write_atomic(folder / folders.SUMMARY, json.dumps(comparison.summary(measure), indent=2) + "\n")
-    return folder
+        save_as(lambda: comparison_figure.draw(comparison), folder / "figure")
+    return folder / MARKDOWN
 
 
 def cells_in_words(row: Row) -> list[str]:
@@ -189,21 +188,3 @@ def _percent(row: Row, name: str) -> str:
         return "-"
     high = row[f"{name}_high"]
     return f"{100 * row[name]:.1f}" + ("" if high is None else f" ± {100 * (high - row[name]):.1f}")
-
-
-def _curves(comparison: Comparison) -> pd.DataFrame:
-    """Every accuracy, one row each: setting, method, seed, round."""
-    columns = ["setting", "method", "seed", "round", "accuracy"]
-    parts: Sequence[pd.DataFrame] = [
-        pd.DataFrame(
-            {"setting": setting, "method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve}
-        )
-        for setting in comparison.settings
-        for method, curves in comparison.curves(setting).items()
-        for seed, curve in zip(_seeds(comparison, setting, method), curves, strict=True)
-    ]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-
-
-def _seeds(comparison: Comparison, setting: str, method: str) -> list[int]:
-    return [run.config["run"]["seed"] for run in comparison.runs(setting, method)]

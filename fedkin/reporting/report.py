@@ -1,7 +1,7 @@
 """``fedkin report``: a run, its seeds or a comparison as one page, and as pictures for a paper.
 
-``reading`` finds out what there is, ``contents`` turns it into plain JSON (``curves``, ``alluvial``, ``trees`` and, from
-the data, ``similarity_map``), and ``page`` and ``pictures`` draw that.
+``html.read_runs`` reads what there is, ``html.contents`` turns it into plain JSON, and ``html.page`` and
+``paper_figures`` draw that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedkin.analysis.repeat import RepeatedRuns
+from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
 from fedkin.reporting.html.contents import contents

@@ -1,4 +1,4 @@
-"""Pictures of several seeds: mean curves with their intervals, and the difference that a method makes."""
+"""The figure of several seeds: mean curves with their intervals, and the gain of a method over the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from fedkin.analysis.statistics import LEAST_SEEDS, Comparison, interval
+from fedkin.analysis.statistics import LEAST_SEEDS, PairedComparison, interval
 from fedkin.config.registry import method_title
 from fedkin.reporting.style import (
     COLOURS,
@@ -27,7 +27,7 @@ from fedkin.reporting.style import (
 )
 
 if TYPE_CHECKING:
-    from fedkin.analysis.repeat import RepeatedRuns
+    from fedkin.analysis.repeated_runs import RepeatedRuns
 
 Curves = Mapping[str, Float[np.ndarray, "S R"]]  # by method
 
@@ -41,7 +41,7 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 
 def draw(repeated: RepeatedRuns) -> Figure:
-    """Mean accuracy of every method; beside it, where there are several, what the first gains over the others."""
+    """Mean accuracy of every method; beside it, where there are several, the gain of the first over the others."""
     curves, compared = repeated.curves(), repeated.comparisons()
     named = {method_title(name): curve for name, curve in curves.items()}
     figure = new_figure(10.5, 4.6)
@@ -59,7 +59,13 @@ def draw(repeated: RepeatedRuns) -> Figure:
 
 
 def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> None:
-    """Mean over the seeds of each method, in its 95% interval; rounds that every seed has."""
+    """Draw each method's mean accuracy over the seeds and its 95% interval, in the rounds that every seed has.
+
+    Args:
+        axes: the panel.
+        curves: accuracies [S, R] by method.
+        heading: of the panel.
+    """
     least, seeds = min(map(len, curves.values())), max(map(len, curves.values()))
     mean = f"mean of {seeds if least == seeds else f'{least} to {seeds}'} seeds" if seeds > 1 else "one seed"
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
@@ -81,9 +87,18 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> No
     label_ends(axes, ends, gap=0.11 * (high - low))
 
 
-def differences(axes: Axes, curves: Curves, comparisons: Sequence[Comparison], heading: str | None = None) -> None:
-    """What the compared method gains over each of the others, in percentage points; grey where it is not significantly
-    better than all of them (FedSim, Fig. 5)."""
+def differences(
+    axes: Axes, curves: Curves, comparisons: Sequence[PairedComparison], heading: str | None = None
+) -> None:
+    """Draw the gain of a method over each of the others; grey where it is not significantly better than all of them
+    (FedSim, Fig. 5).
+
+    Args:
+        axes: the panel.
+        curves: accuracies [S, R] by method.
+        comparisons: of one method with each of the others.
+        heading: of the panel; "Gain of METHOD" where nothing is said.
+    """
     names = list(curves)
     ours = comparisons[0].method if comparisons[0].method in curves else method_title(comparisons[0].method)
     tested = comparisons[0].seeds >= LEAST_SEEDS

@@ -24,7 +24,7 @@ from fedkin.run.simulate import execute
 from fedkin.simulation import local_training
 from tests.analysis.written_seeds import with_options
 
-TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv", "figure.png", "figure.svg"}
+TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv"}
 NEVER_THE_SAME = {"timings.jsonl", "summary.json"}  # they hold seconds
 TRAIN: Any = local_training.train  # a compiled function, which can count its programs
 

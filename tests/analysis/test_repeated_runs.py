@@ -15,7 +15,8 @@ import pytest
 from scipy import stats
 
 import fedkin as fk
-from fedkin.analysis.repeat import RepeatedRuns, execute_seeds, repeat
+from fedkin.analysis.repeat import execute_seeds, repeat
+from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
@@ -37,8 +38,8 @@ def test_an_experiment_is_repeated_from_python(tiny: FederatedData, tmp_path: Pa
         assert run.records == alone.records and run.models.tobytes() == alone.models.tobytes()
         assert other.records == alone.against["fedavg"].records
     assert repeated.save(tmp_path / "kept") == tmp_path / "kept"
-    told = {"curves.csv", "comparisons.csv", "summary.json", "figure.png", "figure.svg"}
-    assert {p.name for p in (tmp_path / "kept").iterdir()} == told
+    written = {"curves.csv", "comparisons.csv", "summary.json"}
+    assert {p.name for p in (tmp_path / "kept").iterdir()} == written
     assert repeat(one, 2).seeds == [0, 1]
 
 
@@ -177,8 +178,8 @@ def test_real_runs_leave_rounds_out(tmp_path: Path) -> None:
 
 def test_without_test_samples_nothing_is_claimed(tmp_path: Path) -> None:
     options = {"data": {"train_fraction": 1.0}, "run": {"seeds": 3, "rounds": 1}}
-    execute_seeds(with_options(options), out=tmp_path / "run")
+    repeated = execute_seeds(with_options(options), out=tmp_path / "run")
     summary = json.loads((tmp_path / "run/summary.json").read_text(), parse_constant=pytest.fail)
     assert summary["comparisons"] == []
     assert {row["final_accuracy"] for row in summary["methods"]} == {None}
-    assert (tmp_path / "run/figure.png").exists()
+    assert fk.draw(repeated, tmp_path / "run").exists()

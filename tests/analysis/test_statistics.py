@@ -17,7 +17,7 @@ from scipy import stats
 
 from fedkin.analysis.statistics import (
     LEAST_SEEDS,
-    Comparison,
+    PairedComparison,
     as_printed,
     bootstrap,
     compare,
@@ -48,7 +48,7 @@ def noisy(seeds: int, rounds: int, gain: float, noise: float = 0.01, draw: int =
     return curves
 
 
-def only(comparisons: list[Comparison]) -> Comparison:
+def only(comparisons: list[PairedComparison]) -> PairedComparison:
     (comparison,) = comparisons
     return comparison
 

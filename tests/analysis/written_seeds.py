@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedkin.analysis.repeat import RepeatedRuns
+from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.config import run as configuration
 from fedkin.config.run import Config
 from fedkin.run.loop import Plan, run

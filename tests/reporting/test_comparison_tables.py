@@ -14,6 +14,7 @@ from PIL import Image
 from rich.console import Console
 from scipy import stats
 
+import fedkin as fk
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.core.errors import ConfigError
 from fedkin.reporting import comparison_figure, comparison_tables
@@ -252,8 +253,9 @@ def test_latex_is_balanced_whatever_labels_hold() -> None:
 
 def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
     found = comparison({"x, y": CURVES, 'say "z"': CURVES})
-    comparison_tables.write(found, tmp_path / "deep/out")
     out = tmp_path / "deep/out"
+    found.write(out)
+    assert fk.draw(found, out) == out / "figure.png"
     assert sorted(p.name for p in out.iterdir()) == sorted(
         [*(f"comparison.{e}" for e in ("csv", "md", "tex")), "differences.csv", "curves.csv", "summary.json"]
         + ["figure.png", "figure.svg"]
@@ -269,6 +271,7 @@ def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
 
 def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
     found = comparison({"": {"FedAvg": [None] * 3, "IFCA": [None] * 3}})
+    found.write(tmp_path)
     comparison_tables.write(found, tmp_path)
     assert not list(tmp_path.glob("figure.*"))
     assert list(pd.read_csv(tmp_path / "curves.csv").columns) == ["setting", "method", "seed", "round", "accuracy"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +14,14 @@ from jaxtyping import Float
 
 from fedkin.analysis.compare.comparison_folder import cells_of, finished, reopen
 from fedkin.analysis.compare.pairwise_tests import pairs
-from fedkin.analysis.repeat import curve_of
+from fedkin.analysis.repeated_runs import CURVES, curve_of
 from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.config.comparison import MEASURES, Grid, refuse_measure
+from fedkin.core.storage import write_atomic
+from fedkin.run import run_folder
 from fedkin.run.results import Run
 
+TABLE, DIFFERENCES = "comparison.csv", "differences.csv"
 Key = tuple[str, str, int]  # setting, method, seed
 
 
@@ -161,6 +165,28 @@ class Comparison:
             "missing": [list(key) for key in self.missing],
             "failed": [{"cell": list(key), "reason": reason} for key, reason in self.failed.items()],
         }
+
+    def write(self, folder: Path, measure: str | None = None) -> Path:
+        """Write comparison.csv, differences.csv, curves.csv and summary.json; ``fk.draw`` writes tables and the figure.
+
+        Raises StorageError where they cannot be written.
+        """
+        run_folder.make(folder)
+        write_atomic(folder / TABLE, self.table().to_csv(index=False))
+        write_atomic(folder / DIFFERENCES, self.differences(measure).to_csv(index=False))
+        write_atomic(folder / CURVES, self._long_table().to_csv(index=False))
+        write_atomic(folder / run_folder.SUMMARY, json.dumps(self.summary(measure), indent=2) + "\n")
+        return folder
+
+    def _long_table(self) -> pd.DataFrame:
+        """Every accuracy, one row each: setting, method, seed, round."""
+        parts = [
+            pd.DataFrame({"setting": setting, "method": method, "seed": run.config["run"]["seed"],
+                          "round": np.arange(len(run.records)), "accuracy": curve_of(run, "accuracy")})
+            for setting in self.settings for method in self.methods for run in self.runs(setting, method)
+        ]  # fmt: skip
+        columns = ["setting", "method", "seed", "round", "accuracy"]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
     @classmethod
     def load(cls, path: str | Path) -> Comparison:

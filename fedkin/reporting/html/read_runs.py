@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.analysis.compare import comparison_folder as grids
-from fedkin.analysis.repeat import SEEDS, RepeatedRuns
+from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.reporting.html.recovery import read_config, read_run, sound, walk

@@ -1,25 +1,24 @@
-"""Which eps makes which clusters: the oracle's biases, and what a run with that eps then finds."""
+"""Which eps gives which clusters: the oracle's biases, and the clusters of a run with that eps."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.analysis import dbscan_eps
-from fedkin.analysis.dbscan_eps import EpsStudy, of_world, study_eps
+from fedkin.analysis import eps_study
+from fedkin.analysis.eps_study import EpsStudy, of_world, study_eps
 from fedkin.clustering.density import dbscan
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import LocalTraining
 from fedkin.methods import FedAvg, Hierarchical
 from fedkin.simulation.fake_world import FakeWorld
 
-KIN = Hierarchical(eps=0.4, pretraining=3)
+METHOD = Hierarchical(eps=0.4, pretraining=3)
 LOCAL = fk.Adam(batch_size=10)
 
 
@@ -59,7 +58,7 @@ def test_ranges_of_four_clients_by_hand() -> None:
 def test_a_run_finds_what_the_study_says() -> None:
     data = federation()
     model = fk.models.mclr(data)
-    study = study_eps(KIN, data, model, local=LOCAL, seed=3)
+    study = study_eps(METHOD, data, model, local=LOCAL, seed=3)
     several = [one for one in study.ranges if one.clusters > 1 and not one.noise]
     for one in several[:2]:
         middle = (one.low + one.high) / 2
@@ -84,7 +83,7 @@ def test_suspicious_clients_are_left_out() -> None:
 def test_the_table_has_a_row_for_every_number_of_clusters_and_not_many() -> None:
     rng = np.random.default_rng(0)
     many = of_biases(rng.normal(size=(60, 2)).tolist())
-    assert len(many.ranges) > 30 and len(many.table()) <= dbscan_eps._ROWS
+    assert len(many.ranges) > 30 and len(many.table()) <= eps_study._ROWS
     lows = [float(text) for text in many.table()["eps from"]]
     assert lows == sorted(lows)
 
@@ -96,18 +95,10 @@ def test_one_row_is_always_the_suggested(seed: int) -> None:
     assert found.table()[""].tolist().count("suggested") == 1
 
 
-def test_the_picture(tmp_path: Path) -> None:
-    found = of_biases([[0.0], [1.0], [10.0], [12.0]])
-    paths = dbscan_eps.save(found, tmp_path / "kin.v2")
-    assert [path.name for path in paths] == ["kin.v2.png", "kin.v2.svg"] and all(path.exists() for path in paths)
-    equal = of_biases([[1.0], [1.0], [1.0]])  # no distance above zero to draw
-    assert dbscan_eps.save(equal, tmp_path / "equal.png")[0].stat().st_size > 1000
-
-
 def test_other_methods_and_models_are_refused() -> None:
     data = federation()
     with pytest.raises(ConfigError, match="hierarchical and athena, got FedAvg"):
         study_eps(FedAvg(), data, fk.models.mclr(data))
     large = fk.data.digits(clients=10, size=32)
     with pytest.raises(ConfigError, match="Hierarchical trains a model with a score for every class"):
-        study_eps(KIN, large, fk.models.detector(large))
+        study_eps(METHOD, large, fk.models.detector(large))

@@ -1,0 +1,176 @@
+"""Finished runs of one experiment from several seeds: mean curves, tables and comparisons over the seeds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fedkin.analysis import statistics
+from fedkin.analysis.statistics import PairedComparison
+from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.core.randomness import Stream
+from fedkin.core.storage import write_atomic
+from fedkin.run import run_folder
+from fedkin.run.results import Run
+from fedkin.run.run_folder import holds_run
+
+SEEDS = "seeds"  # folder of the single runs
+CURVES, COMPARISONS = "curves.csv", "comparisons.csv"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RepeatedRuns:
+    """Finished runs of one experiment from S seeds, in order; each may have other methods ``against`` it.
+
+    Raises ConfigError where there is no run, a seed twice, or where not all have the same methods and rounds.
+    """
+
+    runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ConfigError("expected at least one run")
+        for run in self.runs:
+            if not isinstance(run, Run):
+                raise ConfigError(f"expected finished runs, such as simulate returns, got {type(run).__name__}")
+        if len(set(self.seeds)) < len(self.seeds):  # the same run twice would count as evidence
+            raise ConfigError(f"runs must come from different seeds, theirs are {self.seeds}; run with the seed given")
+        for run in self.runs[1:]:
+            if self._experiment(run) != self._experiment(self.runs[0]):
+                raise ConfigError(
+                    f"runs of one experiment have the same methods and rounds; seed {self.seeds[0]} has "
+                    f"{self._experiment(self.runs[0])}, seed {run.config['run']['seed']} {self._experiment(run)}"
+                )
+
+    def __repr__(self) -> str:
+        rounds = len(self.runs[0].records) - 1
+        return f"RepeatedRuns({', '.join(self.methods)}: {len(self.runs)} seeds, {rounds} rounds)"
+
+    @staticmethod
+    def _experiment(run: Run) -> tuple[str, ...]:
+        return (run.config["method"]["name"], *sorted(run.against), f"{len(run.records) - 1} rounds")
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the runs, in their order."""
+        return [run.config["run"]["seed"] for run in self.runs]
+
+    @property
+    def methods(self) -> list[str]:
+        """The main method, and those it is compared with."""
+        return [self.runs[0].config["method"]["name"], *self.runs[0].against]
+
+    def of(self, method: str) -> list[Run]:
+        """The runs of one method, a seed each."""
+        return [run if method == self.methods[0] else run.against[method] for run in self.runs]
+
+    def curves(self, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
+        """A column of the history by method: one row per seed, a column per round 0 to T. NaN where it was not
+        measured; accuracies of rounds in which some client had no cluster are NaN too."""
+        return {method: np.stack([curve_of(run, column) for run in self.of(method)]) for method in self.methods}
+
+    def comparisons(self) -> list[PairedComparison]:
+        """The main method against each of the others, over the seeds (``statistics.compare``); none where fewer than
+        two rounds were measured, and complete, in every run."""
+        curves = self.curves()
+        shared = np.all([np.isfinite(curve).all(axis=0) for curve in curves.values()], axis=0)
+        if shared.sum() < 2:
+            return []
+        rng = Stream(self.seeds[0], purpose="statistics/bootstrap").rng()
+        return statistics.compare(curves, self.methods[0], rng)
+
+    def table(self) -> pd.DataFrame:
+        """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
+        the best and the mean accuracy of a run and of the accuracy of the bottom 10% of clients; and bytes."""
+        return pd.DataFrame([self._row(method) for method in self.methods])
+
+    def _row(self, method: str) -> dict[str, Any]:
+        summaries = [run.summary() for run in self.of(method)]
+        columns = {name: [s[name] for s in summaries] for name in ("final_accuracy", "best_accuracy", "bottom_decile")}
+        columns["mean_accuracy"] = [_mean(curve[1:]) for curve in self.curves()[method]]
+        row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
+        for name, values in columns.items():
+            row |= mean_and_interval(name, values)
+        return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
+
+    def summary(self) -> dict[str, Any]:
+        """Tables and comparisons as plain JSON values."""
+        first = self.runs[0].summary()
+        shown = {name: first[name] for name in ("method", "data", "model", "rounds")}
+        return {
+            **shown,
+            "seeds": self.seeds,
+            "methods": rows_of(self.table()),
+            "comparisons": rows_of(statistics.table(self.comparisons())),
+            "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write curves.csv, comparisons.csv and summary.json into a new folder; ``fk.draw`` writes the figure.
+
+        Raises StorageError for a folder that holds runs or such files already, or that cannot be written.
+        """
+        target = Path(path)
+        if holds_run(target) or (target / run_folder.SUMMARY).exists():
+            raise StorageError(f"{target} already holds runs or their summary; choose another folder")
+        return self.write(target)
+
+    def write(self, target: Path) -> Path:
+        """As ``save``, into the folder that holds the single runs."""
+        run_folder.make(target)
+        write_atomic(target / CURVES, self._long_table().to_csv(index=False))
+        write_atomic(target / COMPARISONS, statistics.table(self.comparisons()).to_csv(index=False))
+        write_atomic(target / run_folder.SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
+        return target
+
+    def _long_table(self) -> pd.DataFrame:
+        """Every accuracy, one row each: method, seed, round."""
+        parts = [
+            pd.DataFrame({"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve})
+            for method, curves in self.curves().items()
+            for seed, curve in zip(self.seeds, curves, strict=True)
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> RepeatedRuns:
+        """Read the finished runs of ``fedkin run run.seeds=...`` from their folder.
+
+        Raises CheckpointError where there are none, or where one is not finished.
+        """
+        config = run_folder.read_config(Path(path))
+        seeds = config["run"].get("seeds")
+        if seeds is None:
+            raise CheckpointError(f"{path} holds one run, not several seeds; Run.load reads it")
+        return cls(tuple(Run.load(Path(path) / SEEDS / str(seed)) for seed in seeds_of(config["run"]["seed"], seeds)))
+
+
+def seeds_of(first: int, count: int) -> range:
+    """``count`` seeds from ``first`` on."""
+    return range(first, first + count)
+
+
+def curve_of(run: Run, column: str) -> Float[np.ndarray, "R"]:
+    """A column of a run's history; accuracies of partial rounds are NaN.
+
+    Raises ConfigError for a column that it does not have.
+    """
+    history = run.history
+    if column not in history:
+        raise ConfigError(f"a run's history has no {column!r}; it has {', '.join(history.columns)}")
+    curve = history[column].to_numpy(float)
+    partial = history["partial"].fillna(False).to_numpy(bool)
+    return np.where(partial, np.nan, curve) if column == "accuracy" else curve
+
+
+def _mean(values: Float[np.ndarray, "R"]) -> float:
+    """Mean of the finite values; NaN where there are none."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
