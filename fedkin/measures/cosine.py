@@ -32,7 +32,7 @@ def cosine_from(
     columns at a time. Zero also where float32 cannot hold the square of a length."""
     product, squares = np.zeros((len(a), len(b))), (np.zeros(len(a)), np.zeros(len(b)))
     with np.errstate(over="ignore", invalid="ignore"):
-        for columns in blocks(a.shape[1]):
+        for columns in column_blocks(a.shape[1]):
             left = _seen(a, columns, origin)
             right = left if a is b else _seen(b, columns, origin)
             product += left @ right.T
@@ -50,7 +50,7 @@ def _seen(rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarr
     return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
 
 
-def blocks(columns: int) -> Iterator[slice]:
+def column_blocks(columns: int) -> Iterator[slice]:
     """Columns that stay in a core's cache for some hundred rows."""
     for first in range(0, columns, _COLUMNS):
         yield slice(first, first + _COLUMNS)

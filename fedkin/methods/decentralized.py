@@ -1,14 +1,14 @@
-"""What methods without a server share: peers keep their own models, ask each other, and average with whom they trust.
+"""What methods without a server share: every peer keeps its own model, queries others, and averages with some of them.
 
 Row i of an array is what peer i knows, and nothing that a peer decides needs another row: so the simulator decides for
-all peers at once, and a real peer, by the same functions, for itself. Letters: N peers, n rows, P parameters.
+all peers at once, and a real peer, by the same functions, for itself. Shapes: N peers, n rows, P parameters.
 
 A round of a peer, the t-th of its own:
 
-    w_i^{t-1/2} <- local training from w_i^{t-1};  g_i = what it changed
-    asks        whom it questions, and from the answers the similarities s_ij
-    matched     whom it trusts now
-    partners    with whom it averages:  w_i^t <- mean of w_j^{t-1/2} over these and itself, weighted by examples
+    w_i^{t-1/2} <- local training from w_i^{t-1};  g_i = the update
+    select_queries      whom it queries for their models; the replies give the similarities s_ij
+    match_neighbours    whom it trusts now
+    select_partners     with whom it averages:  w_i^t <- mean of w_j^{t-1/2} over these and itself, by examples
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from scipy.sparse.csgraph import connected_components
 from fedkin.core.method import AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
-from fedkin.measures.cosine import blocks, cosine_from
+from fedkin.measures.cosine import column_blocks, cosine_from
 
-_LEAST = 1e-12  # a loss that is as good as none
+_MIN_LOSS = 1e-12
 
 
 @dataclass(frozen=True)
-class Ties:
-    """What peers know of each other."""
+class Neighbourhood:
+    """What some peers know of all others."""
 
-    trust: Bool[np.ndarray, "n N"]  # their neighbours; where there is one, the bag
-    votes: Int[np.ndarray, "n N"]  # how often each was chosen, where that is counted
-    age: Int[np.ndarray, "n"]  # the round that each peer is in, of its own, from 1
+    trust: Bool[np.ndarray, "n N"]  # their neighbours; of PANM in stage two, the bag
+    votes: Int[np.ndarray, "n N"]  # how often each was among the best (PENS)
+    age: Int[np.ndarray, "n"]  # the round of its own that each peer is in, from 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PeerState(State):
     trust: Bool[np.ndarray, "N N"]
     votes: Int[np.ndarray, "N N"]
     age: Int[np.ndarray, "N"]  # rounds that each peer has done
-    messages: Int[np.ndarray, "N 2"]  # answers that each peer got, and gave
+    messages: Int[np.ndarray, "N 2"]  # replies received and sent
     vectors: Int[np.ndarray, "N 2"]  # models and updates in them
 
     @property
@@ -58,183 +58,238 @@ class PeerState(State):
     def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         return trained
 
-    def ties(self, peers: Int[np.ndarray, "n"]) -> Ties:
+    def neighbourhood(self, peers: Int[np.ndarray, "n"]) -> Neighbourhood:
         """What these peers know, in the round that they begin."""
-        return Ties(self.trust[peers], self.votes[peers], self.age[peers] + 1)
+        return Neighbourhood(self.trust[peers], self.votes[peers], self.age[peers] + 1)
 
 
 class PeerMethod:
     """A method whose clients decide for themselves, and how its rounds go in any world.
 
-    ``asks``, ``matched`` and ``partners`` are pure, with a row per peer. Peers outside the cohort, and those that drop
-    out, sleep in that round: they do not train, and who asks them gets no answer. Who has left is forgotten. A peer
-    that runs out of time goes on with what it has done. The default peer asks nobody, and averages with ``neighbours``
-    of those it trusts.
+    ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with a row per peer. Peers outside the
+    cohort, and those that drop out, are inactive in that round: they do not train and do not reply. Peers that have
+    left are forgotten. A peer that runs out of time goes on with the steps it has done. By default a peer queries
+    nobody, and averages with ``neighbours`` of those it trusts.
     """
 
     neighbours: int
-    alpha: float | int = 0.0  # how much the last updates count, where similarity is that of gradients
-    judges: ClassVar[str] = "nothing"  # what similarity is of: "gradient" (updates, last and all), "loss"
+    alpha: float | int = 0.0  # weight of the last updates, where similarity is that of gradients
+    similarity_of: ClassVar[str] = "nothing"  # "gradient" (updates, last and total), "loss"
 
     @property
     def needs_updates(self) -> bool:
-        """Whether an answer holds the last update beside the model."""
-        return self.judges == "gradient" and self.alpha > 0
+        """Whether a reply holds the last update beside the model."""
+        return self.similarity_of == "gradient" and self.alpha > 0
 
-    def asks(
-        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    def select_queries(
+        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        """Whom each peer questions in this round, of those that are ``there``."""
-        return np.zeros_like(there)
+        """Whom each peer queries in this round, of the ``reachable``; ``noise`` is that of ``draw_noise``."""
+        return np.zeros_like(reachable)
 
-    def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
-        """Whom each peer trusts after the answers; ``similar`` counts only where somebody ``answered``."""
-        return ties
+    def match_neighbours(
+        self, neighbourhood: Neighbourhood, replied: Bool[np.ndarray, "n N"], similarity: Float[np.ndarray, "n N"]
+    ) -> Neighbourhood:
+        """Whom each peer trusts after the replies; ``similarity`` counts only where somebody ``replied``."""
+        return neighbourhood
 
-    def partners(
-        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    def select_partners(
+        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        """With whom each peer averages, of those that are ``there``."""
-        return lowest(noise, ties.trust & there, self.neighbours)
+        """With whom each peer averages, of the ``reachable``."""
+        return lowest(noise, neighbourhood.trust & reachable, self.neighbours)
 
     def init(self, world: World, stream: Stream) -> PeerState:
         """Everybody has the same model, and trusts nobody."""
         start, total = world.initial(stream.child("model")), world.total_clients
-        nobody, nothing = np.zeros((total, total), bool), np.zeros((total, 2), np.int64)
-        ties = (nobody, nobody.astype(np.int32), np.zeros(total, np.int64))
-        return PeerState(np.tile(start, (total, 1)), np.arange(total), start, *ties, nothing, nothing.copy())
+        trust, counts = np.zeros((total, total), bool), np.zeros((total, 2), np.int64)
+        neighbourhood = (trust, trust.astype(np.int32), np.zeros(total, np.int64))
+        return PeerState(np.tile(start, (total, 1)), np.arange(total), start, *neighbourhood, counts, counts.copy())
 
     def place(self, world: World, state: PeerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> PeerState:
         """Nothing to do: a peer begins with w_0, and its first round is its own round 1."""
         return state
 
     def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
-        """Every peer of the cohort does its next round, all at once: what they answer is of this round."""
+        """Every peer of the cohort does its next round, all at once: their replies are of this round."""
         work = replace(world.work, partial=True)
         with world.ledger.local():
             reply = world.train(state.models, cohort, cohort, work=work, stream=stream.child("train"))
-        awake, update = cohort[reply.arrived], reply.update[reply.arrived]
+        active, update = cohort[reply.arrived], reply.update[reply.arrived]
         everybody = np.arange(len(state.models))
-        whole = np.array_equal(awake, everybody)
-        solution = (state.models if whole else state.models[awake]) + update
-        there = (awake[:, None] != everybody) & np.isin(everybody, world.clients(stream.round))
-        in_reach = np.isin(everybody, cohort[~reply.nonfinite])
-        ties = state.ties(awake)
-        ties = replace(ties, trust=ties.trust & there)
+        whole = np.array_equal(active, everybody)
+        solution = (state.models if whole else state.models[active]) + update
+        reachable = (active[:, None] != everybody) & np.isin(everybody, world.clients(stream.round))
+        responsive = np.isin(everybody, cohort[~reply.nonfinite])
+        neighbourhood = state.neighbourhood(active)
+        neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
 
-        asked = self.asks(ties, there, noise(stream.child("ask"), awake, len(everybody)))
-        answered, state = heard(world, state, awake, asked & in_reach, 2 if self.needs_updates else 1)
-        similar = np.zeros(there.shape)
-        if answered.any():
-            similar[:, awake] = self._similar(world, state.start, awake, solution, update, answered[:, awake])
-        ties = self.matched(ties, answered, similar)
-        ties = replace(ties, trust=ties.trust & there)
-        partners = self.partners(ties, there, noise(stream.child("partners"), awake, len(everybody)))
-        later, state = heard(world, state, awake, partners & in_reach & ~asked, 1)
-        together = (partners & (answered | later))[:, awake] | np.eye(len(awake), dtype=bool)
-        mixed(solution, together * reply.examples[reply.arrived], solution)
-        return became(state, awake, ties, solution if whole else replaced(state.models, awake, solution))
+        queried = self.select_queries(neighbourhood, reachable, draw_noise(stream.child("ask"), active, len(everybody)))
+        replied, state = query(world, state, active, queried & responsive, 2 if self.needs_updates else 1)
+        similarity = np.zeros(reachable.shape)
+        if replied.any():
+            similarity[:, active] = self._similarity(world, state.start, active, solution, update, replied[:, active])
+        neighbourhood = self.match_neighbours(neighbourhood, replied, similarity)
+        neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
+        noise = draw_noise(stream.child("partners"), active, len(everybody))
+        partners = self.select_partners(neighbourhood, reachable, noise)
+        replied_later, state = query(world, state, active, partners & responsive & ~queried, 1)
+        averaged = (partners & (replied | replied_later))[:, active] | np.eye(len(active), dtype=bool)
+        average_models(solution, averaged * reply.examples[reply.arrived], solution)
+        models = solution if whole else replace_rows(state.models, active, solution)
+        return update_peers(state, active, neighbourhood, models)
 
-    def _similar(
+    def _similarity(
         self,
         world: World,
         start: Float[np.ndarray, "P"],
-        awake: Int[np.ndarray, "n"],
+        active: Int[np.ndarray, "n"],
         solution: Float[np.ndarray, "n P"],
         update: Float[np.ndarray, "n P"],
-        answered: Bool[np.ndarray, "n n"],
+        replied: Bool[np.ndarray, "n n"],
     ) -> Float[np.ndarray, "n n"]:
-        """s_ij: by gradient for all pairs at once, by loss for those that were asked."""
-        if self.judges == "gradient":
+        """s_ij: by gradient for all pairs at once, by loss for those that replied."""
+        if self.similarity_of == "gradient":
             both = (solution, update)
-            return similarity(self.alpha, start, both, both)
-        similar = np.zeros(answered.shape)
-        asker, asked = np.nonzero(answered)
+            return gradient_similarity(self.alpha, start, both, both)
+        similarity = np.zeros(replied.shape)
+        row, other = np.nonzero(replied)
         with world.ledger.local():
-            similar[asker, asked] = by_loss(world.evaluate(solution, awake[asker], asked, split="train").loss)
-        return similar
+            scores = world.evaluate(solution, active[row], other, split="train")
+        similarity[row, other] = loss_similarity(scores.loss)
+        return similarity
 
 
-def similarity(
+def gradient_similarity(
     alpha: float | int,
     start: Float[np.ndarray, "P"],
     own: tuple[Float[np.ndarray, "n P"], Float[np.ndarray, "n P"]],
     others: tuple[Float[np.ndarray, "m P"], Float[np.ndarray, "m P"]],
 ) -> Float[np.ndarray, "n m"]:
-    """alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j), with h = w - w_0, from (models, updates) of both sides.
+    """alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j), with h = w - w_0 (PANM, eqs. 2-4).
 
-    Source: PANM, eqs. 2-4. A vector of zeros is like nothing: its cosine is 0.
+    Args:
+        alpha: weight of the last updates, in [0, 1].
+        start: w_0.
+        own: (models w_i, updates g_i) of the peers that compare.
+        others: (models w_j, updates g_j) of those they are compared with.
+
+    Returns:
+        One row per peer of ``own``. A vector of zeros is similar to nothing: its cosine is 0.
     """
-    similar = np.zeros((len(own[0]), len(others[0])))
+    similarity = np.zeros((len(own[0]), len(others[0])))
     if alpha:
-        similar += alpha * cosine_from(own[1], others[1])
+        similarity += alpha * cosine_from(own[1], others[1])
     if alpha < 1:
-        similar += (1 - alpha) * cosine_from(own[0], others[0], start)
-    return similar
+        similarity += (1 - alpha) * cosine_from(own[0], others[0], start)
+    return similarity
 
 
-def by_loss(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+def loss_similarity(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     """s_ij = 1 / F_i(w_j) (PANM, eq. 1): 0 for a loss that is not finite, and never infinite."""
-    return np.where(np.isfinite(loss), 1 / np.maximum(loss, _LEAST), 0.0)
+    return np.where(np.isfinite(loss), 1 / np.maximum(loss, _MIN_LOSS), 0.0)
 
 
-def mixed(
+def average_models(
     models: Float[np.ndarray, "m P"], weights: Num[np.ndarray, "n m"], out: Float[np.ndarray, "n P"] | None = None
 ) -> Float[np.ndarray, "n P"]:
-    """Each row's weighted mean of the models, a matrix product for all rows; into ``out``, which may be the models
-    themselves."""
+    """Weighted means of models, one per row of weights: a matrix product.
+
+    Args:
+        models: what is averaged.
+        weights: from 0 up, not all 0 in a row.
+        out: where the means are written; may be ``models`` itself. A new array by default.
+    """
     share = (weights / weights.sum(axis=1, keepdims=True)).astype(models.dtype)
     out = np.empty((len(weights), models.shape[1]), models.dtype) if out is None else out
-    for columns in blocks(models.shape[1]):
+    for columns in column_blocks(models.shape[1]):
         out[:, columns] = share @ models[:, columns]
     return out
 
 
-def noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
-    """A peer's own random number for every peer; that of peer j is the same however many there are."""
+def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
+    """Random numbers in [0, 1) by which each peer draws others: those of the lowest noise.
+
+    Args:
+        stream: of the round and purpose.
+        peers: who draws.
+        total: N; the number for peer j is the same whatever it is.
+    """
     return np.array([stream.client(int(peer)).random(total) for peer in peers]).reshape(len(peers), total)
 
 
 def lowest(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], count: int) -> Bool[np.ndarray, "n N"]:
-    """The ``count`` lowest values of each row under the mask (all where there are fewer), the first of equals."""
+    """Mask of the lowest values of each row.
+
+    Args:
+        values: what is compared.
+        mask: which values take part.
+        count: how many of a row, the first of equals; all where there are fewer.
+    """
     return ranks(values, mask) < count
 
 
 def ranks(values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]) -> Int[np.ndarray, "n N"]:
-    """The place of each value under the mask among those of its row, from 0 for the lowest; others have none
-    that is below any number of places."""
+    """Rank of each value under the mask in its row, from 0 for the lowest; of others, the highest integer."""
     order = np.lexsort((values, ~mask), axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
-    return np.where(mask, place, np.iinfo(place.dtype).max)
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
+    return np.where(mask, rank, np.iinfo(rank.dtype).max)
 
 
-def heard(
-    world: World, state: PeerState, peers: Int[np.ndarray, "n"], asked: Bool[np.ndarray, "n N"], vectors: int
+def query(
+    world: World, state: PeerState, peers: Int[np.ndarray, "n"], queried: Bool[np.ndarray, "n N"], vectors: int
 ) -> tuple[Bool[np.ndarray, "n N"], PeerState]:
-    """Who answers, each with so many ``vectors``; and the state that has counted it."""
-    row, other = np.nonzero(asked)
-    came = world.ask(peers[row], other, vectors)
-    answered = np.zeros_like(asked)
-    answered[row[came], other[came]] = True
-    got = [np.bincount(side, minlength=len(state.models)) for side in (peers[row[came]], other[came])]
-    count = np.stack(got, axis=1)
-    return answered, replace(state, messages=state.messages + count, vectors=state.vectors + vectors * count)
+    """Let peers query others for their models.
+
+    Args:
+        world: where the queries may fail.
+        state: counts messages and vectors.
+        peers: who queries.
+        queried: whom.
+        vectors: how many vectors a reply holds: the model, and the last update where that is needed.
+
+    Returns:
+        Who replied, and the state with the replies counted.
+    """
+    row, other = np.nonzero(queried)
+    arrived = world.ask(peers[row], other, vectors)
+    replied = np.zeros_like(queried)
+    replied[row[arrived], other[arrived]] = True
+    sides = (peers[row[arrived]], other[arrived])
+    count = np.stack([np.bincount(side, minlength=len(state.models)) for side in sides], axis=1)
+    return replied, replace(state, messages=state.messages + count, vectors=state.vectors + vectors * count)
 
 
-def became(state: PeerState, peers: Int[np.ndarray, "n"], ties: Ties, models: Float[np.ndarray, "N P"]) -> PeerState:
-    """The state after a round of these peers, with the models of all."""
-    now = {name: replaced(getattr(state, name), peers, getattr(ties, name)) for name in ("trust", "votes", "age")}
-    return replace(state, models=models, **now, assignment=communities(now["trust"]))
+def update_peers(
+    state: PeerState, peers: Int[np.ndarray, "n"], neighbourhood: Neighbourhood, models: Float[np.ndarray, "N P"]
+) -> PeerState:
+    """The state after a round.
+
+    Args:
+        state: before it.
+        peers: who did the round.
+        neighbourhood: what these know now.
+        models: of all peers.
+    """
+    rows = {name: getattr(neighbourhood, name) for name in ("trust", "votes", "age")}
+    arrays = {name: replace_rows(getattr(state, name), peers, values) for name, values in rows.items()}
+    return replace(state, models=models, **arrays, assignment=communities(arrays["trust"]))
 
 
-def replaced(whole: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
-    """A copy with other values in some rows."""
-    copy = whole.copy()
+def replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
+    """A copy of an array with other values in some rows.
+
+    Args:
+        array: what is copied.
+        rows: which rows are replaced.
+        values: one row for each of them.
+    """
+    copy = array.copy()
     copy[rows] = values
     return copy
 
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
-    """Peers that trust each other, and whom these trust: numbered in the order of their first members."""
+    """Connected components of peers that trust each other both ways, numbered by their first members."""
     return connected_components(trust & trust.T, directed=False)[1].astype(np.int64)

@@ -1,6 +1,6 @@
-"""Peers without kin: gossip averages with anybody, local training with nobody.
+"""The two baselines of peer-to-peer learning: gossip averages with random peers, local training with nobody.
 
-The two ends that peer-to-peer methods are measured against (PANM, section 2; PENS calls gossip "random").
+Source: PANM, section 2; PENS calls gossip "random".
 
     gossip:  w_i^t = mean of w_j^{t-1/2} over k random peers and i itself, weighted by training samples
     local:   w_i^t = w_i^{t-1/2}
@@ -14,29 +14,29 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from fedkin.core.validation import check_positive_integer
-from fedkin.methods.decentralized import PeerMethod, Ties, lowest
+from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
 
 @dataclass(frozen=True)
 class Gossip(PeerMethod):
-    """Averaging with random peers, others in every round; nobody looks for kin."""
+    """Averaging with random peers, drawn anew in every round."""
 
     neighbours: int = 3  # k
 
     def __post_init__(self) -> None:
         check_positive_integer("neighbours", self.neighbours)
 
-    def partners(
-        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    def select_partners(
+        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        return lowest(noise, there, self.neighbours)
+        return lowest(noise, reachable, self.neighbours)
 
 
 @dataclass(frozen=True)
 class Local(PeerMethod):
     """Every client trains for itself."""
 
-    def partners(
-        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    def select_partners(
+        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        return np.zeros_like(there)
+        return np.zeros_like(reachable)

@@ -1,7 +1,7 @@
-"""Oracle: peers that know from the start who is of their kind, and average with random ones of these.
+"""Oracle: peers that know the true clusters from the start, and average with random peers of their own.
 
-What a peer-to-peer method can reach at best by finding its kin (PANM, section 2; the code of PENS' authors). It runs
-where the true clusters are known, as in a planted federation, and nowhere else; where they move, it knows.
+An upper bound for peer-to-peer methods, which have to find them (PANM, section 2; the code of PENS' authors). It runs
+only where the true clusters are known, as in a planted federation; where they change, it follows them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Oracle(PeerMethod):
         check_positive_integer("neighbours", self.neighbours)
 
     def init(self, world: World, stream: Stream) -> PeerState:
-        return _told(world, super().init(world, stream))
+        return _trust_true_clusters(world, super().init(world, stream))
 
     def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
-        return super().round(world, _told(world, state), cohort, stream)
+        return super().round(world, _trust_true_clusters(world, state), cohort, stream)
 
 
-def _told(world: World, state: PeerState) -> PeerState:
-    """Everybody trusts its own kind."""
+def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
+    """Everybody trusts its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError("the oracle needs clients whose true clusters are known, such as planted ones; got others")

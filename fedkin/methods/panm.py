@@ -1,4 +1,4 @@
-"""PANM: every peer finds the peers that are like it, and averages with them; there is no server.
+"""PANM: every peer finds the peers whose models are similar to its own, and averages with them; there is no server.
 
 Z. Li, C. Wu: Towards Effective Clustered Federated Learning: A Peer-to-peer Framework with Adaptive Neighbor Matching.
 Poster, MLSys 2022, arXiv 2203.12285 (eqs. 1-10).
@@ -16,12 +16,12 @@ size of a candidate list, k of a list of neighbours, B_i the bag, T1 the rounds 
 
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the same cluster,
 which selects exactly the wrong peers; here S_i starts in the other one. It calls the bag N_i too, and does not say over
-whom stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.split_two`` settles what
-becomes of degenerate mixtures. What no rule can help: a bag of all peers has nobody outside to be compared with, and
-stays. So k is to be small.
+whom stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.gaussian_mixture``
+settles what becomes of degenerate mixtures. A bag of all peers has nobody outside to be compared with, and stays: so k
+is to be small.
 
 Left open, and settled here: t is a peer's own round, so that one that comes late has a stage one of its own. Candidates
-that do not answer are not chosen. A neighbour that does not answer keeps its place, one that has left loses it; a peer
+that do not reply are not chosen. A neighbour that does not reply keeps its place, one that has left loses it; a peer
 that has no neighbours left in stage two chooses anew, as in stage one, in that round.
 No code of the authors is public; T1, k, l, tau and alpha have the values of the re-implementations we know of.
 """
@@ -34,15 +34,15 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.clustering.gaussian_mixture import split_two
+from fedkin.clustering.gaussian_mixture import split_two_gaussians
 from fedkin.core.errors import MethodError
 from fedkin.core.validation import check_not_negative, check_positive_integer
-from fedkin.methods.decentralized import PeerMethod, Ties, lowest, ranks
+from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest, ranks
 
 
 @dataclass(frozen=True)
 class Matching(PeerMethod):
-    """What both have in common: neighbours that are chosen, then matched."""
+    """What PANM and PANMLoss share: neighbours are chosen in stage one, and the bag is matched in stage two."""
 
     neighbours: int = 3  # k
     candidates: int = 6  # l
@@ -53,39 +53,42 @@ class Matching(PeerMethod):
         for name in ("neighbours", "candidates", "stage_one", "period"):
             check_positive_integer(name, getattr(self, name))
 
-    def asks(
-        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    def select_queries(
+        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
         """C_i and N_i in stage one, C_i and S_i where the bag is matched, else nobody."""
-        candidates = lowest(noise, there & ~ties.trust, self.candidates)
-        neighbours = there & ties.trust
+        candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
+        neighbours = reachable & neighbourhood.trust
         sample = lowest(noise, neighbours, self.candidates)
-        first, matching = (rows[:, None] for rows in self._stages(ties))
-        return np.where(first, candidates | neighbours, matching & (candidates | sample))
+        stage_one, matching = (rows[:, None] for rows in self._stages(neighbourhood))
+        return np.where(stage_one, candidates | neighbours, matching & (candidates | sample))
 
-    def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
-        first, matching = self._stages(ties)
-        known, trust = ties.trust & answered, ties.trust & ~answered  # who is asked and silent stays
-        places = self.neighbours - trust.sum(axis=1, keepdims=True)
-        chosen = trust | (ranks(-similar, answered) < places)  # eq. 5
+    def match_neighbours(
+        self, neighbourhood: Neighbourhood, replied: Bool[np.ndarray, "n N"], similarity: Float[np.ndarray, "n N"]
+    ) -> Neighbourhood:
+        stage_one, matching = self._stages(neighbourhood)
+        before = neighbourhood.trust
+        known, silent = before & replied, before & ~replied  # neighbours that do not reply stay
+        places = self.neighbours - silent.sum(axis=1, keepdims=True)
+        nearest = silent | (ranks(-similarity, replied) < places)  # eq. 5
         same = np.zeros_like(known)
-        same[matching] = split_two(similar[matching], known[matching], answered[matching])  # eqs. 6-9
-        trust = np.where(first[:, None], chosen, np.where(matching[:, None], trust | same, ties.trust))  # eq. 10
-        return replace(ties, trust=trust)
+        same[matching] = split_two_gaussians(similarity[matching], known[matching], replied[matching])  # eqs. 6-9
+        bag = np.where(matching[:, None], silent | same, before)  # eq. 10
+        return replace(neighbourhood, trust=np.where(stage_one[:, None], nearest, bag))
 
-    def _stages(self, ties: Ties) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+    def _stages(self, neighbourhood: Neighbourhood) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """Which peers choose their neighbours in this round, and which match their bags."""
-        first = (ties.age <= self.stage_one) | ~ties.trust.any(axis=1)
-        return first, ~first & (ties.age % self.period == 0)
+        stage_one = (neighbourhood.age <= self.stage_one) | ~neighbourhood.trust.any(axis=1)
+        return stage_one, ~stage_one & (neighbourhood.age % self.period == 0)
 
 
 @dataclass(frozen=True)
 class PANM(Matching):
     """Personalised adaptive neighbour matching, by updates (PANMGrad)."""
 
-    alpha: float | int = 0.5  # of the similarity of the last updates; the rest is that of all since w_0
+    alpha: float | int = 0.5  # weight of the last updates; 1 - alpha is that of all updates since w_0
 
-    judges: ClassVar[str] = "gradient"
+    similarity_of: ClassVar[str] = "gradient"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,6 +99,6 @@ class PANM(Matching):
 
 @dataclass(frozen=True)
 class PANMLoss(Matching):
-    """PANM that judges others by the loss of their models on its own training data."""
+    """PANM where similarity is the inverse loss of a peer's model on the own training data."""
 
-    judges: ClassVar[str] = "loss"
+    similarity_of: ClassVar[str] = "loss"

@@ -1,17 +1,17 @@
-"""PENS: peers try the models of others on their own data, and keep those whose models were often among the best.
+"""PENS: peers evaluate the models of others on their own data, and trust those whose models were often among the best.
 
 N. Onoszko, G. Karlsson, O. Mogren, E. Listo Zec: Decentralized Federated Learning of Deep Neural Networks on Non-IID
 Data. FL-ICML workshop 2021, arXiv 2107.08517 (Performance-based neighbour selection).
 
-    stage one:  n_s random peers are tried; the n_t with the lowest loss on i's training data get a vote each, and i
+    stage one:  n_s random peers are queried; the n_t with the lowest loss on i's training data get a vote each, and i
                 averages with them
-    then        N_i = the peers with more votes than n_t / N times the rounds of stage one, what chance would give
+    then        N_i = the peers with more votes than n_t / N times the rounds of stage one, the expectation under chance
     stage two:  i averages with n_s random of N_i (all, where there are fewer)
 
 Means are weighted by training samples, the peer's own model included.
 
-In stage one its neighbours are those of the round, in stage two those with votes enough: few rounds of stage one make
-the threshold a single vote, and neighbours by chance.
+In stage one the neighbours are those of the round, in stage two those with enough votes. After few rounds of stage one
+a single vote is enough, so that neighbours are random.
 
 Differs from the authors' later code: there peers act one after another and read models of the same round; here all act
 at once. There a round is averaging and then training, after one training of everybody, and models are tested after the
@@ -29,18 +29,18 @@ from jaxtyping import Bool, Float
 
 from fedkin.core.errors import MethodError
 from fedkin.core.validation import check_positive_integer
-from fedkin.methods.decentralized import PeerMethod, Ties, lowest
+from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
 
 @dataclass(frozen=True)
 class PENS(PeerMethod):
-    """Neighbours by performance, chosen once."""
+    """Neighbours by the loss of their models, chosen once."""
 
     sampled: int = 10  # n_s
     top: int = 2  # n_t
     stage_one: int = 200  # rounds
 
-    judges: ClassVar[str] = "loss"
+    similarity_of: ClassVar[str] = "loss"
 
     def __post_init__(self) -> None:
         for name in ("sampled", "top", "stage_one"):
@@ -48,21 +48,24 @@ class PENS(PeerMethod):
         if self.top > self.sampled:
             raise MethodError(f"top must be at most sampled ({self.sampled}), got {self.top}")
 
-    def asks(
-        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    def select_queries(
+        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        return lowest(noise, there, self.sampled) & self._first(ties)
+        return lowest(noise, reachable, self.sampled) & self._in_stage_one(neighbourhood)
 
-    def matched(self, ties: Ties, answered: Bool[np.ndarray, "n N"], similar: Float[np.ndarray, "n N"]) -> Ties:
-        best = lowest(-similar, answered, self.top) & self._first(ties)
-        votes = ties.votes + best
-        often = votes * votes.shape[1] > self.top * self.stage_one
-        return replace(ties, votes=votes, trust=np.where(self._first(ties), best, often))
+    def match_neighbours(
+        self, neighbourhood: Neighbourhood, replied: Bool[np.ndarray, "n N"], similarity: Float[np.ndarray, "n N"]
+    ) -> Neighbourhood:
+        stage_one = self._in_stage_one(neighbourhood)
+        best = lowest(-similarity, replied, self.top) & stage_one
+        votes = neighbourhood.votes + best
+        enough = votes * votes.shape[1] > self.top * self.stage_one
+        return replace(neighbourhood, votes=votes, trust=np.where(stage_one, best, enough))
 
-    def partners(
-        self, ties: Ties, there: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
+    def select_partners(
+        self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        return lowest(noise, ties.trust & there, self.sampled)
+        return lowest(noise, neighbourhood.trust & reachable, self.sampled)
 
-    def _first(self, ties: Ties) -> Bool[np.ndarray, "n 1"]:
-        return (ties.age <= self.stage_one)[:, None]
+    def _in_stage_one(self, neighbourhood: Neighbourhood) -> Bool[np.ndarray, "n 1"]:
+        return (neighbourhood.age <= self.stage_one)[:, None]

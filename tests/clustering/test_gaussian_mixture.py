@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedkin.clustering.gaussian_mixture import split_two
+from fedkin.clustering.gaussian_mixture import split_two_gaussians
 
-STEPS = 100
+MAX_STEPS = 100
 
 
 def of(values: Any, started: Any, there: Any = None, dtype: Any = np.float64) -> list[int]:
@@ -21,7 +21,7 @@ def of(values: Any, started: Any, there: Any = None, dtype: Any = np.float64) ->
     row = np.asarray(values, dtype)[None]
     marks = [np.isin(np.arange(row.shape[1]), list(chosen)) for chosen in (started, there or ())]
     there_row = np.ones(row.shape, bool) if there is None else marks[1][None]
-    return np.flatnonzero(split_two(row, marks[0][None], there_row)[0]).tolist()
+    return np.flatnonzero(split_two_gaussians(row, marks[0][None], there_row)[0]).tolist()
 
 
 # --- the slow twin: the poster's equations, one number at a time
@@ -45,7 +45,7 @@ def slow(values: list[float], started: set[int]) -> tuple[set[int], float]:
     if not started or started == everybody or max(values) == min(values):
         return started, math.inf
     kind, margin, spread = started, math.inf, max(values) - min(values)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         fits = [fitted([values[j] for j in c], len(values), spread) for c in (kind, everybody - kind)]
         ahead = [
             fits[0][2] + density(y, *fits[0][:2]) - fits[1][2] - density(y, *fits[1][:2]) for y in values
@@ -99,7 +99,7 @@ def test_all_oracle_vectors_at_once(vectors: dict[str, dict[str, Any]]) -> None:
         values = case["S_similarities"] + case["C_similarities"]
         similar[row, : len(values)] = values
         started[row, : len(case["S_similarities"])] = True
-    found = split_two(similar, started, ~np.isnan(similar))
+    found = split_two_gaussians(similar, started, ~np.isnan(similar))
     assert [np.flatnonzero(row).tolist() for row in found] == [case["H_indices_in_M"] for case in cases]
 
 
@@ -113,11 +113,11 @@ def test_nobody_started() -> None:
 
 
 def test_nobody_is_there() -> None:
-    assert split_two(np.full((2, 3), np.nan), np.ones((2, 3), bool), np.zeros((2, 3), bool)).sum() == 0
+    assert split_two_gaussians(np.full((2, 3), np.nan), np.ones((2, 3), bool), np.zeros((2, 3), bool)).sum() == 0
 
 
 def test_no_rows() -> None:
-    assert split_two(np.zeros((0, 4)), np.zeros((0, 4), bool), np.zeros((0, 4), bool)).shape == (0, 4)
+    assert split_two_gaussians(np.zeros((0, 4)), np.zeros((0, 4), bool), np.zeros((0, 4), bool)).shape == (0, 4)
 
 
 def test_no_candidates() -> None:
@@ -199,14 +199,14 @@ def test_masked_values_do_not_matter() -> None:
     expected = [[True, True, False, False, False, False]]
     for hidden in (0.81, 1e9, -1e9, np.nan, np.inf, -np.inf):
         values[0, 3] = hidden
-        np.testing.assert_array_equal(split_two(values, started, there), expected)
+        np.testing.assert_array_equal(split_two_gaussians(values, started, there), expected)
 
 
 def test_inputs_are_left_alone() -> None:
     arrays = np.array([[0.9, 0.1, np.nan]]), np.array([[True, False, True]]), np.array([[True, True, False]])
     for array in arrays:
         array.flags.writeable = False
-    np.testing.assert_array_equal(split_two(*arrays), [[True, False, False]])
+    np.testing.assert_array_equal(split_two_gaussians(*arrays), [[True, False, False]])
 
 
 # --- what holds of any row
@@ -275,8 +275,8 @@ def test_rows_are_independent(cases: list[tuple[list[float], set[int]]], seed: i
     for i, (row, chosen) in enumerate(cases):
         similar[i, : len(row)], there[i, : len(row)] = row, True
         started[i, : len(row)] = np.isin(np.arange(len(row)), list(chosen))
-    found = split_two(similar, started, there)
+    found = split_two_gaussians(similar, started, there)
     for i in range(len(cases)):
-        alone = split_two(similar[i : i + 1], started[i : i + 1], there[i : i + 1])
+        alone = split_two_gaussians(similar[i : i + 1], started[i : i + 1], there[i : i + 1])
         np.testing.assert_array_equal(found[i : i + 1], alone)
         assert not found[i][~there[i]].any()

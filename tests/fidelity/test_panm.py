@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.methods.decentralized import Ties, by_loss, similarity
+from fedkin.methods.decentralized import Neighbourhood, gradient_similarity, loss_similarity
 from fedkin.methods.panm import PANM, PANMLoss
 
 T1, TAU = 100, 10
@@ -24,8 +24,8 @@ def row(N: int, members: Any) -> np.ndarray:
     return np.isin(np.arange(N), list(members))[None]
 
 
-def ties(N: int, trust: Any, age: int) -> Ties:
-    return Ties(row(N, trust), np.zeros((1, N), np.int32), np.array([age]))
+def one_peer(N: int, trust: Any, age: int) -> Neighbourhood:
+    return Neighbourhood(row(N, trust), np.zeros((1, N), np.int32), np.array([age]))
 
 
 # --- similarity (eqs. 1-4)
@@ -42,8 +42,8 @@ def peer(vector: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]:
 def test_similarity_of_gradients(vectors: dict[str, Any], alpha: float, key: str) -> None:
     vector = vectors["similarity"]
     start, i, j = np.array(vector["w0"]), peer(vector, "i"), peer(vector, "j")
-    np.testing.assert_allclose(similarity(alpha, start, i, j), [[vector[key]]], rtol=1e-9)
-    np.testing.assert_allclose(similarity(alpha, start, j, i), [[vector[key]]], rtol=1e-9)
+    np.testing.assert_allclose(gradient_similarity(alpha, start, i, j), [[vector[key]]], rtol=1e-9)
+    np.testing.assert_allclose(gradient_similarity(alpha, start, j, i), [[vector[key]]], rtol=1e-9)
 
 
 def test_similarity_in_single_precision(vectors: dict[str, Any]) -> None:
@@ -51,12 +51,12 @@ def test_similarity_in_single_precision(vectors: dict[str, Any]) -> None:
     vector = vectors["similarity"]
     start, *both = (np.array(vector["w0"], np.float32), peer(vector, "i"), peer(vector, "j"))
     i, j = ((model.astype(np.float32), update.astype(np.float32)) for model, update in both)
-    np.testing.assert_allclose(similarity(0.5, start, i, j), [[vector["alpha_half"]]], atol=1e-6)
+    np.testing.assert_allclose(gradient_similarity(0.5, start, i, j), [[vector["alpha_half"]]], atol=1e-6)
 
 
 def test_similarity_by_loss(vectors: dict[str, Any]) -> None:
     vector = vectors["similarity"]["loss"]
-    np.testing.assert_allclose(by_loss(np.array([vector["F"]])), [vector["similarity"]], rtol=1e-12)
+    np.testing.assert_allclose(loss_similarity(np.array([vector["F"]])), [vector["similarity"]], rtol=1e-12)
 
 
 # --- stage one (eq. 5)
@@ -68,14 +68,14 @@ def test_confident_neighbour_initialisation(vectors: dict[str, Any], kind: type[
     vector = vectors["cni"]
     candidates, previous = vector["candidates"], vector["previous_neighbours"]
     method = kind(neighbours=vector["k"], candidates=len(candidates))
-    known, N = ties(16, previous, age), 16
+    known, N = one_peer(16, previous, age), 16
     noise = np.where(row(N, candidates), 0.1, 0.9)  # draws just these candidates
-    answered = method.asks(known, ~row(N, [0]), noise)
+    answered = method.select_queries(known, ~row(N, [0]), noise)
     np.testing.assert_array_equal(answered, row(N, [*candidates, *previous]))
     similar = np.full((1, N), 0.99)  # of those that were not asked
     for j, value in vector["similarities"].items():
         similar[0, int(j)] = value
-    assert np.flatnonzero(method.matched(known, answered, similar).trust[0]).tolist() == vector["N_t"]
+    assert np.flatnonzero(method.match_neighbours(known, answered, similar).trust[0]).tolist() == vector["N_t"]
 
 
 # --- stage two (eqs. 6-10)
@@ -88,9 +88,9 @@ def test_heuristic_neighbour_matching(vectors: dict[str, Any], name: str) -> Non
     values, inside = vector["S_similarities"] + vector["C_similarities"], len(vector["S_similarities"])
     N = len(values) + 1
     method, bag = PANM(neighbours=3, candidates=max(inside, len(values) - inside)), range(inside)
-    asked = method.asks(ties(N, bag, MATCHING), ~row(N, [N - 1]), np.zeros((1, N)))
+    asked = method.select_queries(one_peer(N, bag, MATCHING), ~row(N, [N - 1]), np.zeros((1, N)))
     np.testing.assert_array_equal(asked, ~row(N, [N - 1]))
-    after = method.matched(ties(N, bag, MATCHING), asked, np.array([[*values, 1.0]]))
+    after = method.match_neighbours(one_peer(N, bag, MATCHING), asked, np.array([[*values, 1.0]]))
     found = np.flatnonzero(after.trust[0]).tolist()
     assert found == vector["H_indices_in_M"] == [j for j, r in enumerate(vector["labels_component"]) if r == 0]
     assert found != vector["literal_poster_init_H"]
@@ -105,8 +105,8 @@ def test_the_bag(vectors: dict[str, Any]) -> None:
     similar[0, [*S, *C]] = 0.1 + 0.01 * np.arange(len(S) + len(C))
     similar[0, H] += 0.7
     noise = np.where(row(N, [*S, *C]), 0.1, 0.9)
-    method, known = PANM(candidates=3), ties(N, B, MATCHING)
-    answered = method.asks(known, ~row(N, [0]), noise)
+    method, known = PANM(candidates=3), one_peer(N, B, MATCHING)
+    answered = method.select_queries(known, ~row(N, [0]), noise)
     np.testing.assert_array_equal(answered, row(N, [*S, *C]))
-    after = method.matched(known, answered, similar)
+    after = method.match_neighbours(known, answered, similar)
     assert np.flatnonzero(after.trust[0]).tolist() == vector["B_next"]

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from fedkin.core.randomness import Stream
 from fedkin.methods.decentralized import (
+    Neighbourhood,
     PeerMethod,
     PeerState,
-    Ties,
-    became,
-    by_loss,
+    average_models,
     communities,
-    heard,
+    draw_noise,
+    gradient_similarity,
+    loss_similarity,
     lowest,
-    mixed,
-    noise,
+    query,
     ranks,
-    similarity,
+    update_peers,
 )
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -43,21 +43,21 @@ def begun(clients: int = 4, **options: Any) -> PeerState:
 
 def test_noise_is_each_peers_own_stream() -> None:
     peers = np.array([5, 0, 3])
-    found = noise(STREAM, peers, 6)
+    found = draw_noise(STREAM, peers, 6)
     assert found.shape == (3, 6)
     for row, peer in zip(found, peers, strict=True):
         np.testing.assert_array_equal(row, STREAM.client(int(peer)).random(6))
 
 
 def test_noise_does_not_depend_on_who_else_draws_or_on_how_many_there_are() -> None:
-    everybody = noise(STREAM, np.arange(6), 6)
-    np.testing.assert_array_equal(noise(STREAM, np.array([3]), 6), everybody[3:4])
-    np.testing.assert_array_equal(noise(STREAM, np.arange(6), 9)[:, :6], everybody)
-    assert len(np.unique(everybody)) == 36 and np.any(noise(STREAM.at(8), np.arange(6), 6) != everybody)
+    everybody = draw_noise(STREAM, np.arange(6), 6)
+    np.testing.assert_array_equal(draw_noise(STREAM, np.array([3]), 6), everybody[3:4])
+    np.testing.assert_array_equal(draw_noise(STREAM, np.arange(6), 9)[:, :6], everybody)
+    assert len(np.unique(everybody)) == 36 and np.any(draw_noise(STREAM.at(8), np.arange(6), 6) != everybody)
 
 
 def test_noise_of_nobody() -> None:
-    assert noise(STREAM, np.arange(0), 6).shape == (0, 6)
+    assert draw_noise(STREAM, np.arange(0), 6).shape == (0, 6)
 
 
 def test_lowest_by_hand() -> None:
@@ -127,7 +127,7 @@ def test_similarity_is_pair_by_pair(alpha: float, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     start = rng.normal(size=7).astype(dtype)
     own, others = ([rng.normal(size=(n, 7)).astype(dtype) for _ in range(2)] for n in (3, 5))
-    found = similarity(alpha, start, (own[0], own[1]), (others[0], others[1]))
+    found = gradient_similarity(alpha, start, (own[0], own[1]), (others[0], others[1]))
     expected = [
         [
             alpha * slow_cosine(own[1][i], others[1][j])
@@ -143,16 +143,16 @@ def test_similarity_by_hand() -> None:
     """w_0 = (1, 1). i: h = (1, 0), g = (0, 2). j: h = (1, 1), g = (0, -1): .25 * -1 + .75 / sqrt(2)."""
     start = np.ones(2)
     i, j = (np.array([[2.0, 1.0]]), np.array([[0.0, 2.0]])), (np.array([[2.0, 2.0]]), np.array([[0.0, -1.0]]))
-    np.testing.assert_allclose(similarity(0.25, start, i, j), [[-0.25 + 0.75 / np.sqrt(2)]])
-    np.testing.assert_allclose(similarity(0.25, start, i, i), [[1.0]])
+    np.testing.assert_allclose(gradient_similarity(0.25, start, i, j), [[-0.25 + 0.75 / np.sqrt(2)]])
+    np.testing.assert_allclose(gradient_similarity(0.25, start, i, i), [[1.0]])
 
 
 def test_zeros_are_like_nothing() -> None:
     """A peer that has not moved, in this round or at all: its cosine counts 0, not NaN."""
     start, zero, one = np.ones(2), np.zeros((1, 2)), np.array([[3.0, 1.0]])
     still, going = (np.ones((1, 2)), zero), (one, np.array([[1.0, 0.0]]))
-    assert similarity(0.5, start, still, going) == similarity(0.5, start, going, still) == 0
-    np.testing.assert_allclose(similarity(0.5, start, (one, zero), going), [[0.5]])
+    assert gradient_similarity(0.5, start, still, going) == gradient_similarity(0.5, start, going, still) == 0
+    np.testing.assert_allclose(gradient_similarity(0.5, start, (one, zero), going), [[0.5]])
 
 
 def test_similarity_does_not_see_lengths() -> None:
@@ -160,8 +160,8 @@ def test_similarity_does_not_see_lengths() -> None:
     start, models, updates = rng.normal(size=6), rng.normal(size=(4, 6)), rng.normal(size=(4, 6))
     scale = np.array([[1e-9], [1e9], [3.0], [0.5]])
     longer = start + scale * (models - start), scale[::-1] * updates
-    found = similarity(0.5, start, (models, updates), longer)
-    np.testing.assert_allclose(found, similarity(0.5, start, (models, updates), (models, updates)), atol=1e-6)
+    found = gradient_similarity(0.5, start, (models, updates), longer)
+    np.testing.assert_allclose(found, gradient_similarity(0.5, start, (models, updates), (models, updates)), atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-15, 1e-12, 1.0, 1e12, 1e15])
@@ -173,16 +173,16 @@ def test_short_and_long_updates_in_single_precision(scale: float) -> None:
     models, updates = np.zeros((4, 6), np.float32), (scale * unit).astype(np.float32)
     together, start = (models, updates), np.zeros(6, np.float32)
     expected = [[slow_cosine(a, b) for b in unit] for a in unit]
-    np.testing.assert_allclose(similarity(1, start, together, together), expected, atol=1e-5)
+    np.testing.assert_allclose(gradient_similarity(1, start, together, together), expected, atol=1e-5)
     for i in range(4):
-        alone = similarity(1, start, (models[i : i + 1], updates[i : i + 1]), (models.copy(), updates.copy()))
+        alone = gradient_similarity(1, start, (models[i : i + 1], updates[i : i + 1]), (models.copy(), updates.copy()))
         np.testing.assert_allclose(alone, expected[i : i + 1], atol=1e-5)
 
 
 def test_likeness_by_loss() -> None:
     """Eq. 1; a model without loss is the best of all, one without a number the worst, and both are numbers."""
     loss = np.array([0.25, 4.0, 0.0, np.inf, np.nan])
-    found = by_loss(loss)
+    found = loss_similarity(loss)
     np.testing.assert_allclose(found[[0, 1, 3, 4]], [4.0, 0.25, 0.0, 0.0])
     assert np.isfinite(found[2]) and found[2] > 1e6
 
@@ -190,36 +190,36 @@ def test_likeness_by_loss() -> None:
 # --- averages
 
 
-def test_mixed_by_hand() -> None:
+def test_average_models_by_hand() -> None:
     """Weights are examples: 10 and 30 of models 0 and 4 make 3."""
     models = np.array([[0, 8], [4, 0], [100, 100]], np.float32)
-    found = mixed(models, np.array([[10, 30, 0], [0, 5, 0], [1, 1, 2]]) * 1.0)
+    found = average_models(models, np.array([[10, 30, 0], [0, 5, 0], [1, 1, 2]]) * 1.0)
     np.testing.assert_allclose(found, [[3, 2], [4, 0], [51, 52]], rtol=1e-6)
     assert found.dtype == np.float32
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 9))
-def test_mixed_is_each_rows_mean(seed: int, n: int, m: int) -> None:
+def test_average_models_is_each_rows_mean(seed: int, n: int, m: int) -> None:
     rng = np.random.default_rng(seed)
     models, weights = rng.normal(size=(m, 4)).astype(np.float32), rng.integers(0, 60, size=(n, m)) + 0.0
     weights[np.arange(n), rng.integers(m, size=n)] += 1
     expected = [np.average(models.astype(np.float64), axis=0, weights=row) for row in weights]
-    np.testing.assert_allclose(mixed(models, weights), expected, atol=1e-5)
-    np.testing.assert_allclose(mixed(models, 1000 * weights), mixed(models, weights), atol=1e-6)
+    np.testing.assert_allclose(average_models(models, weights), expected, atol=1e-5)
+    np.testing.assert_allclose(average_models(models, 1000 * weights), average_models(models, weights), atol=1e-6)
 
 
 # --- what is asked and counted
 
 
-def test_heard_by_hand() -> None:
+def test_query_by_hand() -> None:
     """Peers 2 and 0 ask; peer 3 is silent. An answer of two vectors of three numbers is 24 bytes, down and up."""
     w, asked = world(silent=frozenset({3})), np.array([[1, 1, 0, 1], [0, 0, 1, 1]], bool)
-    answered, state = heard(w, begun(), np.array([2, 0]), asked, 2)
+    answered, state = query(w, begun(), np.array([2, 0]), asked, 2)
     np.testing.assert_array_equal(answered, [[1, 1, 0, 0], [0, 0, 1, 0]])
     np.testing.assert_array_equal(state.messages, [[1, 1], [0, 1], [2, 1], [0, 0]])  # got and given
     np.testing.assert_array_equal(state.vectors, 2 * state.messages)
     assert w.ledger.down == w.ledger.up == {"ask": 3 * 2 * 3 * 4}
-    _, state = heard(w, state, np.array([1]), np.array([[1, 0, 0, 0]], bool), 1)
+    _, state = query(w, state, np.array([1]), np.array([[1, 0, 0, 0]], bool), 1)
     np.testing.assert_array_equal(state.messages, [[1, 2], [1, 1], [2, 1], [0, 0]])
     np.testing.assert_array_equal(state.vectors, [[2, 3], [1, 2], [4, 2], [0, 0]])
     assert w.ledger.total() == (7 * 3 * 4, 7 * 3 * 4)
@@ -227,20 +227,20 @@ def test_heard_by_hand() -> None:
 
 def test_nobody_asks() -> None:
     w, before = world(), begun()
-    answered, state = heard(w, before, np.arange(4), np.zeros((4, 4), bool), 2)
+    answered, state = query(w, before, np.arange(4), np.zeros((4, 4), bool), 2)
     assert not answered.any() and not state.messages.any() and w.ledger.total() == (0, 0)
 
 
-def test_became_changes_the_peers_of_the_round_only() -> None:
+def test_update_peers_changes_the_peers_of_the_round_only() -> None:
     before, peers = begun(), np.array([3, 1])
     trust = np.array([[0, 1, 0, 0], [0, 0, 0, 1]], bool)
-    ties = Ties(trust, 2 * trust.astype(np.int32), np.array([9, 5]))
+    neighbourhood = Neighbourhood(trust, 2 * trust.astype(np.int32), np.array([9, 5]))
     models = np.arange(12, dtype=np.float32).reshape(4, 3)
-    after = became(before, peers, ties, models)
+    after = update_peers(before, peers, neighbourhood, models)
     np.testing.assert_array_equal(after.models, models)  # of all, as it is given them
     np.testing.assert_array_equal(after.age, [0, 5, 0, 9])
     np.testing.assert_array_equal(after.trust[peers], trust)
-    np.testing.assert_array_equal(after.votes[peers], ties.votes)
+    np.testing.assert_array_equal(after.votes[peers], neighbourhood.votes)
     assert not after.trust[[0, 2]].any() and not after.votes[[0, 2]].any()
     np.testing.assert_array_equal(after.assignment, [0, 1, 2, 1])
     assert not before.trust.any() and not before.age.any()
@@ -286,7 +286,9 @@ def test_everybody_begins_with_the_same_model_and_knows_nobody() -> None:
 
 def test_each_peer_is_tested_on_its_own_model() -> None:
     """Whatever community it is in."""
-    state = became(begun(), np.arange(4), Ties(*trusting(4)), np.arange(12, dtype=np.float32).reshape(4, 3))
+    state = update_peers(
+        begun(), np.arange(4), Neighbourhood(*trusting(4)), np.arange(12, dtype=np.float32).reshape(4, 3)
+    )
     assert state.clusters == 1
     assigned = state.models_for(np.array([3, 1]))
     np.testing.assert_array_equal(assigned.models[assigned.model_index], [[9, 10, 11], [3, 4, 5]])

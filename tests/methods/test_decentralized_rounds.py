@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.methods.decentralized import PeerMethod, PeerState, Ties, became
+from fedkin.methods.decentralized import Neighbourhood, PeerMethod, PeerState, update_peers
 from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.test_decentralized import STREAM, begun, trusting, world
 
@@ -15,20 +15,22 @@ class Asking(PeerMethod):
 
     neighbours = 9
 
-    def __init__(self, judges: str = "nothing", alpha: float = 0.0) -> None:
-        self.judges, self.alpha = judges, alpha  # type: ignore[misc]
+    def __init__(self, similarity_of: str = "nothing", alpha: float = 0.0) -> None:
+        self.similarity_of, self.alpha = similarity_of, alpha  # type: ignore[misc]
 
-    def asks(self, ties: Ties, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        self.ties, self.there = ties, there
+    def select_queries(self, neighbourhood: Neighbourhood, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        self.neighbourhood, self.there = neighbourhood, there
         return there
 
-    def matched(self, ties: Ties, answered: np.ndarray, similar: np.ndarray) -> Ties:
+    def match_neighbours(
+        self, neighbourhood: Neighbourhood, answered: np.ndarray, similar: np.ndarray
+    ) -> Neighbourhood:
         self.answered = answered
-        return ties
+        return neighbourhood
 
-    def partners(self, ties: Ties, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def select_partners(self, neighbourhood: Neighbourhood, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
         np.testing.assert_array_equal(there, self.there)
-        return super().partners(ties, there, noise)
+        return super().select_partners(neighbourhood, there, noise)
 
 
 class Leaving(FakeWorld):
@@ -41,7 +43,9 @@ class Leaving(FakeWorld):
 def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
     """Of peers 0 to 5, 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody trusted everybody."""
     w = Leaving(np.eye(6, 3, dtype=np.float32), np.arange(1, 7), silent=frozenset({3}), garbage=frozenset({2}))
-    before = became(method.init(w, STREAM), np.arange(6), Ties(*trusting(6)), np.ones((6, 3), np.float32))
+    before = update_peers(
+        method.init(w, STREAM), np.arange(6), Neighbourhood(*trusting(6)), np.ones((6, 3), np.float32)
+    )
     return w, before, method.round(w, before, np.arange(4), STREAM)
 
 
@@ -57,8 +61,8 @@ def test_trust_loses_who_has_left_and_keeps_who_sleeps() -> None:
     """Before anything is asked; peers that sleep change nothing."""
     method = Asking()
     _, before, after = a_round(method)
-    np.testing.assert_array_equal(method.ties.trust, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
-    np.testing.assert_array_equal(after.trust[:2], method.ties.trust)
+    np.testing.assert_array_equal(method.neighbourhood.trust, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
+    np.testing.assert_array_equal(after.trust[:2], method.neighbourhood.trust)
     for name in ("models", "trust", "votes"):
         np.testing.assert_array_equal(getattr(after, name)[2:], getattr(before, name)[2:])
 
@@ -66,10 +70,10 @@ def test_trust_loses_who_has_left_and_keeps_who_sleeps() -> None:
 ANSWERS = [("nothing", 0.5, 1), ("loss", 0.5, 1), ("gradient", 0.0, 1), ("gradient", 0.25, 2)]
 
 
-@pytest.mark.parametrize(("judges", "alpha", "vectors"), ANSWERS)
-def test_an_answer_is_a_model_and_an_update_where_that_counts(judges: str, alpha: float, vectors: int) -> None:
+@pytest.mark.parametrize(("similarity_of", "alpha", "vectors"), ANSWERS)
+def test_an_answer_is_a_model_and_an_update_where_that_counts(similarity_of: str, alpha: float, vectors: int) -> None:
     """0 and 1 get one answer each; nobody else's is on the ledger or in messages, and nobody is asked twice."""
-    method = Asking(judges, alpha)
+    method = Asking(similarity_of, alpha)
     w, before, after = a_round(method)
     assert method.needs_updates is (vectors == 2)
     np.testing.assert_array_equal(after.messages - before.messages, [[1, 1], [1, 1]] + [[0, 0]] * 4)
@@ -84,17 +88,17 @@ def test_the_mean_is_of_those_that_answered() -> None:
     np.testing.assert_allclose(after.models[:2], np.tile((solution[0] + 2 * solution[1]) / 3, (2, 1)), rtol=1e-6)
 
 
-def test_ties_are_of_the_round_that_begins() -> None:
-    state = became(
+def test_neighbourhoods_are_of_the_round_that_begins() -> None:
+    state = update_peers(
         begun(),
         np.array([2]),
-        Ties(np.eye(4, dtype=bool)[[0]], np.eye(4, dtype=int)[[0]], np.array([6])),
+        Neighbourhood(np.eye(4, dtype=bool)[[0]], np.eye(4, dtype=int)[[0]], np.array([6])),
         np.zeros((1, 3), np.float32),
     )
-    ties = state.ties(np.array([2, 0]))
-    np.testing.assert_array_equal(ties.age, [7, 1])
-    np.testing.assert_array_equal(ties.trust, [[1, 0, 0, 0], [0, 0, 0, 0]])
-    np.testing.assert_array_equal(ties.votes, [[1, 0, 0, 0], [0, 0, 0, 0]])
+    neighbourhood = state.neighbourhood(np.array([2, 0]))
+    np.testing.assert_array_equal(neighbourhood.age, [7, 1])
+    np.testing.assert_array_equal(neighbourhood.trust, [[1, 0, 0, 0], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(neighbourhood.votes, [[1, 0, 0, 0], [0, 0, 0, 0]])
 
 
 def test_newcomers_need_no_place() -> None:

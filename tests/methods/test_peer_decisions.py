@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.methods.decentralized import Ties
+from fedkin.methods.decentralized import Neighbourhood
 from fedkin.methods.gossip import Gossip, Local
 from fedkin.methods.oracle import Oracle
 from fedkin.methods.panm import PANM, PANMLoss
@@ -19,17 +19,17 @@ METHODS = [PANM(2, 3, 5, 4), PANMLoss(2, 3, 5, 4), PENS(sampled=3, top=2, stage_
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
 
 
-def some(seed: int, n: int = 6, N: int = 9) -> tuple[Ties, np.ndarray, np.ndarray, np.ndarray]:
-    """Peers 0 .. n-1 in rounds of all stages: ties (of whom no one has left), who is there, noise, similarities."""
+def some(seed: int, n: int = 6, N: int = 9) -> tuple[Neighbourhood, np.ndarray, np.ndarray, np.ndarray]:
+    """Peers 0 .. n-1 in rounds of all stages: what they know (nobody has left), who is reachable, noise, similarities."""
     rng = np.random.default_rng(seed)
     self = np.eye(n, N, dtype=bool)
     trust, there = (rng.random((2, n, N)) < [[[0.4]], [[0.7]]]) & ~self
-    known = Ties(trust & there, (rng.integers(0, 4, (n, N)) * ~self).astype(np.int32), rng.integers(1, 14, n))
+    known = Neighbourhood(trust & there, (rng.integers(0, 4, (n, N)) * ~self).astype(np.int32), rng.integers(1, 14, n))
     return known, there, rng.random((n, N)), rng.normal(size=(n, N))
 
 
-def only(known: Ties, i: int) -> Ties:
-    return Ties(known.trust[i : i + 1], known.votes[i : i + 1], known.age[i : i + 1])
+def only(known: Neighbourhood, i: int) -> Neighbourhood:
+    return Neighbourhood(known.trust[i : i + 1], known.votes[i : i + 1], known.age[i : i + 1])
 
 
 @each_method
@@ -39,26 +39,26 @@ def test_each_peer_decides_for_itself(method: Any, seed: int) -> None:
     known, there, random, similar = some(seed)
     for array in (known.trust, known.votes, known.age, there, random, similar):
         array.flags.writeable = False
-    asked = method.asks(known, there, random)
+    asked = method.select_queries(known, there, random)
     answered = asked & (similar > -0.8)
-    after = method.matched(known, answered, similar)
-    chosen = method.partners(after, there, random)
+    after = method.match_neighbours(known, answered, similar)
+    chosen = method.select_partners(after, there, random)
     for i in range(len(there)):
         alone, own = only(known, i), slice(i, i + 1)
-        np.testing.assert_array_equal(method.asks(alone, there[own], random[own]), asked[own])
-        next_ = method.matched(alone, answered[own], similar[own])
+        np.testing.assert_array_equal(method.select_queries(alone, there[own], random[own]), asked[own])
+        next_ = method.match_neighbours(alone, answered[own], similar[own])
         for name in ("trust", "votes", "age"):
             np.testing.assert_array_equal(getattr(next_, name), getattr(after, name)[own])
-        np.testing.assert_array_equal(method.partners(next_, there[own], random[own]), chosen[own])
+        np.testing.assert_array_equal(method.select_partners(next_, there[own], random[own]), chosen[own])
 
 
 @each_method
 @given(seed=st.integers(0, 10_000))
 def test_nobody_deals_with_the_absent_or_with_itself(method: Any, seed: int) -> None:
     known, there, random, similar = some(seed)
-    asked = method.asks(known, there, random)
-    after = method.matched(known, asked & (similar > -0.8), np.where(asked, similar, np.nan))
-    assert not (asked & ~there).any() and not (method.partners(after, there, random) & ~there).any()
+    asked = method.select_queries(known, there, random)
+    after = method.match_neighbours(known, asked & (similar > -0.8), np.where(asked, similar, np.nan))
+    assert not (asked & ~there).any() and not (method.select_partners(after, there, random) & ~there).any()
     if not isinstance(method, PENS):  # whose neighbours come from votes that it was given
         assert not (after.trust & ~known.trust & ~asked).any()
     assert not (after.trust & np.eye(*there.shape, dtype=bool)).any()

@@ -12,7 +12,7 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
-from fedkin.methods.decentralized import PeerState, Ties
+from fedkin.methods.decentralized import Neighbourhood, PeerState
 from fedkin.methods.pens import PENS
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -23,9 +23,9 @@ def row(N: int, *members: int) -> np.ndarray:
     return np.isin(np.arange(N), members)[None]
 
 
-def ties(votes: Any, age: int, trust: tuple[int, ...] = ()) -> Ties:
+def one_peer(votes: Any, age: int, trust: tuple[int, ...] = ()) -> Neighbourhood:
     counts = np.asarray(votes, np.int32)[None]
-    return Ties(row(counts.shape[1], *trust), counts, np.array([age]))
+    return Neighbourhood(row(counts.shape[1], *trust), counts, np.array([age]))
 
 
 def members(found: np.ndarray) -> list[int]:
@@ -36,7 +36,7 @@ def members(found: np.ndarray) -> list[int]:
 def kept(method: PENS, votes: Any, age: int | None = None) -> list[int]:
     """The neighbours of stage two."""
     N = len(votes)
-    after = method.matched(ties(votes, age or method.stage_one + 1), row(N), np.zeros((1, N)))
+    after = method.match_neighbours(one_peer(votes, age or method.stage_one + 1), row(N), np.zeros((1, N)))
     np.testing.assert_array_equal(after.votes[0], votes)
     return members(after.trust)
 
@@ -46,7 +46,7 @@ def kept(method: PENS, votes: Any, age: int | None = None) -> list[int]:
 
 def test_defaults_are_the_papers() -> None:
     m = PENS()
-    assert (m.sampled, m.top, m.stage_one, PENS.judges) == (10, 2, 200, "loss")
+    assert (m.sampled, m.top, m.stage_one, PENS.similarity_of) == (10, 2, 200, "loss")
 
 
 @pytest.mark.parametrize("name", ["sampled", "top", "stage_one"])
@@ -101,38 +101,38 @@ def test_neighbours_stay_what_they_were_chosen_to_be() -> None:
 def test_in_stage_one_it_tries_random_peers(age: int) -> None:
     noise = np.array([[0.0, 0.5, 0.1, 0.3, 0.4, 0.2]])  # 2, 5, 3, 4, 1; 5 is away
     there = ~row(6, 0, 5)
-    assert members(SMALL.asks(ties([0] * 6, age), there, noise)) == [2, 3, 4]
-    assert members(SMALL.asks(ties([0] * 6, age, (2, 3)), there, noise)) == [2, 3, 4]
+    assert members(SMALL.select_queries(one_peer([0] * 6, age), there, noise)) == [2, 3, 4]
+    assert members(SMALL.select_queries(one_peer([0] * 6, age, (2, 3)), there, noise)) == [2, 3, 4]
 
 
 def test_in_stage_two_it_asks_nobody_for_a_trial() -> None:
-    assert members(SMALL.asks(ties([0, 3, 3, 0], 5, (1, 2)), ~row(4, 0), np.zeros((1, 4)))) == []
+    assert members(SMALL.select_queries(one_peer([0, 3, 3, 0], 5, (1, 2)), ~row(4, 0), np.zeros((1, 4)))) == []
 
 
 @pytest.mark.parametrize("age", [1, 4])
 def test_a_vote_for_each_of_the_best_and_an_average_with_them(age: int) -> None:
     """Losses .5, 4, .1 and .2 of 1, 2, 3 and 4, of which 3 gave no answer: similarities are one over them."""
-    before = ties([0, 7, 1, 2, 0], age, (2,))
-    after = SMALL.matched(before, row(5, 1, 2, 4), 1 / np.array([[1e9, 0.5, 4.0, 0.1, 0.2]]))
+    before = one_peer([0, 7, 1, 2, 0], age, (2,))
+    after = SMALL.match_neighbours(before, row(5, 1, 2, 4), 1 / np.array([[1e9, 0.5, 4.0, 0.1, 0.2]]))
     np.testing.assert_array_equal(after.votes, [[0, 8, 1, 2, 1]])
     assert members(after.trust) == [1, 4]
-    assert members(SMALL.partners(after, ~row(5, 0), np.zeros((1, 5)))) == [1, 4]
+    assert members(SMALL.select_partners(after, ~row(5, 0), np.zeros((1, 5)))) == [1, 4]
 
 
 def test_fewer_answers_than_places() -> None:
-    after = SMALL.matched(ties([0, 0, 0], 2, (1, 2)), row(3, 2), np.zeros((1, 3)))
+    after = SMALL.match_neighbours(one_peer([0, 0, 0], 2, (1, 2)), row(3, 2), np.zeros((1, 3)))
     np.testing.assert_array_equal(after.votes, [[0, 0, 1]])
     assert members(after.trust) == [2]
-    after = SMALL.matched(after, row(3), np.zeros((1, 3)))
+    after = SMALL.match_neighbours(after, row(3), np.zeros((1, 3)))
     np.testing.assert_array_equal(after.votes, [[0, 0, 1]])
     assert members(after.trust) == []
 
 
 def test_in_stage_two_it_averages_with_random_neighbours() -> None:
     noise = np.array([[0.0, 0.5, 0.1, 0.3, 0.4, 0.2]])
-    known = ties([0] * 6, 9, (1, 2, 3, 4))
-    assert members(SMALL.partners(known, ~row(6, 0), noise)) == [2, 3, 4]
-    assert members(SMALL.partners(known, ~row(6, 0, 2), noise)) == [1, 3, 4]
+    known = one_peer([0] * 6, 9, (1, 2, 3, 4))
+    assert members(SMALL.select_partners(known, ~row(6, 0), noise)) == [2, 3, 4]
+    assert members(SMALL.select_partners(known, ~row(6, 0, 2), noise)) == [1, 3, 4]
 
 
 # --- rounds in a world
