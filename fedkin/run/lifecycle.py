@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
 from fedkin.run.loop import OnRound, Plan, RunState, check, check_kind, run
 from fedkin.run.results import AGAINST, Run
-from fedkin.run.run_folder import Folder, holds_run
+from fedkin.run.run_folder import Folder, holds_run, read_records
 from fedkin.run.trust_graph import peer_columns
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
-from fedkin.tracking.tracker import Tracker, telling
+from fedkin.tracking.tracker import Tracker, dispatching
 
 Description = dict[str, Any]
 Digests = tuple[str, str]  # of the data, of the model
@@ -119,7 +120,7 @@ class Experiment:
             folder = Folder.reopen(out, described, known_by, warns=beside is not None)
         elif out is not None:
             folder = Folder.create(out, described, known_by)
-        with telling(self.track, described, out, self.on_round) as told:
+        with dispatching(self.track, described, out, partial(read_records, out), self.on_round) as told:
             try:
                 track = run(
                     world,

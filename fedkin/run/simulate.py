@@ -25,7 +25,7 @@ from fedkin.scenarios.shift import Shift
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.torch import adopted
 from fedkin.simulation.workers import AnyModel, BringsWorkers
-from fedkin.tracking import tracker
+from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
 _log = logging.getLogger("fedkin")
@@ -107,7 +107,7 @@ def simulate(
     )
     methods = [({"name": name_of(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
-    tracked = tracker.make(track, folder)
+    tracked = make_trackers(track, folder)
     return Experiment(data, model, plan, description, world, on_round, resume, tracked).run(methods, folder)
 
 
@@ -123,7 +123,7 @@ def execute(
 
     Raises as ``simulate`` does.
     """
-    tracked = tracker.make(track, out)
+    tracked = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
     return dataclasses.replace(experiment, track=tracked).run(methods, out)
 

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import fedkin as fk
 from fedkin.cli import app
 from fedkin.data.federated import FederatedData
-from fedkin.tracking.tracker import figures, make, name_of, settings
+from fedkin.tracking.registry import make_trackers
+from fedkin.tracking.tracker import flat_numbers, flat_settings, run_name
 from tests.refusals import refused
 
 MODELS: dict[int, fk.models.Model] = {}
@@ -81,7 +82,7 @@ def test_without_a_folder_a_run_is_called_after_its_data(tiny: FederatedData) ->
 
 def test_seeds_keep_the_name_of_the_folder_that_was_asked_for() -> None:
     description = {"data": {"name": "digits"}, "method": {"name": "fedavg"}, "run": {"seed": 3}}
-    assert name_of(description, Path("runs/many/seeds/3/against/fedavg")) == "many fedavg seed 3"
+    assert run_name(description, Path("runs/many/seeds/3/against/fedavg")) == "many fedavg seed 3"
 
 
 def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path) -> None:
@@ -108,12 +109,12 @@ def test_figures_are_flat_numbers() -> None:
     record = {"round": 4, "method": "ifca", "accuracy": 0.5, "ari": None, "partial": False, "trust": "ff"}
     record |= {"accuracy_by_cluster": [0.25, None], "bytes_by_operation": {"train": [3, 7]}, "cluster_sizes": [1] * 33}
     expected = {"accuracy": 0.5, "partial": 0.0, "accuracy_by_cluster/0": 0.25}
-    assert figures(record) == expected | {"bytes_by_operation/train/0": 3.0, "bytes_by_operation/train/1": 7.0}
+    assert flat_numbers(record) == expected | {"bytes_by_operation/train/0": 3.0, "bytes_by_operation/train/1": 7.0}
 
 
 def test_settings_are_flat_too() -> None:
     description = {"method": {"name": "ifca", "clusters": 2}, "run": {"against": []}}
-    assert settings(description) == {"method.name": "ifca", "method.clusters": 2, "run.against": "[]"}
+    assert flat_settings(description) == {"method.name": "ifca", "method.clusters": 2, "run.against": "[]"}
 
 
 # --- nothing they do changes a run
@@ -154,7 +155,7 @@ def test_a_tracker_that_fails_is_let_go_with_one_warning(
     with caplog.at_level(logging.WARNING, "fedkin"):
         simulate(tiny, tmp_path / "run", track=[failing, notes])
     assert len(caplog.records) == 1
-    assert "Failing is told nothing more" in caplog.text and "No space left on device" in caplog.text
+    assert "Failing failed and hears nothing more" in caplog.text and "No space left on device" in caplog.text
     assert [round for _, round in failing.rounds] == [0, 1] and not failing.ended
     assert [round for _, round in notes.rounds] == [0, 1, 2, 3, 4] and notes.ended
 
@@ -314,4 +315,4 @@ def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(
 @pytest.mark.parametrize("track", [[print], [Notes], "tensorboard", ["tensorboard"]])
 def test_what_is_no_tracker_or_has_no_folder_is_refused(track: Any) -> None:
     with pytest.raises(fk.ConfigError, match="track"):
-        make(track, None)
+        make_trackers(track, None)

@@ -1,0 +1,62 @@
+"""TensorBoard: event files in the run's own folder, for ``tensorboard --logdir runs``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import StorageError
+from fedkin.core.records import Record
+from fedkin.tracking.optional_import import import_library
+from fedkin.tracking.tracker import flat_numbers, flat_settings
+
+_COMPARED = ("accuracy", "bottom_decile", "loss", "ari")  # in the table of hyper-parameters
+_PATIENCE = 5.0  # seconds for the writer's thread to write something
+
+
+class TensorBoard:
+    """Every process writes a file of its own; the first one of a run names its settings too."""
+
+    def __init__(self) -> None:
+        self._library = import_library("tensorboardX")
+
+    def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
+        """A run begins, or goes on."""
+        assert folder is not None
+        self._folder, self._settings = folder, flat_settings(description)
+        self._known = any(folder.glob("events.out.tfevents.*"))
+        self._writer: Any = None
+
+    def __call__(self, record: Record) -> None:
+        """Write the numbers of a round."""
+        numbers, round = flat_numbers(record), record["round"]
+        if self._writer is None:
+            suffix = f".{time.time_ns()}"
+            # A queue without end: where the thread that empties it has died of a full disk, nobody waits for room.
+            self._writer = self._library.SummaryWriter(str(self._folder), max_queue=0, filename_suffix=suffix)
+            (self._path,) = self._folder.glob(f"events.out.tfevents.*{suffix}")
+            self._size = 0
+            if not self._known:  # writes the numbers that it is given, too
+                compared = {name: numbers.pop(name) for name in _COMPARED if name in numbers}
+                self._writer.add_hparams(self._settings, compared, name=".", global_step=round)
+        for name, number in numbers.items():
+            self._writer.add_scalar(name, number, round)
+        self._check_progress()
+
+    def end(self, summary: dict[str, Any] | None) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _check_progress(self) -> None:
+        """The thread that writes dies on a full disk and says nothing here: then the file no longer grows."""
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            self._writer.flush()
+            size = self._path.stat().st_size
+            if size > self._size:
+                self._size = size
+                return
+            time.sleep(0.001)
+        raise StorageError(f"cannot write {self._path}")
