@@ -12,16 +12,17 @@ import numpy as np
 
 from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns, seeds_of
 from fedkin.config.run import Config
+from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.storage import whole_lines
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Experiment, Methods
-from fedkin.run.loop import OnRound, whole_number
+from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, holds_run
 from fedkin.run.simulate import from_config
-from fedkin.tracking import tracker
+from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
 _log = logging.getLogger("fedkin")
@@ -40,10 +41,10 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRun
         ConfigError: no seeds, a seed twice, something that is no seed, or runs that are not of one experiment.
     """
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
-        whole_number("seeds", seeds, 1)
+        check_integer("seeds", seeds, 1)
     requested = list(range(seeds) if isinstance(seeds, (int, np.integer)) else seeds)
     for seed in requested:
-        whole_number("a seed", seed, 0)
+        check_integer("a seed", seed, 0)
     if not requested or len(set(requested)) < len(requested):
         raise ConfigError(f"seeds must be different ones, at least one, got {requested}")
     return RepeatedRuns(tuple(run(int(seed)) for seed in requested))
@@ -71,7 +72,7 @@ def execute_seeds(
 
     Raises as ``execute`` does.
     """
-    trackers = tracker.make(track, out)
+    trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
     experiment = dataclasses.replace(experiment, track=trackers)
     experiment.refuse(methods)
