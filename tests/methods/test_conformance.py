@@ -263,7 +263,10 @@ def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
 
 each_method = pytest.mark.parametrize("name", CASES)
 each_clustered = pytest.mark.parametrize("name", CLUSTERED)
-each_world = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+IN_SIMULATION = {"simulated": pytest.mark.simulation, "fake": ()}  # the other world is quick, and has the formulas
+each_world = pytest.mark.parametrize(
+    "world", [pytest.param(w, id=n, marks=IN_SIMULATION[n]) for n, w in WORLDS.items()]
+)
 
 # --- the promises
 
@@ -427,6 +430,7 @@ def test_a_run_survives_missing_replies(name: str, how: str) -> None:
     assert_sound(run(make(name), w), name, w)
 
 
+@pytest.mark.simulation
 @each_method
 def test_a_simulated_run_survives_dropout_and_stragglers(name: str) -> None:
     w = simulated(name, population=Population(dropout=0.3, stragglers=0.3))
@@ -487,6 +491,7 @@ def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[...
     np.testing.assert_array_equal(placed.assignment[rest], state.assignment[rest])
 
 
+@pytest.mark.simulation
 @each_method
 def test_clients_that_arrive_later(name: str) -> None:
     w = simulated(name, population=Population(arrivals={2: 6}))
