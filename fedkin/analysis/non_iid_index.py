@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Float32, Float64, Int
 
-from fedkin.config.plan import whole_number
+from fedkin.config.schema import check_integer
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import BYTES_PER_NUMBER, World
@@ -81,8 +81,8 @@ def heterogeneity(world: World, *, models: int = 1, seed: int = 0) -> Heterogene
         ConfigError: ``models`` below 1, or a seed that is none.
         MethodError: no client gave an answer.
     """
-    whole_number("models", models, 1)
-    whole_number("seed", seed, 0)
+    check_integer("models", models, 1)
+    check_integer("seed", seed, 0)
     asked = world.clients(0)
     rmse = np.full((world.total_clients, models), np.nan)
     with world.ledger.scoring():

@@ -103,7 +103,7 @@ def new_folder(what: str) -> Path:
 
 
 def option(text: str) -> tuple[str, Any]:
-    from fedkin.config.run import parse_value
+    from fedkin.config.loader import parse_value
 
     key, equals, value = text.partition("=")
     if not (equals and key):

@@ -15,7 +15,7 @@ from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
-    from fedkin.config.comparison import Grid
+    from fedkin.config.comparison_grid import Grid
 
 
 def compare_command(
@@ -41,10 +41,10 @@ def compare_command(
     """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences hold."""
     with plainly():
         from fedkin.analysis.compare import comparison_folder
-        from fedkin.config.comparison import refuse_measure
+        from fedkin.config.comparison_grid import check_measure
 
         if by is not None:
-            refuse_measure(by)
+            check_measure(by)
         if resume:
             if settings or methods is not None or grid or out:
                 raise ConfigError(f"--resume takes its grid from {resume}; only --seeds, --by and --json go with it")

@@ -1,89 +1,79 @@
-"""What a peer is told: who it is, where the others are, and whether it keeps step with them. Values, not files."""
+"""The settings of a peer: its own, how it reaches others, and whether it keeps step with them. Values, not files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Annotated
 
-import numpy as np
+from pydantic import AfterValidator, Field, model_validator
 
-from fedkin.core.errors import ConfigError
-from fedkin.core.names import is_name
+from fedkin.config.schema import Name, NotNegative, Positive, Seconds, settings
 
 ENCRYPTED = ("tls/", "quic/")
 
 
-@dataclass(frozen=True)
+def _address(text: str) -> str:
+    if "/" not in text:
+        raise ValueError("expected an address such as tcp/127.0.0.1:7450")
+    return text
+
+
+def _different(names: list[str]) -> list[str]:
+    if len(set(names)) != len(names) or len(names) < 2:
+        raise ValueError("expected two names or more, none twice")
+    return names
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
+@settings("peer")
 class PeerSettings:
-    """[peer]: who this is, and how long it goes on."""
+    """[peer]: which client of which federation it is, and for how many rounds."""
 
-    name: str
-    federation: str = "trial"
-    client: int = 0  # which client of the data set it is
-    seed: int = 0
+    name: Name
+    federation: Name = "trial"
+    client: NotNegative = 0  # of the data set
+    seed: NotNegative = 0
     folder: str = "."  # of its model on disk
-    rounds: int | None = None  # None: until it is stopped
-    pause: float | int = 0.0  # seconds between rounds
-    save_every: int = 1  # rounds
-
-    def __post_init__(self) -> None:
-        for key in ("name", "federation"):
-            if not is_name(getattr(self, key)):
-                raise ConfigError(
-                    f"peer.{key} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or digit, "
-                    f"got {getattr(self, key)!r}"
-                )
-        for key, least in (("client", 0), ("seed", 0), ("save_every", 1), ("rounds", 1)):
-            value = getattr(self, key)
-            if value is not None and value < least:
-                raise ConfigError(f"peer.{key} must be an integer of at least {least}, got {value}")
-        if not 0 <= self.pause < np.inf:
-            raise ConfigError(f"peer.pause must be seconds from 0 up, got {self.pause}")
+    rounds: Positive | None = None  # None: until it is stopped
+    pause: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # seconds between rounds
+    save_every: Positive = 1  # rounds
 
 
-@dataclass(frozen=True)
+@settings("network.tls")
 class TlsSettings:
-    """[network.tls]: files in PEM. Who has none of this CA gets nothing."""
+    """[network.tls]: files in PEM. Peers without a certificate of this CA are refused."""
 
     ca: str
     certificate: str  # its common name is the peer's name
     key: str
 
 
-@dataclass(frozen=True)
+@settings("network")
 class NetworkSettings:
-    """[network]: where this peer listens, and one or two others that it finds the rest through."""
+    """[network]: where this peer listens, and one or two others through which it finds the rest."""
 
-    listen: list[str] = field(default_factory=list)  # such as tcp/127.0.0.1:7450; empty: any free port
-    connect: list[str] = field(default_factory=list)
-    deadline: float | int = 5.0  # seconds for an answer
-    zenoh: str | None = None  # a JSON5 file with whatever else Zenoh can be told
+    listen: list[Address] = field(default_factory=list)  # such as tcp/127.0.0.1:7450; empty: any free port
+    connect: list[Address] = field(default_factory=list)
+    deadline: Seconds = 5.0  # for a reply
+    zenoh: str | None = None  # a JSON5 file with further settings of Zenoh
     tls: TlsSettings | None = None
 
-    def __post_init__(self) -> None:
-        if not 0 < self.deadline < np.inf:
-            raise ConfigError(f"network.deadline must be seconds above 0, got {self.deadline}")
-        for key in ("listen", "connect"):
-            for address in getattr(self, key):
-                if "/" not in address:
-                    raise ConfigError(f"network.{key}: expected an address such as tcp/127.0.0.1:7450, got {address!r}")
+    @model_validator(mode="after")
+    def _tls_addresses(self) -> NetworkSettings:
+        for key, addresses in (("listen", self.listen), ("connect", self.connect)):
+            for address in addresses:
                 if self.tls and not address.startswith(ENCRYPTED):
-                    raise ConfigError(f"network.{key}: with [network.tls] addresses begin with tls/, got {address!r}")
+                    raise ValueError(f"{key}: with [network.tls] addresses begin with tls/, got {address!r}")
                 if not self.tls and address.startswith(ENCRYPTED):
-                    raise ConfigError(f"network.{key}: {address!r} needs certificates in [network.tls]")
+                    raise ValueError(f"{key}: {address!r} needs certificates in [network.tls]")
+        return self
 
 
-@dataclass(frozen=True)
+@settings("lockstep")
 class LockstepSettings:
     """[lockstep]: all of these do round t before any does t + 1. Their order is that of the data set's clients."""
 
-    peers: list[str]
-    deadline: float | int = 60.0  # seconds to wait for one that is behind, or gone
-
-    def __post_init__(self) -> None:
-        if len(set(self.peers)) != len(self.peers) or len(self.peers) < 2:
-            raise ConfigError(f"lockstep.peers must be two names or more, none twice, got {self.peers}")
-        for name in self.peers:
-            if not is_name(name):
-                raise ConfigError(f"lockstep.peers: {name!r} cannot be a peer's name")
-        if not 0 < self.deadline < np.inf:
-            raise ConfigError(f"lockstep.deadline must be seconds above 0, got {self.deadline}")
+    peers: Annotated[list[Name], AfterValidator(_different)]
+    deadline: Seconds = 60.0  # for one that is behind, or offline

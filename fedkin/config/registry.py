@@ -1,15 +1,15 @@
-"""What a configuration can name, and how a named choice is made."""
+"""The data sets, models, methods and shifts that a configuration can name, and how a named one is made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fedkin.config.schema import Values, revive, schema
+from fedkin.config.schema import Place, Values, choose, options_schema, toml_values, typed_options, validate
 from fedkin.scenarios.population import Population
 
 Registry = Mapping[str, Callable[..., Any]]
-NOT_OPTIONS = ("data",)  # what the experiment hands over itself
+NOT_OPTIONS = ("data",)  # what a run passes itself
 
 
 def datasets() -> Registry:
@@ -21,13 +21,13 @@ def datasets() -> Registry:
 
 
 class _Models(Mapping[str, Callable[..., Any]]):
-    """Named models, and the user's own in PyTorch; who has one of those needs no JAX."""
+    """Named models, and the user's own in PyTorch, which needs no JAX."""
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name == "torch":
-            from fedkin.simulation.torch import configured
+            from fedkin.simulation.torch import model_from_config
 
-            return configured
+            return model_from_config
         from fedkin.models import MODELS
 
         return MODELS[name]
@@ -60,32 +60,54 @@ def method_title(name: str) -> str:
 
 
 def shifts() -> Registry:
-    """Named ways in which data move."""
+    """Named ways in which data shift during a run."""
     from fedkin.scenarios.shift import SHIFTS
 
     return dict(SHIFTS)
 
 
-def make(registry: Registry, values: Values, *first: Any) -> Any:
-    """Call a named choice with its checked options.
+def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Values:
+    """A section that names an entry of a registry, with all options of the entry spelled out.
 
-    The options go through their schema once more: TOML's lists come out as the tuples they stand for.
+    Args:
+        kind: what the registry holds, for messages.
+        registry: the entries.
+        values: ``name``, and options of the entry.
+        place: from a key to where it was read.
+
+    Raises:
+        ConfigError: an unknown name or option, a wrong type.
+    """
+    call = choose(kind, registry, values["name"], place("name"))
+    options = {key: value for key, value in values.items() if key != "name"}
+    section = validate(options_schema(call, NOT_OPTIONS), options, place, ["name"])
+    return {"name": values["name"], **toml_values(section)}
+
+
+def resolve_model(values: Values, place: Place) -> Values:
+    """The model section, spelled out; where it has the place of a PyTorch module, it needs no name."""
+    default = "torch" if "torch" in values else "mclr"
+    return resolve("model", models(), {"name": default} | values, place)
+
+
+def make(registry: Registry, values: Values, *first: Any) -> Any:
+    """Call a named entry with its validated options.
+
+    Args:
+        registry: the entries.
+        values: ``name``, and options of the entry.
+        first: positional arguments, such as the data of a model.
     """
     call = registry[values["name"]]
     options = {key: value for key, value in values.items() if key != "name"}
-    return call(*first, **_typed(call, options))
+    return call(*first, **typed_options(call, options, NOT_OPTIONS))
 
 
 def make_population(values: Values) -> Population:
     """The scenario section as a Population."""
-    return Population(**_typed(Population, values))
-
-
-def _typed(call: Callable[..., Any], options: Values) -> Values:
-    section = revive(schema(call, NOT_OPTIONS), options)
-    return {name: getattr(section, name) for name in options}
+    return Population(**typed_options(Population, values))
 
 
 def options(call: Callable[..., Any]) -> set[str]:
-    """The names of what a named choice can be told."""
-    return set(schema(call, NOT_OPTIONS).model_fields)
+    """The names of an entry's options."""
+    return set(options_schema(call, NOT_OPTIONS).model_fields)

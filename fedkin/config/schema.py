@@ -1,21 +1,38 @@
-"""Named choices with options: what a function or a dataclass takes, checked before it is called."""
+"""Validation of configuration values against the signature or the annotated fields of what takes them."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
-import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+import numpy as np
+import pydantic.dataclasses
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
-from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.config.renamed import RENAMED, unknown
+from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.names import is_name
 
 Values = dict[str, Any]
+Place = Callable[[str], str]  # from a key to where it was read, for messages
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError("expected 1 to 64 letters, digits, '_', '.' or '-', beginning with a letter or digit")
+    return text
+
+
+Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Name = Annotated[str, AfterValidator(_name)]  # of a federation, a peer or a node
 
 
 class Section(BaseModel):
@@ -26,19 +43,51 @@ class Section(BaseModel):
     )
 
 
-def schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
+S = TypeVar("S")
+
+
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
+def settings(section: str) -> Callable[[type[S]], type[S]]:
+    """A frozen dataclass whose annotations are its checks; it raises ConfigError that names ``section.key``."""
+
+    def decorate(cls: type[S]) -> type[S]:
+        validated: Any = pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))(
+            cls
+        )
+        init, signature = validated.__init__, inspect.signature(validated)
+
+        @functools.wraps(init)
+        def convert_errors(self: S, *args: Any, **values: Any) -> None:
+            given = signature.bind(*args, **values).arguments  # pydantic knows positional arguments by number only
+            try:
+                init(self, **{name: _plain(value) for name, value in given.items()})
+            except ValidationError as error:
+                raise ConfigError(_message(error, lambda key: f"{section}.{key}")) from None
+
+        validated.__init__ = convert_errors
+        return validated
+
+    return decorate
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
     """The options of a callable, from its signature: names, types and defaults."""
     plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(call)  # a dataclass inherits fields of others
     hints = typing.get_type_hints(call.__init__ if plain_class else call)
-    left_out = {"self", *skip}
-    made = _factories(call)
+    skipped = {"self", *skip}
+    factories = _factories(call)
     entries: dict[str, Any] = {}
     for name, parameter in inspect.signature(call).parameters.items():
-        if name in left_out or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        if name in skipped or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
-        if name in made:  # its place in the signature is taken by a private mark
-            default = made[name]()
+        if name in factories:  # its default in the signature is a private mark
+            default = factories[name]()
         entries[name] = (hints.get(name, Any), default)
     return create_model(getattr(call, "__name__", "Options"), __base__=Section, **entries)
 
@@ -49,72 +98,93 @@ def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
     return {f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING}
 
 
-S = TypeVar("S", bound=Section)
-D = TypeVar("D")
-
-
-def checked(kind: type[S], values: Values, where: Callable[[str], str], beside: Iterable[str] = ()) -> S:
-    """Values as a section; ``where(key)`` says where a key came from, ``beside`` which other keys its place has.
+def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[str] = ()) -> S:
+    """Values as a section, or as the settings that describe it.
 
     Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an integer.
 
-    Raises ConfigError: unknown key (with the nearest right one), missing key, wrong type, value out of range.
+    Args:
+        kind: a subclass of ``Section``, or a class made by ``settings``.
+        values: by key.
+        place: says where a key was read.
+        other_keys: keys that the section has besides, to be suggested for a misspelled one.
+
+    Raises:
+        ConfigError: unknown key (with the nearest right one), missing key, wrong type, value out of range.
     """
+    known = typing.cast(Any, kind).__pydantic_fields__
     for key in values:
-        if key not in kind.model_fields:
-            raise ConfigError(f"{where(key)}: {unknown('key', key, [*kind.model_fields, *beside])}")
+        if key not in known:
+            raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
     try:
-        return kind.model_validate_json(json.dumps(values, default=str))
+        return TypeAdapter(kind).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
-        raise ConfigError(_in_words(error, where)) from None
+        raise ConfigError(_message(error, place)) from None
 
 
-def plain(section: Section) -> Values:
+def _message(error: ValidationError, place: Place) -> str:
+    """The first thing that pydantic refused, in one line. A check of several keys begins its words with ``key: ``."""
+    first = error.errors()[0]
+    words, value = first["msg"].replace("Input should be", "expected").removeprefix("Value error, "), first["input"]
+    if not first["loc"]:
+        key, _, words = words.partition(": ")
+        return f"{place(key)}: {words}"
+    key = str(first["loc"][0])
+    if first["type"] == "missing":
+        return f"{place(key)}: is required"
+    if isinstance(value, str) and ("value", value) in RENAMED:
+        words = f"was renamed; use {RENAMED['value', value]!r}"
+    for bare in ("greater", "less"):
+        words = words.replace(f"expected {bare}", f"expected a value {bare}")
+    return f"{place(key)}: {words}, got {value!r}"
+
+
+def toml_values(section: Section) -> Values:
     """A section's values as TOML can hold them: None is left out, and so are empty tables."""
     return {key: value for key, value in section.model_dump(mode="json").items() if value not in (None, {})}
 
 
-def choose(kind: str, registry: Mapping[str, Callable[..., Any]], name: Any, where: str) -> Callable[..., Any]:
+def typed_options(call: Callable[..., Any], values: Values, skip: Iterable[str] = ()) -> Values:
+    """Options that were validated before, in the types that the callable takes: TOML's lists become tuples.
+
+    Args:
+        call: what the options are for.
+        values: by option.
+        skip: parameters of ``call`` that are no options.
+    """
+    section = options_schema(call, skip).model_validate_json(json.dumps(values))
+    return {name: getattr(section, name) for name in values}
+
+
+def choose(kind: str, registry: Mapping[str, Callable[..., Any]], name: Any, place: str) -> Callable[..., Any]:
     """The entry of a registry.
 
-    Raises ConfigError for an unknown name, with the nearest right one.
+    Args:
+        kind: what the registry holds, for messages.
+        registry: by name.
+        name: as a file says it.
+        place: where it was read.
+
+    Raises:
+        ConfigError: an unknown name, with the nearest right one.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"{where}: expected the name of a {kind}, got {name!r}")
+        raise ConfigError(f"{place}: expected the name of a {kind}, got {name!r}")
     if name not in registry:
-        raise ConfigError(f"{where}: {unknown(kind, name, registry)}")
+        raise ConfigError(f"{place}: {unknown(kind, name, registry)}")
     return registry[name]
 
 
-def _in_words(error: ValidationError, where: Callable[[str], str]) -> str:
-    """The first thing that pydantic found, in one line."""
-    first = error.errors()[0]
-    key = str(first["loc"][0]) if first["loc"] else ""
-    if first["type"] == "missing":
-        return f"{where(key)}: is required"
-    message = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
-    for bare in ("greater", "less"):
-        message = message.replace(f"expected {bare}", f"expected a value {bare}")
-    return f"{where(key)}: {message}, got {first['input']!r}"
+def check_integer(name: str, value: object, least: int) -> None:
+    """Refuse (ConfigError) what is not an integer of at least ``least``.
 
-
-def revive(kind: type[S], values: Values) -> S:
-    """Values that were checked before, as a section again."""
-    return kind.model_validate_json(json.dumps(values))
-
-
-def made(kind: type[D], values: Values, where: Callable[[str], str]) -> D:
-    """A section as the dataclass that describes it."""
-    return told(where, kind, dict(checked(schema(kind), values, where)))
-
-
-def told(where: Callable[[str], str], kind: type[D], values: Values) -> D:
-    """Make it; what it refuses itself begins with ``section.key``, which gets its place."""
-    try:
-        return kind(**values)
-    except ConfigError as error:
-        dotted = re.match(r"\w+\.(\w+)", str(error))
-        raise ConfigError(where(dotted[1]) + str(error)[dotted.end() :] if dotted else str(error)) from error
+    Args:
+        name: of the argument, for the message.
+        value: of the argument.
+        least: the smallest that is accepted.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 @contextmanager

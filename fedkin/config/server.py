@@ -1,31 +1,31 @@
 """The two files of a federation with a server: ``server.toml`` on its machine, ``client.toml`` on every other.
 
-Both have [samples] and [model], which must be equal: their digest is part of the introduction of a client. Paths in
-them start at the folder of the file.
+Both have [samples] and [model], which must be equal: their digest is part of the handshake. Paths in them start at the
+folder of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from fedkin.config import registry
+from fedkin.config.loader import Sections, read
 from fedkin.config.plan import Plan
-from fedkin.config.run import Local, Rounds, against, named, named_model, override, read_toml
-from fedkin.config.schema import Section, Values, checked, made, plain
+from fedkin.config.registry import resolve, resolve_model
+from fedkin.config.run import Local, Rounds, resolve_against
+from fedkin.config.schema import Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
-from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.errors import ConfigError
 from fedkin.core.world import LocalTraining
 
 SERVER = ("federation", "samples", "model", "method", "local", "run")
 CLIENT = ("client", "samples", "model", "data")
-Where = Callable[[str], str]
 
 
 class Samples(Section):
@@ -34,9 +34,9 @@ class Samples(Section):
     ``words`` is the size of the vocabulary, where samples are numbers of words.
     """
 
-    shape: list[Annotated[int, Field(ge=1)]]
-    classes: Annotated[int, Field(ge=1)]
-    words: Annotated[int, Field(ge=1)] | None = None
+    shape: list[Positive]
+    classes: Positive
+    words: Positive | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class DataDescription:
 
     @classmethod
     def of(cls, samples: Samples, name: str) -> DataDescription:
+        """From [samples]; ``name`` is for messages."""
         dtype = np.float32 if samples.words is None else np.int64
         words = None if samples.words is None else tuple(map(str, range(samples.words)))
         return cls(name, np.zeros((1, *samples.shape), dtype), samples.classes, words)
@@ -59,9 +60,9 @@ class DataDescription:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """server.toml, checked and spelled out."""
+    """server.toml, validated and spelled out."""
 
-    terms: ServerSettings
+    federation: ServerSettings
     samples: Samples
     model: Values
     method: Values
@@ -70,40 +71,44 @@ class ServerConfig:
 
     @property
     def work(self) -> LocalTraining:
-        return LocalTraining(**self.local.model_dump())
+        """What a client does with a model that it trains."""
+        return self.local.work
 
     @property
-    def others(self) -> list[Values]:
+    def against(self) -> list[Values]:
         """The methods that are run after the main one."""
-        return [entry for entry in self.run.against if not isinstance(entry, str)]
+        return self.run.others
 
     @property
     def plan(self) -> Plan:
-        run = self.run
-        return Plan(run.rounds, run.cohort, run.seed, run.evaluate_every, run.checkpoint_every, run.selection)
+        """How long the run is, with how many clients."""
+        return self.run.plan
 
     @property
-    def agreed(self) -> str:
-        return agreement(self.samples, self.model)
+    def shared_digest(self) -> str:
+        """A digest of what the files of server and clients have in common."""
+        return _shared_digest(self.samples, self.model)
 
-    def described(self) -> DataDescription:
-        return DataDescription.of(self.samples, self.terms.name)
+    def data_description(self) -> DataDescription:
+        """What the model must know of the clients' data."""
+        return DataDescription.of(self.samples, self.federation.name)
 
     def description(self) -> dict[str, Any]:
         """What config.toml of the run folder says: what decides numbers. Deadlines and the like may be changed."""
+        name, capacity = self.federation.name, self.federation.capacity
         return {
-            "federation": {"name": self.terms.name, "capacity": self.terms.capacity},
-            "data": {"name": self.terms.name, "clients": self.terms.capacity, **plain(self.samples)},
+            "federation": {"name": name, "capacity": capacity},
+            "data": {"name": name, "clients": capacity, **toml_values(self.samples)},
             "model": self.model,
             "method": self.method,
-            "local": plain(self.local),
-            "run": plain(self.run),
+            "local": toml_values(self.local),
+            "run": toml_values(self.run),
         }
 
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """client.toml, checked and spelled out."""
+    """client.toml, validated and spelled out."""
 
     site: SiteSettings
     samples: Samples
@@ -111,27 +116,28 @@ class ClientConfig:
     data: Values
 
     @property
-    def agreed(self) -> str:
-        return agreement(self.samples, self.model)
+    def shared_digest(self) -> str:
+        """A digest of what the files of server and clients have in common."""
+        return _shared_digest(self.samples, self.model)
 
-    def described(self) -> DataDescription:
+    def data_description(self) -> DataDescription:
+        """What [samples] says of the data."""
         return DataDescription.of(self.samples, self.site.name)
 
 
-def agreement(samples: Samples, model: Values) -> str:
-    """A digest of what the files of server and clients must say alike."""
-    return digest({"samples": plain(samples), "model": model})
+def _shared_digest(samples: Samples, model: Values) -> str:
+    return digest({"samples": toml_values(samples), "model": model})
 
 
 def methods() -> registry.Registry:
-    """The methods that have a server, but for those that must know the truth."""
+    """The methods that a server can run: not those between peers, nor those that need the true clusters."""
     from fedkin.methods.decentralized import PeerMethod
 
     return {
-        name: made
-        for name, made in registry.methods().items()
-        if not (isinstance(made, type) and issubclass(made, PeerMethod))
-        and not getattr(made, "needs_true_clusters", False)
+        name: method
+        for name, method in registry.methods().items()
+        if not (isinstance(method, type) and issubclass(method, PeerMethod))
+        and not getattr(method, "needs_true_clusters", False)
     }
 
 
@@ -140,64 +146,47 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
 
     Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
     """
-    raw, where = _read(path, overrides, SERVER)
-    place = _placer(where)
-    method = named("method with a server", methods(), {"name": "fedavg"} | raw["method"], place("method"))
-    run = checked(Rounds, {"checkpoint_every": 1} | raw["run"], place("run"))  # a round is dear, a checkpoint is not
+    sections = _read(path, overrides, SERVER)
+    method = sections.resolve("method", "method with a server", methods(), "fedavg")
+    run = sections.validate("run", Rounds)
+    if "checkpoint_every" not in sections["run"]:
+        run = run.model_copy(update={"checkpoint_every": 1})  # a round is dear, a checkpoint is not
     for key in ("seeds", "devices", "clients_per_batch"):
         if getattr(run, key) is not None:
-            raise ConfigError(f"{where(f'run.{key}')}: means nothing to a real federation; leave it out")
-    others = against(run.against, method, where("run.against"), methods())
-    terms = made(ServerSettings, raw["federation"], place("federation"))
+            raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")
+    settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
-        terms=replace(terms, folder=str(path.parent.absolute() / terms.folder)),
-        samples=checked(Samples, raw["samples"], place("samples")),
-        model=named_model(raw["model"], place("model")),
+        federation=replace(settings, folder=str(path.parent.absolute() / settings.folder)),
+        samples=sections.validate("samples", Samples),
+        model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
-        local=checked(Local, raw["local"], place("local")),
-        run=run.model_copy(update={"against": others}),
+        local=sections.validate("local", Local),
+        run=resolve_against(run, method, sections.place("run.against"), methods()),
     )
-    makers = {"local": lambda: config.work, "method": lambda: [registry.make(methods(), m) for m in (method, *others)]}
-    for name, make in makers.items():
-        try:
-            make()
-        except FedkinError as error:
-            raise ConfigError(f"{where(name)}: {error}") from error
+    every = [config.method, *config.against]
+    makers = {"local": lambda: config.work, "method": lambda: [registry.make(methods(), entry) for entry in every]}
+    sections.construct(makers)
     return config
 
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     """Read a client's file. Raises ConfigError as ``load_server`` does."""
-    raw, where = _read(path, overrides, CLIENT)
-    place = _placer(where)
-    site = made(SiteSettings, raw["client"], place("client"))
-    data = dict(raw["data"])
+    sections = _read(path, overrides, CLIENT)
+    site = sections.validate("client", SiteSettings)
+    data = dict(sections["data"])
     if data.get("name") == "file" and isinstance(data.get("path"), str):
         data["path"] = str(path.parent.absolute() / data["path"])
     return ClientConfig(
         site=replace(site, folder=str(path.parent.absolute() / site.folder)),
-        samples=checked(Samples, raw["samples"], place("samples")),
-        model=named_model(raw["model"], place("model")),
-        data=named("data set", registry.datasets(), data, place("data")) if data else {},
+        samples=sections.validate("samples", Samples),
+        model=resolve_model(sections["model"], sections.place_in("model")),
+        data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else {},
     )
 
 
-def _read(path: Path, overrides: Sequence[str], sections: Sequence[str]) -> tuple[dict[str, Values], Where]:
-    raw = read_toml(path)
-    ours = override(raw, overrides, path)
-
-    def where(dotted: str) -> str:
-        return dotted if dotted in ours else f"{path}: {dotted}"
-
-    for name, entries in raw.items():
-        if name not in sections:
-            raise ConfigError(f"{where(name)}: {unknown('section', name, sections)}")
-        if not isinstance(entries, dict):
-            raise ConfigError(f"{where(name)}: expected a section, got {entries!r}")
-    if "samples" not in raw:
-        raise ConfigError(f"{where('samples')}: is required: the shape of a sample and the number of classes")
-    return {name: raw.get(name, {}) for name in sections}, where
-
-
-def _placer(where: Where) -> Callable[[str], Where]:
-    return lambda section: lambda key: where(f"{section}.{key}")
+def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:
+    raw, place = read(path, overrides)
+    sections = Sections(raw, known, place)
+    if "samples" not in sections:
+        raise ConfigError(f"{place('samples')}: is required: the shape of a sample and the number of classes")
+    return sections

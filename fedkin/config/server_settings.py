@@ -1,84 +1,68 @@
-"""What a federation with a server is told: the server's terms, and who a site is. Values, not files."""
+"""The settings of a federation with a server: the server's own, and those of a site. Values, not files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
 
+from fedkin.config.schema import Name, NotNegative, Positive, Seconds, settings
 from fedkin.core.errors import ConfigError
-from fedkin.core.names import is_name
 
 
-@dataclass(frozen=True)
+@settings("federation")
 class ServerSettings:
     """[federation] of a server: how many take part, and how long it waits for them."""
 
-    name: str = "trial"
-    capacity: int = 16  # N, the most clients that there can ever be: ids are 0 .. N-1, in the order of appearance
-    wait_for: int = 1  # clients that must be there before the first round
-    deadline: float | int = 120.0  # seconds for a round; one exchange may take two thirds of what is left of them
-    quorum: float | int = 1.0  # of the nodes asked: once they have answered, the others get as long again
-    retries: int = 1  # letters that the engine lost are sent again so often
-    norm_limit: float | int = 100.0  # an update so many times longer than usual is set aside
+    name: Name = "trial"
+    capacity: Positive = 16  # N, the most clients that there can ever be: ids are 0 .. N-1, in the order of appearance
+    wait_for: Positive = 1  # clients that must be online before the first round
+    deadline: Seconds = 120.0  # for a round; one request may take two thirds of what is left of it
+    quorum: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of nodes; once they replied, the others get as long again
+    retries: NotNegative = 1  # of a message that was lost
+    norm_limit: Annotated[float, Field(gt=1)] = 100.0  # an update so many times longer than usual is excluded
     registered: bool = False  # only nodes that are registered under their name may take part
     folder: str = "run"
 
-    def __post_init__(self) -> None:
-        _named("federation.name", self.name)
-        for key, least in (("capacity", 1), ("wait_for", 1), ("retries", 0)):
-            if getattr(self, key) < least:
-                raise ConfigError(f"federation.{key} must be an integer of at least {least}, got {getattr(self, key)}")
-        if self.wait_for > self.capacity:
-            raise ConfigError(f"federation.wait_for must be at most capacity ({self.capacity}), got {self.wait_for}")
-        if not 0 < self.deadline < np.inf:
-            raise ConfigError(f"federation.deadline must be seconds above 0, got {self.deadline}")
-        if not 0 < self.quorum <= 1:
-            raise ConfigError(f"federation.quorum must be a share above 0 and at most 1, got {self.quorum}")
-        if not 1 < self.norm_limit:
-            raise ConfigError(f"federation.norm_limit must be a factor above 1, got {self.norm_limit}")
+    @field_validator("wait_for")
+    @classmethod
+    def _at_most_capacity(cls, value: int, info: ValidationInfo) -> int:
+        if value > info.data.get("capacity", value):
+            raise ValueError(f"expected at most capacity ({info.data['capacity']})")
+        return value
 
 
-@dataclass(frozen=True)
+@settings("client")
 class SiteSettings:
-    """[client] of a node: who it is, which clients of its data it plays, and where it keeps what is its own."""
+    """[client] of a node: its name, which clients of its data it plays, and where it keeps its state."""
 
-    name: str
-    federation: str = "trial"  # empty: whichever it is that asks
+    name: Name
+    federation: Name | Literal[""] = "trial"  # empty: any
     folder: str = "state"
-    clients: tuple[int, ...] | str | None = None  # of [data]: numbers, or "first:end"; None: all of them
+    clients: Annotated[tuple[int, ...], Field(strict=False)] | str | None = (
+        None  # of [data]: numbers, or "first:end"; None: all
+    )
 
-    def __post_init__(self) -> None:
-        _named("client.name", self.name)
-        if self.federation:
-            _named("client.federation", self.federation)
-
-    def chosen(self, there: int) -> np.ndarray:
-        """The clients that this node plays, out of as many as the data have.
+    def client_numbers(self, total: int) -> np.ndarray:
+        """The clients that this node plays, out of the ``total`` of its data; sorted.
 
         Raises ConfigError where there are no such clients.
         """
-        wanted = self._numbers(there)
-        if not len(wanted) or len(set(wanted)) != len(wanted) or min(wanted) < 0 or max(wanted) >= there:
+        numbers = self._numbers(total)
+        if not len(numbers) or len(set(numbers)) != len(numbers) or min(numbers) < 0 or max(numbers) >= total:
             raise ConfigError(
-                f"client.clients must be different numbers from 0 to {there - 1}, the last client of [data], at least "
+                f"client.clients must be different numbers from 0 to {total - 1}, the last client of [data], at least "
                 f"one; got {self.clients!r}"
             )
-        return np.sort(np.array(wanted, np.int64))
+        return np.sort(np.array(numbers, np.int64))
 
-    def _numbers(self, there: int) -> list[int]:
+    def _numbers(self, total: int) -> list[int]:
         if self.clients is None:
-            return list(range(there))
+            return list(range(total))
         if not isinstance(self.clients, str):
             return list(self.clients)
         first, colon, end = self.clients.partition(":")
         if not (colon and first.strip().isdecimal() and end.strip().isdecimal()):
             raise ConfigError(f'client.clients must be numbers or text such as "0:5000", got {self.clients!r}')
         return list(range(int(first), int(end)))
-
-
-def _named(key: str, value: str) -> None:
-    if not is_name(value):
-        raise ConfigError(
-            f"{key} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or digit, got {value!r}"
-        )

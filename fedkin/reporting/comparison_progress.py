@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
-from fedkin.config.comparison import Grid
+from fedkin.config.comparison_grid import Grid
 from fedkin.core.records import Record
 from fedkin.reporting.comparison_tables import HEADS, cells_in_words, strong_rows
 from fedkin.reporting.progress import percent

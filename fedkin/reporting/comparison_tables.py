@@ -10,7 +10,7 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.pairwise_tests import HOLDS, TOO_FEW, as_good_as_the_best
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import rows_of
-from fedkin.config.comparison import MEASURES
+from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.storage import write_atomic
 from fedkin.reporting import comparison_figure
 from fedkin.reporting.style import save_as

@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from fedkin.config import registry
+from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
 from fedkin.config.schema import error_context as error_context
 from fedkin.core.errors import ConfigError
@@ -22,7 +23,7 @@ from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
-from fedkin.run.loop import OnRound, Plan, RunState, check, check_kind, run
+from fedkin.run.loop import OnRound, RunState, check, check_kind, run
 from fedkin.run.results import AGAINST, Run
 from fedkin.run.run_folder import Folder, holds_run, read_records
 from fedkin.run.trust_graph import peer_columns

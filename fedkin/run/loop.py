@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.config.plan import SELECTIONS as SELECTIONS
-from fedkin.config.plan import Plan as Plan
-from fedkin.config.plan import whole_number as whole_number
+from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
@@ -88,12 +86,12 @@ def run(
         instrumented.seen = None  # what finds the clusters is not a round's training
         for remark in getattr(method, "remarks", lambda _: ())(track.state):
             _log.warning("%s: %s", name, remark)
-        observer.look(track, plan.scores(0), keeping=True)
+        observer.look(track, plan.evaluates(0), keeping=True)
     while track.round < plan.rounds:
         track.round += 1
         instrumented.begin(_scenario(plan, track.round))
         track.state = one_round(instrumented, method, track.state, track.round, plan)
-        observer.look(track, plan.scores(track.round), plan.keeps(track.round))
+        observer.look(track, plan.evaluates(track.round), plan.checkpoints(track.round))
     track.scored = track.scored or score(instrumented, track.state, track.round)
     track.memory = observer.memory()
     return track

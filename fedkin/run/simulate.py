@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from fedkin.config import registry
+from fedkin.config.plan import Plan
 from fedkin.config.run import Config
+from fedkin.config.schema import check_integer
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.run.lifecycle import Experiment, Methods, error_context, name_of, name_of_shift, plain_values
-from fedkin.run.loop import OnRound, Plan, whole_number
+from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
@@ -170,7 +172,7 @@ def _refuse_settings(local: LocalTraining, target: float | None, counts: dict[st
     """What a configuration's types would refuse, said in Python."""
     for name, count in counts.items():
         if count is not None:
-            whole_number(name, count, 1)
+            check_integer(name, count, 1)
     if target is not None and not (isinstance(target, (int, float, np.number)) and 0 < target <= 1):
         raise ConfigError(f"target must be a fraction above 0 and at most 1, got {target!r}")
     if local.mu or local.partial:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.compare.comparison import Comparison, Key
-from fedkin.config.comparison import Grid, Setting, Variant
+from fedkin.config.comparison_grid import Grid, Setting, Variant
 from fedkin.run.results import Run
 from tests.analysis.written_seeds import by_hand
 

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.config import run as configuration
+from fedkin.config.plan import Plan
 from fedkin.config.run import Config
-from fedkin.run.loop import Plan, run
+from fedkin.run.loop import run
 from fedkin.run.results import Run
 from tests.run.toy_method import Toy, fake_world
 

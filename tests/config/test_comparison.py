@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import tomli_w
 
-from fedkin.config.comparison import Grid, from_description, load, slug
+from fedkin.config.comparison import load
 from fedkin.config.comparison_axes import from_text
+from fedkin.config.comparison_grid import Grid, from_description, slug
 from fedkin.core.errors import ConfigError
 
 FILE = """

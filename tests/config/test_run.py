@@ -10,7 +10,9 @@ import pytest
 import tomli_w
 
 from fedkin.config import registry as choices
-from fedkin.config.run import from_dict, load, named, parse_override, parse_value
+from fedkin.config.loader import parse_override, parse_value
+from fedkin.config.registry import resolve
+from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import LocalTraining
 from fedkin.methods import FedGroup, FedProx
@@ -241,5 +243,5 @@ def test_every_named_choice_has_options_that_can_be_checked(kind: str) -> None:
     for name, call in registry.items():
         parameters = inspect.signature(call).parameters.values()
         required = {p.name: "x" for p in parameters if p.default is p.empty and p.name not in choices.NOT_OPTIONS}
-        section = named(kind, registry, {"name": name, **required}, str)
+        section = resolve(kind, registry, {"name": name, **required}, str)
         assert section["name"] == name

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fedkin.config.schema import checked, choose, plain, schema
+from fedkin.config.schema import choose, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError
 
 
@@ -32,12 +32,12 @@ class Method:
 
 
 def read(call: Any, **values: Any) -> dict[str, Any]:
-    return vars(checked(schema(call, ("data",)), values, lambda key: f"place.{key}"))
+    return vars(validate(options_schema(call, ("data",)), values, lambda key: f"place.{key}"))
 
 
 def test_defaults_are_spelled_out() -> None:
-    section = checked(schema(dataset), {}, str)
-    assert plain(section) == {
+    section = validate(options_schema(dataset), {}, str)
+    assert toml_values(section) == {
         "clients": 10,
         "alpha": 0.5,
         "kind": "a",
@@ -59,7 +59,7 @@ def test_values_take_the_type_of_the_option() -> None:
         "limit": 4,
     }
     assert read(Method, clusters=2, table={"5": 3}) == {"clusters": 2, "table": {5: 3}}
-    assert plain(checked(schema(Method), {"clusters": 2}, str)) == {"clusters": 2}
+    assert toml_values(validate(options_schema(Method), {"clusters": 2}, str)) == {"clusters": 2}
 
 
 @pytest.mark.parametrize(

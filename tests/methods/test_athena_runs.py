@@ -14,6 +14,7 @@ import tomli_w
 import fedkin as fk
 from fedkin import models as registry
 from fedkin.config import registry as choices
+from fedkin.config.plan import Plan
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
@@ -21,7 +22,7 @@ from fedkin.core.world import LocalTraining
 from fedkin.methods.athena import Athena
 from fedkin.models import mclr
 from fedkin.run import run_folder
-from fedkin.run.loop import Plan, run
+from fedkin.run.loop import run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.hierarchical import Hierarchical
 from fedkin.models import as_model, mclr, mlp
-from fedkin.run.loop import Plan, run
+from fedkin.run.loop import run
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layers import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world

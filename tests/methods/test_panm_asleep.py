@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedkin.config.plan import Plan
 from fedkin.core.randomness import Stream
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching, PANMLoss
-from fedkin.run.loop import Plan, select
+from fedkin.run.loop import select
 from tests.methods.slow_peers import CLIENTS, EVERYBODY, SEED, fake, run, twins
 
 METHODS = [kind(neighbours=2, candidates=4, stage_one=4, period=2) for kind in (PANM, PANMLoss)]

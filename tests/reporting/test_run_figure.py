@@ -14,12 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from fedkin.config.plan import Plan
 from fedkin.config.registry import method_title
 from fedkin.core.errors import StorageError
 from fedkin.methods import FedAvg
 from fedkin.reporting.run_figure import draw, save
 from fedkin.reporting.style import spread
-from fedkin.run.loop import Plan, run
+from fedkin.run.loop import run
 from fedkin.run.results import Run
 from tests.run.toy_method import Toy, fake_world
 

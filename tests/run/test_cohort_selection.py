@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.config.plan import SELECTIONS, Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
-from fedkin.run.loop import SELECTIONS, Plan, select
+from fedkin.run.loop import select
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.plan import Plan
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
 from fedkin.run.cluster_metrics import GroundTruth
-from fedkin.run.loop import Plan, RunState, run, select
+from fedkin.run.loop import RunState, run, select
 from fedkin.run.run_folder import Folder
 from fedkin.simulation.fake_world import FakeWorld
 from tests.run.toy_method import Toy, ToyState, fake_world
@@ -201,7 +202,7 @@ def test_clusters_that_would_come_after_the_last_round_are_told(
 
 def test_scores_can_be_wished_for_the_last_round_only() -> None:
     plan = Plan(rounds=4, cohort=1, evaluate_every=0)
-    assert [plan.scores(round) for round in range(5)] == [False, False, False, False, True]
+    assert [plan.evaluates(round) for round in range(5)] == [False, False, False, False, True]
     track = run(fake_world(), Toy(), Plan(rounds=2, cohort=3, evaluate_every=0))
     assert [record["accuracy"] is None for record in track.records] == [True, True, False]
 

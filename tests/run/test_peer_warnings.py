@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.records import Record
 from fedkin.data.federated import FederatedData
@@ -21,7 +22,7 @@ from fedkin.methods.oracle import Oracle
 from fedkin.methods.panm import PANM, PANMLoss
 from fedkin.methods.pens import PENS
 from fedkin.models import mclr
-from fedkin.run.loop import Plan, check, hurdles, run
+from fedkin.run.loop import check, hurdles, run
 from tests.run.toy_method import fake_world
 
 N = 8

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.plan import Plan
 from fedkin.config.server import methods
 from fedkin.models.model import Model
-from fedkin.run.loop import Plan, RunState, run
+from fedkin.run.loop import RunState, run
 from tests.server.memory_transport import MemoryPost
 from tests.server.small_federations import dealt, kinds, model_of, remote, simulated
 from tests.simulation.detectors import linear

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.plan import Plan
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.flexcfl import FlexCFL
-from fedkin.run.loop import Plan, run
+from fedkin.run.loop import run
 from tests.server.memory_transport import MemoryPost
 from tests.server.small_federations import P, fake_node, fake_remote
 

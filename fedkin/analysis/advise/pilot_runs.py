@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
-from fedkin.config.plan import whole_number
+from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
@@ -38,7 +38,7 @@ class Plans:
 
     def __post_init__(self) -> None:
         for name, least in (("rounds", 1), ("cohort", 1), ("seeds", LEAST_SEEDS), ("seed", 0)):
-            whole_number(f"pilots: {name}", getattr(self, name), least)
+            check_integer(f"pilots: {name}", getattr(self, name), least)
 
 
 def pilots(

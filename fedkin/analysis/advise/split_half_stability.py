@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.clustering import cluster_count
-from fedkin.config.plan import whole_number
+from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import SGD, LocalTraining, TrainingReply
@@ -108,7 +108,7 @@ def how_many_kinds(
         ModelError: a detector, or a model that does not fit the data.
     """
     for name, count, least in (("seed", seed, 0), ("most", most, 2), ("halvings", halvings, 1), ("deals", deals, 1)):
-        whole_number(name, count, least)
+        check_integer(name, count, least)
     check(data, model)
     tell = say or (lambda _: None)
     stream = Stream(seed, 0, "advise")

@@ -16,7 +16,7 @@ from fedkin.analysis.compare.comparison_folder import cells_of, finished, reopen
 from fedkin.analysis.compare.pairwise_tests import pairs
 from fedkin.analysis.repeated_runs import CURVES, curve_of
 from fedkin.analysis.tables import mean_and_interval, rows_of
-from fedkin.config.comparison import MEASURES, Grid, refuse_measure
+from fedkin.config.comparison_grid import MEASURES, Grid, check_measure
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
 from fedkin.run.results import Run
@@ -136,7 +136,7 @@ class Comparison:
         Raises ConfigError for another measure.
         """
         measure = self.by if measure is None else measure
-        refuse_measure(measure)
+        check_measure(measure)
         tables = [
             pairs(self.values(setting, MEASURES[measure])).assign(setting=setting, measure=measure)
             for setting in self.settings

@@ -17,8 +17,8 @@ from typing import Any
 
 import tomli_w
 
-from fedkin.config.comparison import Grid, Setting, Variant, from_description, slug
-from fedkin.config.run import read_toml
+from fedkin.config.comparison_grid import Grid, Setting, Variant, from_description, slug
+from fedkin.config.loader import read_toml
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder as folders

@@ -11,7 +11,8 @@ from typing import Any
 from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished, same
 from fedkin.config import registry
-from fedkin.config.comparison import Grid, Setting, load
+from fedkin.config.comparison import load
+from fedkin.config.comparison_grid import Grid, Setting
 from fedkin.config.run import Config
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
 from fedkin.run.fingerprint import fingerprint

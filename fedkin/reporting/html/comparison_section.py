@@ -6,7 +6,7 @@ from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.tables import rows_of
-from fedkin.config.comparison import MEASURES
+from fedkin.config.comparison_grid import MEASURES
 from fedkin.reporting.comparison_tables import HEADS, cells_in_words, differences_in_words, small_print, strong_rows
 
 Json = dict[str, Any]

@@ -44,15 +44,15 @@ def of_config(config: ClientConfig) -> Node:
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
         data = registry.make(registry.datasets(), config.data)
-        _check_shape(data, config.described())
+        _check_shape(data, config.data_description())
     with error_context("model"):
-        model = registry.make(registry.models(), config.model, config.described())
-    return of_data(model, data, config.site, config.agreed)
+        model = registry.make(registry.models(), config.model, config.data_description())
+    return of_data(model, data, config.site, config.shared_digest)
 
 
 def of_data(model: Any, data: FederatedData, site: SiteSettings, agreed: str = "") -> Node:
     """A node that plays some clients of ``data`` and trains ``model``."""
-    own = shard(data, site.chosen(data.clients))
+    own = shard(data, site.client_numbers(data.clients))
 
     def introduction(spec: ModelSpec) -> Handshake:
         return make_handshake(site.federation, __version__, spec, own.x.shape[1:], own.classes, agreed)

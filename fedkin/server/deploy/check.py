@@ -15,8 +15,8 @@ import numpy as np
 
 from fedkin import __version__
 from fedkin.config import registry
-from fedkin.config.run import read_toml
-from fedkin.config.schema import error_context, plain
+from fedkin.config.loader import read_toml
+from fedkin.config.schema import error_context, toml_values
 from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server, methods
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
@@ -83,7 +83,7 @@ def check_server(folder: Path) -> list[CheckResult]:
     if read:
         config = read[0]
         found.append(tried("model", lambda: f"{trained(config).parameters:,} parameters"))
-        found.append(_writable("run folder", Path(config.terms.folder)))
+        found.append(_writable("run folder", Path(config.federation.folder)))
         found += [] if found[1].mark == "✗" else [tried("run so far", lambda: _so_far(config))]
         found += _enough(config)
     found.append(tried(str(project.APP), lambda: _app(folder)))
@@ -118,13 +118,13 @@ def trained(config: ServerConfig) -> ModelSpec:
 
     Raises ConfigError or ModelError where they cannot be together.
     """
-    described: Any = config.described()
+    described: Any = config.data_description()
     with error_context("model"):
         spec = check_samples(registry.make(registry.models(), config.model, described), described)
-    for entry in (config.method, *config.others):
+    for entry in (config.method, *config.against):
         place = "method" if entry is config.method else f"run.against: {entry['name']}"
         method = registry.make(methods(), entry)
-        check_plan(config.plan, method, config.terms.capacity, place)
+        check_plan(config.plan, method, config.federation.capacity, place)
         check_kind(method, spec, place)
     return spec
 
@@ -172,24 +172,24 @@ def _writable(what: str, folder: Path) -> CheckResult:
 
 def _so_far(config: ServerConfig) -> str:
     """How far the run in the run folder is. Raises CheckpointError where it is another."""
-    description, out, told = config.description(), Path(config.terms.folder), []
+    description, out, told = config.description(), Path(config.federation.folder), []
     spec = trained(config)
     layout = make_handshake("", "", spec, (), 0).layout
-    places = [(config.method, out), *((entry, out / AGAINST / entry["name"]) for entry in config.others)]
+    places = [(config.method, out), *((entry, out / AGAINST / entry["name"]) for entry in config.against)]
     for entry, place in places:
         if not holds_run(place):
             continue
         described = {**description, "method": entry}
         Folder.reopen(place, described)
         known_by = fingerprint(described, layout)
-        found = checkpoint.load(place / CHECKPOINTS, known_by, config.terms.capacity, spec.parameters)
+        found = checkpoint.load(place / CHECKPOINTS, known_by, config.federation.capacity, spec.parameters)
         told.append(f"{entry['name']} {f'goes on after round {found.round}' if found else 'has no round yet'}")
     return ", ".join(told) or "none: it begins anew"
 
 
 def _enough(config: ServerConfig) -> list[CheckResult]:
     """Whether those that are waited for are enough to find clusters among them."""
-    clusters, there = config.method.get("clusters", 1), config.terms.wait_for
+    clusters, there = config.method.get("clusters", 1), config.federation.wait_for
     if clusters <= there:
         return []
     said = f"method.clusters = {clusters} may need as many clients at the start, and federation.wait_for = {there}"
@@ -218,7 +218,7 @@ def _connection(folder: Path, address: Address) -> str:
 
 
 def _model(config: ClientConfig) -> ModelSpec:
-    described: Any = config.described()
+    described: Any = config.data_description()
     return check_samples(registry.make(registry.models(), config.model, described), described)
 
 
@@ -237,16 +237,16 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
         theirs = load_server(server / project.SERVER)
     except ConfigError:  # said once, under the server
         return doubtful("agreement", f"not compared: see fedkin deploy check {server} --server")
-    mine, other = plain(config.samples), plain(theirs.samples)
+    mine, other = toml_values(config.samples), toml_values(theirs.samples)
     pairs = {
-        "client.federation": (config.site.federation, theirs.terms.name),
+        "client.federation": (config.site.federation, theirs.federation.name),
         "samples": (mine, other),
         "model": (config.model, theirs.model),
     }
     for key, (here, there) in pairs.items():
         if here != there:
             raise ConfigError(f"{key} is {here!r} here and {there!r} in {server / project.SERVER}")
-    return f"digest {config.agreed}, as in {project.SERVER}"
+    return f"digest {config.shared_digest}, as in {project.SERVER}"
 
 
 def _server_of(folder: Path, secure: bool) -> CheckResult:

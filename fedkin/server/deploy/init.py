@@ -11,7 +11,8 @@ from pathlib import Path
 import tomli_w
 
 from fedkin.config import registry
-from fedkin.config.run import named, parse_override, read_toml
+from fedkin.config.loader import parse_override, read_toml
+from fedkin.config.registry import resolve
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import CLIENT, SERVER, load_client, load_server
 from fedkin.core.errors import ConfigError, FedkinError, unknown
@@ -147,7 +148,7 @@ def _described(
 def _server_there(folder: Path, sites: int) -> Files:
     """What server.toml says that is there already. Raises ConfigError where it has too little room."""
     path = folder / project.SERVER
-    room = load_server(path).terms.capacity
+    room = load_server(path).federation.capacity
     if sites > room:
         raise ConfigError(
             f"{path}: federation.capacity is {room}, too few for {sites} sites; raise it there first (its run then "
@@ -201,7 +202,7 @@ def _samples(data: Values, site: Path, given: Values) -> Values:
             "look like: samples.shape=[30] samples.classes=2"
         )
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
-    values = named("data set", registry.datasets(), values, lambda key: f"data.{key}")
+    values = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
     with error_context("data"):
         made = registry.make(registry.datasets(), values)
     words = {} if made.vocabulary is None else {"words": len(made.vocabulary)}

@@ -38,16 +38,16 @@ def serve(config: ServerConfig, post: Transport) -> Run:
     Raises ConfigError, ModelError, CheckpointError and StorageError as ``simulate`` does; StorageError too where
     another server is at work in the folder.
     """
-    with alone(Path(config.terms.folder)):
+    with alone(Path(config.federation.folder)):
         return _serve(config, _Server(config, post))
 
 
 def _serve(config: ServerConfig, server: _Server) -> Run:
-    (entry, method), *others = [(m, registry.make(methods(), m)) for m in (config.method, *config.others)]
+    (entry, method), *others = [(m, registry.make(methods(), m)) for m in (config.method, *config.against)]
     for place, one in ("method", method), *((f"run.against: {values['name']}", other) for values, other in others):
-        check(config.plan, one, config.terms.capacity, place)
+        check(config.plan, one, config.federation.capacity, place)
         check_kind(one, server.spec, place)
-    out = Path(config.terms.folder)
+    out = Path(config.federation.folder)
     main = server.run(entry, method, out, [values for values, _ in others])
     runs = {values["name"]: server.run(values, other, out / AGAINST / values["name"], []) for values, other in others}
     whole = replace(main, against=runs)
@@ -61,16 +61,16 @@ class _Server:
     """What all methods of one configuration share: the model, and the hall where clients are met."""
 
     def __init__(self, config: ServerConfig, post: Transport) -> None:
-        self.config, self._described = config, config.described()
+        self.config, self._described = config, config.data_description()
         with error_context("model"):
             self.model = registry.make(registry.models(), config.model, self._described)
             self.spec = check_samples(self.model, self._described)
         start, shape = self.model.initial(FIXED), self._described.x.shape[1:]
         classes = self._described.classes
-        own = make_handshake(config.terms.name, __version__, self.spec, shape, classes, config.agreed)
-        kept = RegistryFile(Path(config.terms.folder))
+        own = make_handshake(config.federation.name, __version__, self.spec, shape, classes, config.shared_digest)
+        kept = RegistryFile(Path(config.federation.folder))
         own = replace(own, start=digest_of(start))
-        self.membership = Membership(RequestRound(post, config.terms), own, classes, kept.keep)
+        self.membership = Membership(RequestRound(post, config.federation), own, classes, kept.keep)
         if (known := kept.read()) is not None:
             self.membership.registry.recall(known)
 
@@ -81,13 +81,13 @@ class _Server:
         known_by = fingerprint(described, self.membership.own.layout)
         kind = Folder.reopen if holds_run(out) else Folder.create
         folder = kind(out, described, known_by)
-        name = f"{self.config.terms.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
+        name = f"{self.config.federation.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
         world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
         if (migration := getattr(method, "migration", "none")) != "none":
             world.expect_shifts(migration, getattr(method, "threshold", 0.2))
         track = run(world, method, self.config.plan, name=entry["name"], folder=folder, on_round=tell)
         names = [*self.membership.registry.names()]
-        names += [""] * (self.config.terms.capacity - len(names))
+        names += [""] * (self.config.federation.capacity - len(names))
         clients = client_table(track, self.membership.registry.samples, names)
         kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "migrations": track.migrations}
         return Run(described, track.records, track.state, clients, track.seconds, **kept)

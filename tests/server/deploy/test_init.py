@@ -47,14 +47,14 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_server_and_sites_can_be_read_and_agree(four: Written) -> None:
     server = load_server(four.folder / "server.toml")
-    assert (server.terms.capacity, server.terms.wait_for, server.run.cohort) == (8, 4, 4)
+    assert (server.federation.capacity, server.federation.wait_for, server.run.cohort) == (8, 4, 4)
     assert (server.method["name"], server.method["clusters"]) == ("flexcfl", 2)
-    assert [entry["name"] for entry in server.others] == ["fedavg"]
+    assert [entry["name"] for entry in server.against] == ["fedavg"]
     assert four.sites == four.new == [f"site-{k}" for k in range(4)]
     for k, name in enumerate(four.sites):
         client = load_client(four.folder / name / "client.toml")
-        assert (client.site.name, client.site.federation, client.site.clients) == (name, server.terms.name, (k,))
-        assert client.agreed == server.agreed
+        assert (client.site.name, client.site.federation, client.site.clients) == (name, server.federation.name, (k,))
+        assert client.shared_digest == server.shared_digest
         assert Path(client.site.folder) == four.folder / name / "state"
 
 
@@ -121,7 +121,7 @@ def test_more_sites_later_and_nothing_that_was_there_changes(copied: Path) -> No
     assert len({after[f"site-{k}/key"] for k in range(6)}) == 6
     clients = [load_client(copied / f"site-{k}/client.toml") for k in range(6)]
     assert [client.site.clients for client in clients] == [(k,) for k in range(6)]
-    assert clients[5].data == clients[0].data and clients[5].agreed == clients[0].agreed
+    assert clients[5].data == clients[0].data and clients[5].shared_digest == clients[0].shared_digest
     assert b"site-5" in after["COMMANDS.md"]
 
 
@@ -229,9 +229,9 @@ def test_settings_go_where_they_belong(tmp_path: Path) -> None:
     settings = ["federation.name=north", "federation.deadline=60", "data.samples=30", "model.name=mlp", "local.lr=0.2"]
     folder = init(tmp_path / "fed", 2, settings=[*settings, "client.folder=own", "method.name=ifca"]).folder
     server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
-    assert (server.terms.name, server.terms.deadline, server.terms.capacity) == ("north", 60, 8)
+    assert (server.federation.name, server.federation.deadline, server.federation.capacity) == ("north", 60, 8)
     assert (server.model["name"], server.local.lr, server.method["name"]) == ("mlp", 0.2, "ifca")
-    assert (client.site.federation, client.data["samples"], client.agreed) == ("north", 30, server.agreed)
+    assert (client.site.federation, client.data["samples"], client.shared_digest) == ("north", 30, server.shared_digest)
     assert Path(client.site.folder) == folder / "site-1/own"
 
 
