@@ -61,7 +61,9 @@ def peer(client: int, peers: int, method: str, seconds: float, certificates: Pat
     files = tuple(str(own / file) for file in ("ca.pem", "certificate.pem", "key.pem")) if own else ()
     protocol = "tls" if own else "tcp"
     known = [f"{protocol}/127.0.0.1:{PORT + k}" for k in (0, 1) if k != client]
-    network = NetworkSettings([f"{protocol}/127.0.0.1:{PORT + client}"], known, tls=TlsSettings(*files) if own else None)
+    network = NetworkSettings(
+        [f"{protocol}/127.0.0.1:{PORT + client}"], known, tls=TlsSettings(*files) if own else None
+    )
     transport = ZenohTransport("benchmark", name, network, PARAMETERS)
     storage, signer = RecordsOnly(), Signer(name, *map(Path, files)) if own else None
     own_peer = Peer(PeerSettings(name, "benchmark", client), METHODS[method], world, transport, storage, signer=signer)

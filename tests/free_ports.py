@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedkin.config.peer_settings import NetworkSettings, TlsSettings
-from fedkin.p2p.zenoh_transport import ZenohNetwork
+from fedkin.p2p.zenoh_transport import ZenohTransport
 
 QUICK = "{transport: {link: {tx: {lease: 1500, keep_alive: 4}}}}"  # a peer that hangs is dropped after 1.5 s
 
@@ -40,5 +40,5 @@ def links(port: int, *known: int, tls: Path | None = None, zenoh: str | None = N
     return NetworkSettings(at[:1], at[1:], tls=certificates, zenoh=zenoh)
 
 
-def network(name: str, how: NetworkSettings, parameters: int = 100, federation: str = "trial") -> ZenohNetwork:
-    return ZenohNetwork(federation, name, how, parameters)
+def network(name: str, how: NetworkSettings, parameters: int = 100, federation: str = "trial") -> ZenohTransport:
+    return ZenohTransport(federation, name, how, parameters)

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 from fedkin.config import peer, registry
 from fedkin.core.storage import whole_lines
-from fedkin.p2p.init import init
+from fedkin.p2p.init_federation import init_federation
 from fedkin.reporting.style import save_as
 from fedkin.reporting.trust_graph_figure import draw_circle
 
@@ -33,7 +33,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/peers")
     if folder.exists():
         sys.exit(f"{folder} is there already: remove it, or name another folder")
-    configs = init(folder, PEERS + 1, port=7950, settings=["peer.pause=0.2", "network.deadline=2.0"])
+    configs = init_federation(folder, PEERS + 1, port=7950, settings=["peer.pause=0.2", "network.deadline=2.0"])
     running: dict[int, subprocess.Popen[bytes]] = {}
     try:
         play(configs, running)

@@ -1,4 +1,4 @@
-"""``fedkin peer``: one real peer as a process, and what a federation of them needs to begin."""
+"""``fedkin peer``: one real peer as a process, and the files of a federation of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedkin.cli.common import plainly
 if TYPE_CHECKING:
     from fedkin.p2p.peer import Peer
 
-_TELL_EVERY = 5.0  # seconds
+_PRINT_EVERY = 5.0  # seconds
 
 
-class _RunIsMeant(TyperGroup):
+class _RunByDefault(TyperGroup):
     """``fedkin peer --config peer.toml`` is ``fedkin peer run --config peer.toml``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -29,7 +29,7 @@ class _RunIsMeant(TyperGroup):
 
 
 peer_app = typer.Typer(
-    cls=_RunIsMeant, no_args_is_help=True, help="A real peer: finds its kin over the network, without a server."
+    cls=_RunByDefault, no_args_is_help=True, help="A real peer: trains with peers of similar data, without a server."
 )
 
 
@@ -43,13 +43,14 @@ def run_command(
     """Run one peer until its rounds are done or it is stopped (Ctrl-C). `run` may be left out."""
     with plainly():
         from fedkin.config import peer as peer_config
+        from fedkin.p2p.launch import build_peer
 
-        peer = peer_config.build(peer_config.load(config, settings or []), on_round=_Teller())
+        peer = build_peer(peer_config.load(config, settings or []), on_round=_RoundPrinter())
         _stop_on_signals(peer)
-        about = peer.about
-        typer.echo(f"peer {about.name} of {about.federation}: after round {peer.memory.age}, in {about.folder}")
+        own = peer.settings
+        typer.echo(f"peer {own.name} of {own.federation}: after round {peer.memory.age}, in {own.folder}")
         peer.run()
-        typer.echo(f"peer {about.name}: stopped after round {peer.memory.age}")
+        typer.echo(f"peer {own.name}: stopped after round {peer.memory.age}")
 
 
 @peer_app.command("init")
@@ -60,25 +61,27 @@ def init_command(
     ] = None,
     peers: Annotated[int, typer.Option("--peers", metavar="N", help="How many there may ever be.")] = 8,
     tls: Annotated[bool, typer.Option("--tls", help="Certificates, and nobody without one.")] = False,
-    federation: Annotated[str, typer.Option("--federation", metavar="NAME", help="What it is called.")] = "trial",
+    federation: Annotated[str, typer.Option("--federation", metavar="NAME", help="Its name.")] = "trial",
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where peers listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Of the first peer; the next have the next.")] = 7450,
 ) -> None:
     """Write a peer.toml for each peer of a federation; with --tls keys, certificates and access rules too."""
     with plainly():
-        from fedkin.p2p.init import init
+        from fedkin.p2p.init_federation import init_federation
 
-        paths = init(folder, peers, tls=tls, federation=federation, host=host, port=port, settings=settings or [])
+        paths = init_federation(
+            folder, peers, tls=tls, federation=federation, host=host, port=port, settings=settings or []
+        )
         typer.echo(f"{len(paths)} peers in {folder}; start each of them, in any order:")
         for path in paths:
             typer.echo(f"  fedkin peer --config {path}")
 
 
 def _stop_on_signals(peer: Peer) -> None:
-    """The first Ctrl-C lets the round end, the second does not."""
+    """End after the round at the first Ctrl-C, at once at the second."""
 
     def stop(number: int, frame: object) -> None:
-        if peer.others.stopped.is_set():
+        if peer.client.stopped.is_set():
             raise KeyboardInterrupt
         peer.stop()
 
@@ -86,7 +89,7 @@ def _stop_on_signals(peer: Peer) -> None:
         signal.signal(number, stop)
 
 
-class _Teller:
+class _RoundPrinter:
     """A line every few seconds."""
 
     def __init__(self) -> None:
@@ -95,7 +98,7 @@ class _Teller:
     def __call__(self, record: dict[str, Any]) -> None:
         if time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + _TELL_EVERY
+        self._next = time.monotonic() + _PRINT_EVERY
         accuracy = "no test data" if record["accuracy"] is None else f"accuracy {record['accuracy']:.3f}"
         neighbours = ", ".join(record["neighbours"]) or "none"
         print(f"round {record['round']}: {accuracy}; neighbours: {neighbours}", flush=True)

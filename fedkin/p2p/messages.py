@@ -1,43 +1,44 @@
-"""Messages between peers: a few bytes of prelude, a small JSON header, a signature where there is one, raw numbers.
+"""Messages between peers: a short prelude, a certificate and a signature where peers have them, an archive.
 
-    prelude     "FKN1", the length of the header (4 bytes) and of the signature (2 bytes), high byte first
-    header      JSON: federation, sender, round, examples, arrays [[name, dtype, shape], ...], certificate (base64)
-    signature   over header and payload; empty where peers do not sign
-    payload     the arrays one after another, little end first
+    prelude      "FKN2" and the lengths of the certificate and of the signature (2 bytes each, high byte first)
+    certificate  of the sender, DER; empty where peers do not sign
+    signature    over "FKN2" and the archive; empty where peers do not sign
+    archive      ``fedkin.core.codec``: a header (federation, sender, round, examples) and float32 arrays
 
-Nothing in a message is believed: sizes are checked before anything is parsed, and what does not fit is refused with a
-``WireError`` whose reason is one word, so that it can be counted. Never pickle. Letters: P parameters.
+Nothing in a message is believed: sizes and the signature are checked before the archive is decoded, and what does not
+fit is refused with an ``InvalidMessageError``, whose reason is one word, so that it can be counted. Letters: P
+parameters.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
 
+from fedkin.core import codec
 from fedkin.core.errors import FedkinError
+from fedkin.security.signatures import MessageSigner, SignatureError
 
-HEADER_LIMIT = 8192  # bytes
-_PRELUDE, _MAGIC = struct.Struct(">4sIH"), b"FKN1"
-_FLOAT = "<f4"
-_LARGEST = 2**53  # of rounds; JSON readers elsewhere have no exact numbers above
-_MOST_EXAMPLES = 2**31 - 1
-_WHAT = re.compile(r"(status|model|model\+update)(?:@([1-9][0-9]{0,14}))?")
+HEADER_LIMIT = 8192  # bytes of an archive's header, and of a request
+_OVERHEAD_LIMIT = 65_536  # bytes of a message besides its numbers
+_MAGIC = b"FKN2"  # the last character is the version
+_PRELUDE, _HEADER_LENGTH = struct.Struct(">4sHH"), struct.Struct("<Q")
+_MAX_ROUND = 2**53  # JSON readers elsewhere have no exact integers above
+_MAX_EXAMPLES = 2**31 - 1
+_REQUEST = re.compile(r"(status|model|model\+update)(?:@([1-9][0-9]{0,14}))?")
 
 STATUS: tuple[str, ...] = ()
 MODEL: tuple[str, ...] = ("model",)
-BOTH: tuple[str, ...] = ("model", "update")
+MODEL_AND_UPDATE: tuple[str, ...] = ("model", "update")
 
 
-class WireError(FedkinError):
+class InvalidMessageError(FedkinError):
     """A message that is not used; ``reason`` is the word under which it is counted."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -45,25 +46,9 @@ class WireError(FedkinError):
         self.reason, self.detail = reason, detail
 
 
-@runtime_checkable
-class MessageSigner(Protocol):
-    """Signs what this peer says, and checks what others say."""
-
-    @property
-    def certificate(self) -> bytes:
-        """This peer's own, as it travels in a header."""
-        ...
-
-    def sign(self, content: bytes) -> bytes: ...
-
-    def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
-        """Raises WireError unless the certificate is ``name``'s and the signature is its own."""
-        ...
-
-
 @dataclass(frozen=True)
 class Message:
-    """What a peer says of one of its rounds; without arrays, that it has finished it."""
+    """A peer's model of one of its rounds; without arrays, the news that the round is finished."""
 
     sender: str
     round: int
@@ -72,136 +57,156 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What was asked of whom, and so what an answer must be."""
+class Request:
+    """What was requested of which peer, and so what its reply must be."""
 
     federation: str
     name: str
-    wants: tuple[str, ...]  # names of arrays, in order
+    arrays: tuple[str, ...]  # their names, in order
     parameters: int  # P
-    least: int = 0  # the sender has shown this round already: an older one is stale
+    min_round: int = 0  # the newest round that the peer has sent before: an older one is stale
     round: int | None = None  # this one and no other
 
-    @property
-    def text(self) -> str:
-        """As it travels."""
-        return what(self.wants, self.round)
+
+class RequestText(NamedTuple):
+    """The content of a request: names of arrays, and a round where one is named."""
+
+    arrays: tuple[str, ...]
+    round: int | None
 
 
-def what(wants: tuple[str, ...], round: int | None = None) -> str:
-    """A question as it travels: ``status``, ``model``, ``model+update@7`` (of round 7)."""
-    return ("+".join(wants) or "status") + ("" if round is None else f"@{round}")
+def request_text(arrays: tuple[str, ...], round: int | None = None) -> str:
+    """A request as it is sent: ``status``, ``model``, ``model+update@7`` (of round 7)."""
+    return ("+".join(arrays) or "status") + ("" if round is None else f"@{round}")
 
 
-def asked_for(text: str) -> tuple[tuple[str, ...], int | None]:
-    """The arrays and the round that a question names.
+def parse_request(text: str) -> RequestText:
+    """The arrays and the round that a request names.
 
-    Raises WireError for anything else.
+    Raises InvalidMessageError for anything else.
     """
-    match = _WHAT.fullmatch(text)
+    match = _REQUEST.fullmatch(text)
     if match is None:
-        raise WireError("question", f"{text[:40]!r}")
-    wants = STATUS if match[1] == "status" else tuple(match[1].split("+"))
-    return wants, int(match[2]) if match[2] else None
+        raise InvalidMessageError("request", f"{text[:40]!r}")
+    arrays = STATUS if match[1] == "status" else tuple(match[1].split("+"))
+    return RequestText(arrays, int(match[2]) if match[2] else None)
 
 
-def encode(message: Message, federation: str, seal: MessageSigner | None = None) -> bytes:
-    """A message as bytes."""
-    arrays = {name: np.ascontiguousarray(array, _FLOAT) for name, array in message.arrays.items()}
-    header: dict[str, Any] = {
+def size_limit(parameters: int) -> int:
+    """The most bytes that a message can have: two vectors of P float32 numbers and what stands around them."""
+    return 8 * parameters + _OVERHEAD_LIMIT
+
+
+def encode(message: Message, federation: str, signer: MessageSigner | None = None) -> bytes:
+    """A message as bytes.
+
+    Args:
+        message: what is sent; its arrays are sent as float32.
+        federation: the sender's.
+        signer: signs the message; None sends it without certificate and signature.
+    """
+    header = {
         "federation": federation,
         "sender": message.sender,
         "round": message.round,
         "examples": message.examples,
-        "arrays": [[name, _FLOAT, list(array.shape)] for name, array in arrays.items()],
     }
-    if seal is not None:
-        header["certificate"] = base64.b64encode(seal.certificate).decode()
-    head = json.dumps(header, separators=(",", ":")).encode()
-    if len(head) > HEADER_LIMIT:
-        raise WireError("header", f"{len(head)} bytes, at most {HEADER_LIMIT}; a shorter certificate is needed")
-    payload = b"".join(array.tobytes() for array in arrays.values())
-    signature = b"" if seal is None else seal.sign(head + payload)
-    return b"".join([_PRELUDE.pack(_MAGIC, len(head), len(signature)), head, signature, payload])
+    archive = codec.encode(header, {name: np.asarray(array, np.float32) for name, array in message.arrays.items()})
+    certificate, signature = (b"", b"") if signer is None else (signer.certificate, signer.sign(_MAGIC + archive))
+    if len(certificate) > HEADER_LIMIT:
+        raise InvalidMessageError("certificate", f"{len(certificate)} bytes, at most {HEADER_LIMIT}")
+    return b"".join([_PRELUDE.pack(_MAGIC, len(certificate), len(signature)), certificate, signature, archive])
 
 
-def decode(data: bytes, question: Question, seal: MessageSigner | None = None) -> Message:
-    """The answer to a question, checked from its first byte to its last.
+def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -> Message:
+    """The reply to a request, checked from its first byte to its last.
 
-    Raises WireError with one of the reasons length, header, json, fields, federation, sender, signature, arrays,
-    dtype, shape, finite, round, stale.
+    Args:
+        data: the whole message.
+        request: what was requested, and of whom.
+        signer: checks certificate and signature; None ignores both.
+
+    Raises:
+        InvalidMessageError: with one of the reasons length, version, header, signature, certificate, archive, fields,
+            federation, sender, arrays, dtype, shape, finite, stale, round.
     """
-    head, signature, payload = _parts(data)
-    header = _parsed(head)
-    if header["federation"] != question.federation:
-        raise WireError("federation", f"{header['federation'][:64]!r}")
-    if header["sender"] != question.name:
-        raise WireError("sender", f"it names {header['sender'][:64]!r}")
-    if seal is not None:
-        seal.check(question.name, _certificate(header), signature, b"".join([head, payload]))
-    _check_layout(header["arrays"], question, len(payload))
-    size = question.parameters
-    flat = np.frombuffer(payload, _FLOAT).astype(np.float32, copy=False)
-    arrays = {name: flat[i * size : (i + 1) * size] for i, name in enumerate(question.wants)}
-    if not np.isfinite(flat).all():
-        raise WireError("finite", "NaN or infinity")
-    if header["round"] < question.least:
-        raise WireError("stale", f"round {header['round']}, after {question.least}")
-    if question.round is not None and header["round"] != question.round:
-        raise WireError("round", f"round {header['round']}, asked for {question.round}")
-    return Message(header["sender"], header["round"], header["examples"], arrays)
-
-
-def _parts(data: bytes) -> tuple[bytes, bytes, memoryview]:
-    """Header, signature and payload, cut where the prelude says."""
-    if len(data) < _PRELUDE.size:
-        raise WireError("length", f"{len(data)} bytes")
-    magic, head, signature = _PRELUDE.unpack_from(data)
-    if magic != _MAGIC:
-        raise WireError("header", "not a message of ours")
-    if head > HEADER_LIMIT:
-        raise WireError("header", f"{head} bytes announced, at most {HEADER_LIMIT}")
-    start = _PRELUDE.size + head + signature
-    if len(data) < start:
-        raise WireError("length", f"{len(data)} bytes, {start} announced")
-    return data[_PRELUDE.size : _PRELUDE.size + head], data[start - signature : start], memoryview(data)[start:]
-
-
-def _parsed(head: bytes) -> dict[str, Any]:
+    certificate, signature, content = _parts(data, size_limit(request.parameters))
+    if signer is not None:
+        if not certificate:
+            raise InvalidMessageError("signature", "no certificate")
+        try:
+            signer.check(request.name, certificate, signature, _MAGIC + content)
+        except SignatureError as error:
+            raise InvalidMessageError(error.reason, error.detail) from error
     try:
-        header = json.loads(head)
-    except (ValueError, RecursionError) as error:
-        raise WireError("json") from error
-    if not isinstance(header, dict) or not {"federation", "sender", "round", "examples", "arrays"} <= header.keys():
-        raise WireError("fields", "some are missing")
+        header, arrays = codec.decode(content)
+    except ValueError as error:
+        raise InvalidMessageError("archive", str(error)[:200]) from error
+    _check_header(header, request)
+    _check_arrays(arrays, request)
+    return Message(header["sender"], header["round"], header["examples"], {n: arrays[n] for n in request.arrays})
+
+
+class _Parts(NamedTuple):
+    certificate: bytes
+    signature: bytes
+    archive: bytes
+
+
+def _parts(data: bytes, limit: int) -> _Parts:
+    """The parts of a message, cut where the prelude says; their sizes are within the limits."""
+    if len(data) > limit:
+        raise InvalidMessageError("length", f"{len(data)} bytes, at most {limit}")
+    if len(data) < _PRELUDE.size:
+        raise InvalidMessageError("length", f"{len(data)} bytes")
+    magic, certificate, signature = _PRELUDE.unpack_from(data)
+    if magic != _MAGIC:
+        known = magic[:3] == _MAGIC[:3]
+        raise (
+            InvalidMessageError("version", f"{magic!r}, and {_MAGIC!r} is read here")
+            if known
+            else InvalidMessageError("header", "no message")
+        )
+    middle = _PRELUDE.size + certificate
+    start = middle + signature
+    if len(data) < start + _HEADER_LENGTH.size:
+        raise InvalidMessageError("length", f"{len(data)} bytes, more than {start} announced")
+    (header,) = _HEADER_LENGTH.unpack_from(data, start)
+    if header > HEADER_LIMIT or certificate > HEADER_LIMIT:
+        raise InvalidMessageError("header", f"{max(header, certificate)} bytes announced, at most {HEADER_LIMIT}")
+    return _Parts(data[_PRELUDE.size : middle], data[middle:start], data[start:])
+
+
+def _check_header(header: Mapping[str, Any], request: Request) -> None:
+    """Whether it has all entries, of the right types, and is of the peer and the round that were asked."""
+    if not {"federation", "sender", "round", "examples"} <= header.keys():
+        raise InvalidMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
-    limits = {"round": (0, _LARGEST), "examples": (1, _MOST_EXAMPLES)}
-    if not texts or not all(_within(header[key], *limits[key]) for key in limits):
-        raise WireError("fields", "of another type, or out of range")
-    return header
+    limits = {"round": (0, _MAX_ROUND), "examples": (1, _MAX_EXAMPLES)}
+    if not texts or not all(_is_within(header[key], *limits[key]) for key in limits):
+        raise InvalidMessageError("fields", "of another type, or out of range")
+    if header["federation"] != request.federation:
+        raise InvalidMessageError("federation", f"{header['federation'][:64]!r}")
+    if header["sender"] != request.name:
+        raise InvalidMessageError("sender", f"it names {header['sender'][:64]!r}")
+    if header["round"] < request.min_round:
+        raise InvalidMessageError("stale", f"round {header['round']}, after {request.min_round}")
+    if request.round is not None and header["round"] != request.round:
+        raise InvalidMessageError("round", f"round {header['round']}, requested {request.round}")
 
 
-def _within(value: object, low: int, high: int) -> bool:
+def _is_within(value: object, low: int, high: int) -> bool:
     return type(value) is int and low <= value <= high
 
 
-def _certificate(header: dict[str, Any]) -> bytes:
-    try:
-        return base64.b64decode(header["certificate"], validate=True)
-    except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise WireError("signature", "no certificate") from error
-
-
-def _check_layout(layout: object, question: Question, size: int) -> None:
-    """Whether the arrays are those that were asked for, and all there."""
-    if not isinstance(layout, list) or not all(isinstance(entry, list) and len(entry) == 3 for entry in layout):
-        raise WireError("fields", "arrays must be [name, dtype, shape]")
-    if [name for name, _, _ in layout] != list(question.wants):
-        raise WireError("arrays", f"not {' and '.join(question.wants) or 'none'}")
-    if any(dtype != _FLOAT for _, dtype, _ in layout):
-        raise WireError("dtype", f"not {_FLOAT}")
-    if any(json.dumps(shape) != f"[{question.parameters}]" for _, _, shape in layout):  # 1.0 and true are no sizes
-        raise WireError("shape", f"not [{question.parameters}]")
-    announced = 4 * question.parameters * len(layout)
-    if size != announced:
-        raise WireError("length", f"{size} bytes of numbers, {announced} announced")
+def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
+    """Whether the arrays are those that were requested: no more and no fewer, finite float32 vectors of P numbers."""
+    if arrays.keys() != set(request.arrays):
+        raise InvalidMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")
+    for array in arrays.values():
+        if array.dtype != np.float32:
+            raise InvalidMessageError("dtype", f"{array.dtype}, not float32")
+        if array.shape != (request.parameters,):
+            raise InvalidMessageError("shape", f"not [{request.parameters}]")
+        if not np.isfinite(array).all():
+            raise InvalidMessageError("finite", "NaN or infinity")

@@ -1,8 +1,9 @@
-"""A peer: trains on its own data, finds its kin among the others, averages with them, at its own pace.
+"""A peer: trains on its own data, finds peers with similar data, averages with them, at its own pace.
 
-A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; what comes over the network in place of the
-simulator is checked, counted, and left out where it is wrong, late or missing. Its randomness is the simulator's, so
-that peers in lock-step do what a simulation does. Letters: N peers in its book, P parameters.
+A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; replies come over the network
+instead of from the simulator, and are checked, counted, and left out where they are wrong, late or missing. Its
+randomness is the simulator's, so that peers in lockstep do what a simulation does. Letters: N peers in its table, P
+parameters.
 """
 
 from __future__ import annotations
@@ -21,30 +22,31 @@ from fedkin.core.errors import ConfigError, ModelError, StorageError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.methods import decentralized
-from fedkin.methods.decentralized import PeerMethod, Ties
-from fedkin.p2p.messages import BOTH, MODEL, Message, MessageSigner
-from fedkin.p2p.peer_client import PeerClient, Tally
+from fedkin.methods.decentralized import Neighbourhood, PeerMethod
+from fedkin.p2p.messages import MODEL, MODEL_AND_UPDATE, Message
+from fedkin.p2p.peer_client import ExchangeCounts, PeerClient
 from fedkin.p2p.peer_table import PeerTable
-from fedkin.p2p.zenoh_transport import Network
+from fedkin.p2p.transport import Transport
+from fedkin.security.signatures import MessageSigner
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What a peer keeps on its disk."""
+class PeerMemory:
+    """What a peer saves, to go on from after a restart."""
 
     model: Float[np.ndarray, "P"]
     age: int = 0  # rounds done
     trust: tuple[str, ...] = ()
     votes: Mapping[str, int] = field(default_factory=dict)
-    names: tuple[str, ...] = ()  # of all that it ever met, by number
+    names: tuple[str, ...] = ()  # of all peers that it ever met, by number
 
 
 @runtime_checkable
-class Disk(Protocol):
-    """Where a peer keeps itself. Both verbs raise StorageError where the disk does not take it."""
+class PeerStorage(Protocol):
+    """Where a peer saves its memory and its records. Both methods raise StorageError where they cannot be written."""
 
-    def save(self, memory: Memory) -> None:
-        """Put this in place of what was there."""
+    def save(self, memory: PeerMemory) -> None:
+        """Put this in place of what was saved before."""
         ...
 
     def append(self, record: dict[str, Any]) -> None:
@@ -56,201 +58,211 @@ class Peer:
     """One peer of a federation.
 
     Args:
-        about, lockstep: settings.
-        method: what it does with what it hears.
-        world: its own data and trainer; client ``about.client`` of it is used, and no other.
-        network: the others. ``run`` closes it.
-        disk, memory: where it keeps itself, and what it kept before; None where it begins.
-        deadline: seconds for an answer.
-        seal: signs and checks, where peers have certificates.
+        settings: name, federation, client, seed and rounds.
+        method: whom it asks, trusts and averages with.
+        world: its own data and trainer; client ``settings.client`` of it is used, and no other.
+        transport: reaches the other peers. ``run`` closes it.
+        storage: where its memory and records go.
+        memory: what was saved before; None where it starts.
+        lockstep: who keeps step; None where every peer has its own pace.
+        timeout: seconds for a reply.
+        signer: signs and checks messages, where peers have certificates.
         on_round: called with the record of every round.
 
-    Raises ConfigError for a client that the data do not have, and in lock-step for one that is not the peer's place in
+    Raises ConfigError for a client that the data do not have, and in lockstep for one that is not the peer's place in
     the list; ModelError for a detector.
     """
 
     def __init__(
         self,
-        about: PeerSettings,
+        settings: PeerSettings,
         method: PeerMethod,
         world: World,
-        network: Network,
-        disk: Disk,
-        memory: Memory | None = None,
+        transport: Transport,
+        storage: PeerStorage,
+        memory: PeerMemory | None = None,
         *,
         lockstep: LockstepSettings | None = None,
-        deadline: float | int = 5.0,
-        seal: MessageSigner | None = None,
+        timeout: float | int = 5.0,
+        signer: MessageSigner | None = None,
         on_round: Callable[[dict[str, Any]], Any] | None = None,
     ) -> None:
-        check(about, world, lockstep)
-        self.about, self.method, self.world = about, method, world
-        self.start = world.initial(Stream(about.seed, 0, "method/init").child("model"))
-        self.memory = memory or Memory(self.start)
-        self.book = PeerTable(about.name, lockstep.peers if lockstep else self.memory.names)
-        self.others = PeerClient(about, self.book, network, len(self.start), deadline, lockstep, seal)
-        self._disk, self._on_round, self._own = disk, on_round, np.array([about.client])
+        check_peer(settings, world, lockstep)
+        self.settings, self.method, self.world = settings, method, world
+        self.start = world.initial(Stream(settings.seed, 0, "method/init").child("model"))
+        self.memory = memory or PeerMemory(self.start)
+        self.table = PeerTable(settings.name, lockstep.peers if lockstep else self.memory.names)
+        self.client = PeerClient(settings, self.table, transport, len(self.start), timeout, lockstep, signer)
+        self._storage, self._on_round, self._row = storage, on_round, np.array([settings.client])
 
     def stop(self) -> None:
-        """End after the round that is being done. May be called from anywhere."""
-        self.others.stopped.set()
+        """End after the current round. May be called from any thread."""
+        self.client.stopped.set()
 
     def run(self) -> None:
-        """Do rounds until ``about.rounds`` are done or ``stop`` is called, and leave.
+        """Do rounds until ``settings.rounds`` are done or ``stop`` is called, and leave.
 
         Raises ConfigError where another peer has this one's name.
         """
-        stopped, rounds = self.others.stopped, self.about.rounds
+        stopped, rounds = self.client.stopped, self.settings.rounds
         try:
             while not stopped.is_set() and (rounds is None or self.memory.age < rounds):
                 self.round()
-                stopped.wait(self.about.pause)
-            self._keep()
+                stopped.wait(self.settings.pause)
+            self._save()
         finally:
-            self.others.leave()
+            self.client.close()
 
     def round(self) -> dict[str, Any]:
-        """One round; what is written of it. Raises as ``run`` does."""
-        began, t = time.perf_counter(), self.memory.age + 1
-        stream = Stream(self.about.seed, t, "method").child("round")
-        mine, partners = self._trained(stream), []
-        if mine is None:
+        """One round; its record. Raises as ``run`` does."""
+        start_time, t = time.perf_counter(), self.memory.age + 1
+        stream = Stream(self.settings.seed, t, "method").child("round")
+        own, partners = self._train(stream), []
+        if own is None:
             self.memory = replace(self.memory, age=t)
         else:
-            self.others.publish(mine)
-            partners = self._averaged(mine, stream)
-        self.others.finished(t)
-        record = self._record(t, partners, began)
-        self.others.tally = Tally()
-        self._try_disk(partial(self._disk.append, record))
-        if t % self.about.save_every == 0:
-            self._keep()
+            self.client.serve(own)
+            partners = self._average(own, stream)
+        self.client.finish_round(t)
+        record = self._record(t, partners, start_time)
+        self.client.counts = ExchangeCounts()
+        self._try_writing(partial(self._storage.append, record))
+        if t % self.settings.save_every == 0:
+            self._save()
         if self._on_round:
             self._on_round(record)
         return record
 
     # --- a round, step by step
 
-    def _trained(self, stream: Stream) -> Message | None:
-        """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which nobody else needs to hear of."""
+    def _train(self, stream: Stream) -> Message | None:
+        """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent to anybody."""
         work = replace(self.world.work, partial=True)
         model, first = self.memory.model, np.zeros(1, np.int64)
-        reply = self.world.train(model[None], self._own, first, work=work, stream=stream.child("train"))
+        reply = self.world.train(model[None], self._row, first, work=work, stream=stream.child("train"))
         if not reply.arrived[0]:
-            self._failed("training", "local training ended in NaN or infinity; the model stays as it was")
+            self._count_failure("training", "local training ended in NaN or infinity; the model stays as it was")
             return None
         update = reply.update[0]
-        return Message(
-            self.about.name, stream.round, int(reply.examples[0]), {"model": model + update, "update": update}
-        )
+        arrays = {"model": model + update, "update": update}
+        return Message(self.settings.name, stream.round, int(reply.examples[0]), arrays)
 
-    def _averaged(self, mine: Message, stream: Stream) -> list[str]:
-        """Ask, match and average; the names it averaged with."""
-        there, book, method = self.others.there(), self.book, self.method
-        wants, ties = BOTH if method.needs_updates else MODEL, self._ties(there)
-        asked = method.asks(ties, there, decentralized.noise(stream.child("ask"), self._own, len(book)))
-        heard = self.others.ask(book.named(asked), wants, mine.round)
-        ties = method.matched(ties, book.mask(heard), self._similar(mine, heard))
-        ties = replace(ties, trust=ties.trust & there)
-        chosen = method.partners(ties, there, decentralized.noise(stream.child("partners"), self._own, len(book)))
-        heard |= self.others.ask(book.named(chosen & ~asked), MODEL, mine.round)
-        partners = [name for name in book.named(chosen) if name in heard]
-        model = self._mixed([mine, *(heard[name] for name in partners)])
-        votes = {name: int(count) for name, count in zip(book.names, ties.votes[0], strict=True) if count}
-        trust = tuple(book.named(ties.trust)) if there.any() else self.memory.trust  # alone, nobody is forgotten
-        self.memory = Memory(model, mine.round, trust, votes, tuple(book.names))
+    def _average(self, own: Message, stream: Stream) -> list[str]:
+        """Ask, match and average; the names of the peers it averaged with."""
+        reachable, table, method = self.client.reachable(), self.table, self.method
+        arrays, neighbourhood = MODEL_AND_UPDATE if method.needs_updates else MODEL, self._neighbourhood(reachable)
+        requested = method.select_queries(
+            neighbourhood, reachable, decentralized.draw_noise(stream.child("ask"), self._row, len(table))
+        )
+        replies = self.client.request(table.names_of(requested), arrays, own.round)
+        neighbourhood = method.match_neighbours(neighbourhood, table.mask(replies), self._similarity(own, replies))
+        neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
+        chosen = method.select_partners(
+            neighbourhood, reachable, decentralized.draw_noise(stream.child("partners"), self._row, len(table))
+        )
+        replies |= self.client.request(table.names_of(chosen & ~requested), MODEL, own.round)
+        partners = [name for name in table.names_of(chosen) if name in replies]
+        model = self._weighted_mean([own, *(replies[name] for name in partners)])
+        votes = {name: int(count) for name, count in zip(table.names, neighbourhood.votes[0], strict=True) if count}
+        trust = (
+            tuple(table.names_of(neighbourhood.trust)) if reachable.any() else self.memory.trust
+        )  # alone, all are kept
+        self.memory = PeerMemory(model, own.round, trust, votes, tuple(table.names))
         return partners
 
-    def _ties(self, there: Bool[np.ndarray, "1 N"]) -> Ties:
-        """What it knows of those who are there, in the round that it does."""
-        votes = [[self.memory.votes.get(name, 0) for name in self.book.names]]
-        return Ties(
-            self.book.mask(self.memory.trust) & there, np.array(votes, np.int32), np.array([self.memory.age + 1])
-        )
+    def _neighbourhood(self, reachable: Bool[np.ndarray, "1 N"]) -> Neighbourhood:
+        """Trust in and votes for the reachable peers, in the current round."""
+        votes = np.array([[self.memory.votes.get(name, 0) for name in self.table.names]], np.int32)
+        return Neighbourhood(self.table.mask(self.memory.trust) & reachable, votes, np.array([self.memory.age + 1]))
 
-    def _similar(self, mine: Message, heard: Mapping[str, Message]) -> Float[np.ndarray, "1 N"]:
-        """s_ij of those that were heard; 0 elsewhere."""
-        similar = np.zeros((1, len(self.book)))
-        others = self._by_number(heard.values())
-        if not others or self.method.judges == "nothing":
-            return similar
-        models = _stacked(others, "model")
-        if self.method.judges == "gradient":
-            which = "update" if self.method.needs_updates else "model"  # where updates do not count, none were sent
-            own, theirs = (_stacked([mine], "model"), _stacked([mine], which)), (models, _stacked(others, which))
-            found = decentralized.similarity(self.method.alpha, self.start, own, theirs)[0]
+    def _similarity(self, own: Message, replies: Mapping[str, Message]) -> Float[np.ndarray, "1 N"]:
+        """s_ij of the peers that replied; 0 elsewhere."""
+        similarity = np.zeros((1, len(self.table)))
+        others = self._in_order(replies.values())
+        if not others or self.method.similarity_of == "nothing":
+            return similarity
+        models = _stack(others, "model")
+        if self.method.similarity_of == "gradient":
+            change = "update" if self.method.needs_updates else "model"  # where updates do not count, none were sent
+            own_vectors, vectors = (_stack([own], "model"), _stack([own], change)), (models, _stack(others, change))
+            values = decentralized.gradient_similarity(self.method.alpha, self.start, own_vectors, vectors)[0]
         else:
-            owners = np.repeat(self._own, len(others))
-            found = decentralized.by_loss(
-                self.world.evaluate(models, owners, np.arange(len(others)), split="train").loss
-            )
-        similar[0, self.book.mask(heard)[0]] = found
-        return similar
+            owners = np.repeat(self._row, len(others))
+            scores = self.world.evaluate(models, owners, np.arange(len(others)), split="train")
+            values = decentralized.loss_similarity(scores.loss)
+        similarity[0, self.table.mask(replies)[0]] = values
+        return similarity
 
-    def _mixed(self, messages: Iterable[Message]) -> Float[np.ndarray, "P"]:
-        """The mean by training examples."""
-        ordered = self._by_number(messages)
-        return decentralized.mixed(_stacked(ordered, "model"), np.array([[float(each.examples) for each in ordered]]))[
-            0
-        ]
+    def _weighted_mean(self, messages: Iterable[Message]) -> Float[np.ndarray, "P"]:
+        """The mean of the models, weighted by training examples."""
+        ordered = self._in_order(messages)
+        weights = np.array([[float(message.examples) for message in ordered]])
+        return decentralized.average_models(_stack(ordered, "model"), weights)[0]
 
-    def _by_number(self, messages: Iterable[Message]) -> list[Message]:
-        """In the order of the book, as the simulator has its rows."""
-        return sorted(messages, key=lambda message: self.book.names.index(message.sender))
+    def _in_order(self, messages: Iterable[Message]) -> list[Message]:
+        """In the order of the table, as the simulator has its rows."""
+        return sorted(messages, key=lambda message: self.table.names.index(message.sender))
 
     # --- what is written
 
-    def _record(self, t: int, partners: list[str], began: float) -> dict[str, Any]:
-        scores = self.world.evaluate(self.memory.model[None], self._own, np.zeros(1, np.int64))
-        examples, tally = int(scores.examples[0]), self.others.tally
+    def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
+        scores = self.world.evaluate(self.memory.model[None], self._row, np.zeros(1, np.int64))
+        examples, counts = int(scores.examples[0]), self.client.counts
         return {
             "round": t,
             "accuracy": int(scores.correct[0]) / examples if examples else None,
             "neighbours": list(self.memory.trust),
             "partners": partners,
-            "asked": tally.asked,
-            "answered": tally.answered,
-            "failures": dict(tally.failures),
-            "exchanges": len(tally.answered),
-            "seconds": round(time.perf_counter() - began, 4),
-            "bytes": {"got": tally.received, "given": self.others.given()},
+            "asked": counts.requested,
+            "answered": counts.replied,
+            "failures": dict(counts.failures),
+            "exchanges": len(counts.replied),
+            "seconds": round(time.perf_counter() - start_time, 4),
+            "bytes": {"got": counts.bytes_received, "given": self.client.pop_bytes_sent()},
         }
 
-    def _keep(self) -> None:
-        self._try_disk(partial(self._disk.save, self.memory))
+    def _save(self) -> None:
+        self._try_writing(partial(self._storage.save, self.memory))
 
-    def _try_disk(self, write: Callable[[], None]) -> None:
-        """A full disk stops nobody."""
+    def _try_writing(self, write: Callable[[], None]) -> None:
+        """Write; a full disk is counted and does not stop the peer."""
         try:
             write()
         except StorageError as error:
-            self._failed("disk", f"{error}; going on without")
+            self._count_failure("disk", f"{error}; going on without")
 
-    def _failed(self, reason: str, line: str) -> None:
-        """Something of this peer's own; counted, and logged once."""
-        self.others.tally.failures[reason] += 1
-        self.book.own_failure(reason, line)
+    def _count_failure(self, reason: str, line: str) -> None:
+        """Count a failure of this peer's own; logged once."""
+        self.client.counts.failures[reason] += 1
+        self.table.record_own_failure(reason, line)
 
 
-def check(about: PeerSettings, world: World, lockstep: LockstepSettings | None) -> None:
-    """Refuse a client that is not there, a model that peers cannot train, and a place in the list that is another's."""
-    if about.client >= world.total_clients:
+def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings | None) -> None:
+    """Refuse settings that do not fit the data, the model or the other peers.
+
+    Args:
+        settings: the peer's; its client must be one of the data set's (ConfigError).
+        world: its data and model; detectors are refused (ModelError).
+        lockstep: the peer's place in this list must be the number of its client (ConfigError); None: no lockstep.
+    """
+    if settings.client >= world.total_clients:
         raise ConfigError(
-            f"peer.client must be one of the data set's clients, 0 to {world.total_clients - 1}, got {about.client}"
+            f"peer.client must be one of the data set's clients, 0 to {world.total_clients - 1}, got {settings.client}"
         )
     if world.spec.detects:
         raise ModelError("peers train models with a score for every class, and this model is a detector")
     if lockstep is None:
         return
-    if about.name not in lockstep.peers:
-        raise ConfigError(f"lockstep.peers: this peer's name, {about.name!r}, is none of {', '.join(lockstep.peers)}")
-    place = lockstep.peers.index(about.name)
-    if place != about.client:
+    if settings.name not in lockstep.peers:
+        names = ", ".join(lockstep.peers)
+        raise ConfigError(f"lockstep.peers: this peer's name, {settings.name!r}, is none of {names}")
+    place = lockstep.peers.index(settings.name)
+    if place != settings.client:
         raise ConfigError(
-            f"lockstep.peers: {about.name!r} is number {place} (from 0) and peer.client is {about.client}; they must "
-            "be the same, so that the run is the simulator's"
+            f"lockstep.peers: {settings.name!r} is number {place} (from 0) and peer.client is {settings.client}; they "
+            "must be the same, so that the run is the simulator's"
         )
 
 
-def _stacked(messages: Iterable[Message], name: str) -> Float[np.ndarray, "m P"]:
+def _stack(messages: Iterable[Message], name: str) -> Float[np.ndarray, "m P"]:
     return np.stack([message.arrays[name] for message in messages])

@@ -1,4 +1,4 @@
-"""What one peer has to do with the others: who is there, what they answer, and keeping step where that is wished."""
+"""A peer's requests to the others: their models, checked and counted, and waiting for them in lockstep."""
 
 from __future__ import annotations
 
@@ -13,158 +13,169 @@ from functools import partial
 import numpy as np
 from jaxtyping import Bool
 
-from fedkin.p2p.messages import STATUS, Message, MessageSigner, Question, WireError, decode, encode, what
+from fedkin.config.peer_settings import LockstepSettings, PeerSettings
+from fedkin.p2p.messages import STATUS, InvalidMessageError, Message, Request, decode, encode, request_text
 from fedkin.p2p.peer_table import PeerTable
 from fedkin.p2p.response_cache import ResponseCache
-from fedkin.p2p.settings import LockstepSettings, PeerSettings
-from fedkin.p2p.zenoh_transport import Network
+from fedkin.p2p.transport import Transport
+from fedkin.security.signatures import MessageSigner
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.05  # seconds between questions of a peer that waits
-_LONELY = 1.0  # seconds to look for others before saying that there are none
+_POLL = 0.05  # seconds between requests of a peer that waits
+_FIRST_CONTACT = 1.0  # seconds to look for other peers before the log says that there are none
 
 
 @dataclass
-class Tally:
-    """What happened since the last record."""
+class ExchangeCounts:
+    """Requests, replies and failures since the last record."""
 
-    asked: list[str] = field(default_factory=list)
-    answered: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
+    replied: list[str] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
-    received: int = 0  # bytes
+    bytes_received: int = 0
 
 
 class PeerClient:
     """The other peers, as one of them sees them.
 
     Args:
-        about, book: who asks, and whom it knows.
-        network: how.
+        settings: of the peer that asks.
+        table: the peers that it knows.
+        transport: how they are reached.
         parameters: P.
-        deadline: seconds for an answer.
-        lockstep: who keeps step; None where everybody has its own pace.
-        seal: signs and checks, where peers have certificates.
+        timeout: seconds for a reply.
+        lockstep: who keeps step; None where every peer has its own pace.
+        signer: signs and checks messages, where peers have certificates.
     """
 
     def __init__(
         self,
-        about: PeerSettings,
-        book: PeerTable,
-        network: Network,
+        settings: PeerSettings,
+        table: PeerTable,
+        transport: Transport,
         parameters: int,
-        deadline: float | int = 5.0,
+        timeout: float | int = 5.0,
         lockstep: LockstepSettings | None = None,
-        seal: MessageSigner | None = None,
+        signer: MessageSigner | None = None,
     ) -> None:
-        self.about, self.book, self.tally, self.stopped = about, book, Tally(), threading.Event()
-        self._network, self._parameters, self._deadline = network, parameters, deadline
-        self._lockstep, self._seal = lockstep, seal
-        self._shelf = ResponseCache(partial(encode, federation=about.federation, seal=seal))
-        self._serving = False
+        self.settings, self.table, self.counts, self.stopped = settings, table, ExchangeCounts(), threading.Event()
+        self._transport, self._parameters, self._timeout = transport, parameters, timeout
+        self._lockstep, self._signer = lockstep, signer
+        self._cache = ResponseCache(partial(encode, federation=settings.federation, signer=signer))
+        self._online = False
 
-    def publish(self, message: Message) -> None:
-        """From here on others can have it; from the first time on they know that this peer is there.
+    def serve(self, message: Message) -> None:
+        """Let others request this message from now on; the first one brings this peer online.
 
         Raises ConfigError where another peer has this one's name.
         """
-        self._shelf.put(message)
-        if not self._serving:
-            self._network.serve(self._shelf.answer)
-            self._serving = True
-            self._look_around()
-        self.book.meet(self._network.peers())
+        self._cache.add(message)
+        if not self._online:
+            self._transport.serve(self._cache.reply)
+            self._online = True
+            self._await_first_peers()
+        self.table.update_sessions(self._transport.peers())
 
-    def there(self) -> Bool[np.ndarray, "1 N"]:
-        """Who can be asked; in lock-step nobody but those of the list."""
-        there = self.book.there()
-        return there & self.book.mask(self._lockstep.peers) if self._lockstep else there
+    def reachable(self) -> Bool[np.ndarray, "1 N"]:
+        """The mask of peers that can be asked; in lockstep only those of the list."""
+        reachable = self.table.reachable()
+        return reachable & self.table.mask(self._lockstep.peers) if self._lockstep else reachable
 
-    def ask(self, names: list[str], wants: tuple[str, ...], round: int) -> dict[str, Message]:
-        """What came of asking these for arrays (in lock-step: of this round), checked; who is wrong, late or missing is
-        counted and left out."""
-        asked, found = round if self._lockstep else None, {}
-        for name, replies in self._fetch(names, what(wants, asked)).items():
-            question = Question(self.about.federation, name, wants, self._parameters, self.book.least(name), asked)
+    def request(self, names: list[str], arrays: tuple[str, ...], round: int) -> dict[str, Message]:
+        """Request arrays from peers; wrong, late and missing replies are counted and left out.
+
+        Args:
+            names: of the peers.
+            arrays: names of the arrays, such as ``messages.MODEL``.
+            round: this peer's own; in lockstep the replies must be of it.
+
+        Returns:
+            The checked replies by name.
+        """
+        required, replies = round if self._lockstep else None, {}
+        for name, data in self._exchange(names, request_text(arrays, required)).items():
+            last = self.table.last_round(name)
+            request = Request(self.settings.federation, name, arrays, self._parameters, last, required)
             try:
-                found[name] = self._read(replies, question)
-            except WireError as error:
-                self.tally.failures[error.reason] += 1
-                self.book.failed(name, error.reason, error.detail)
+                replies[name] = self._decode(data, request)
+            except InvalidMessageError as error:
+                self.counts.failures[error.reason] += 1
+                self.table.record_failure(name, error.reason, error.detail)
             else:
-                self.book.heard(name, found[name].round)
-        self.tally.asked += names
-        self.tally.answered += found
-        return found
+                self.table.record_reply(name, replies[name].round)
+        self.counts.requested += names
+        self.counts.replied += replies
+        return replies
 
-    def finished(self, round: int) -> None:
-        """Say that a round is over; in lock-step wait until all who are there say so."""
-        self._shelf.finished(Message(self.about.name, round, 1))
-        if self._lockstep and self._serving:
-            self._wait(lambda: not self._behind(round))
+    def finish_round(self, round: int) -> None:
+        """Announce that a round is finished; in lockstep wait until all reachable peers announce it."""
+        self._cache.set_status(Message(self.settings.name, round, 1))
+        if self._lockstep and self._online:
+            self._wait_until(lambda: not self._is_any_behind(round))
 
-    def given(self) -> int:
-        """Bytes given to others since this was last asked."""
-        return self._shelf.given()
+    def pop_bytes_sent(self) -> int:
+        """Bytes sent to others since the last call."""
+        return self._cache.pop_bytes_sent()
 
-    def leave(self) -> None:
-        """Close the network."""
-        self._network.close()
+    def close(self) -> None:
+        """Leave the network."""
+        self._transport.close()
 
-    # --- answers
+    # --- replies
 
-    def _fetch(self, names: list[str], text: str) -> dict[str, tuple[bytes, ...]]:
-        """All answers; in lock-step those that are not there yet are waited for."""
+    def _exchange(self, names: list[str], text: str) -> dict[str, tuple[bytes, ...]]:
+        """All replies; in lockstep the request is repeated until every peer has replied."""
         if not names:
             return {}
         if self._lockstep is None:
-            return self._network.fetch(names, text, self._deadline)
-        found: dict[str, tuple[bytes, ...]] = dict.fromkeys(names, ())
-        self._wait(lambda: self._complete(found, text))
-        return found
+            return self._transport.request(names, text, self._timeout)
+        replies: dict[str, tuple[bytes, ...]] = dict.fromkeys(names, ())
+        self._wait_until(lambda: self._complete(replies, text))
+        return replies
 
-    def _complete(self, found: dict[str, tuple[bytes, ...]], text: str) -> bool:
-        """Ask those that have not answered once more; whether all have."""
-        missing = [name for name, replies in found.items() if not replies]
-        found |= self._network.fetch(missing, text, self._deadline)
-        return all(found.values())
+    def _complete(self, replies: dict[str, tuple[bytes, ...]], text: str) -> bool:
+        """Ask those that have not replied once more; whether all have."""
+        missing = [name for name, data in replies.items() if not data]
+        replies |= self._transport.request(missing, text, self._timeout)
+        return all(replies.values())
 
-    def _read(self, replies: tuple[bytes, ...], question: Question) -> Message:
-        """The one answer to a question. Raises WireError where there is none, or more than one, or it is wrong."""
-        self.tally.received += sum(map(len, replies))
+    def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
+        """The one reply to a request. Raises InvalidMessageError where it is missing, contradictory or wrong."""
+        self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:
-            raise WireError("contradiction" if replies else "silent")
-        return decode(replies[0], question, self._seal)
+            raise InvalidMessageError("contradiction" if replies else "silent")
+        return decode(replies[0], request, self._signer)
 
     # --- waiting
 
-    def _look_around(self) -> None:
-        """Where nobody is there, say so once; the peer trains alone until somebody comes."""
+    def _await_first_peers(self) -> None:
+        """Wait a moment for other peers; where none comes, log it once, and train alone until one does."""
         if self._lockstep:
-            others = set(self._lockstep.peers) - {self.about.name}
-            self._wait(lambda: others <= self._network.peers().keys())
+            others = set(self._lockstep.peers) - {self.settings.name}
+            self._wait_until(lambda: others <= self._transport.peers().keys())
             return
-        end = time.monotonic() + _LONELY
-        while not self._network.peers() and time.monotonic() < end and not self.stopped.wait(_POLL):
+        end = time.monotonic() + _FIRST_CONTACT
+        while not self._transport.peers() and time.monotonic() < end and not self.stopped.wait(_POLL):
             pass
-        if not self._network.peers():
-            _log.warning("peer %s: no other peer can be reached; training alone, and trying on", self.about.name)
+        if not self._transport.peers():
+            _log.warning("peer %s: no other peer can be reached; training alone, and trying on", self.settings.name)
 
-    def _behind(self, round: int) -> bool:
-        """Whether somebody of the list is there and has not finished this round."""
+    def _is_any_behind(self, round: int) -> bool:
+        """Whether some reachable peer of the list has not finished this round."""
         assert self._lockstep is not None
-        names = [name for name in self._network.peers() if name in self._lockstep.peers]
-        replies = self._network.fetch(names, what(STATUS), self._deadline)
-        return any(self._finished_by(name, replies[name]) < round for name in names)
+        names = [name for name in self._transport.peers() if name in self._lockstep.peers]
+        replies = self._transport.request(names, request_text(STATUS), self._timeout)
+        return any(self._finished_round(name, replies[name]) < round for name in names)
 
-    def _finished_by(self, name: str, replies: tuple[bytes, ...]) -> int:
-        """The round that a peer has finished, as it says; -1 where it says nothing that can be used."""
+    def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
+        """The round that a peer's status names; -1 where the reply cannot be used."""
         try:
-            return self._read(replies, Question(self.about.federation, name, STATUS, self._parameters)).round
-        except WireError:
+            return self._decode(replies, Request(self.settings.federation, name, STATUS, self._parameters)).round
+        except InvalidMessageError:
             return -1
 
-    def _wait(self, done: Callable[[], bool]) -> None:
-        """Until something is so, the deadline of the lock-step is over, or the peer is stopped."""
+    def _wait_until(self, done: Callable[[], bool]) -> None:
+        """Wait for a condition, at most for the deadline of the lockstep or until the peer is stopped."""
         assert self._lockstep is not None
         end = time.monotonic() + self._lockstep.deadline
         while not done() and time.monotonic() < end and not self.stopped.wait(_POLL):

@@ -1,4 +1,4 @@
-"""The book of a peer: whom it knows, who is there, and what came of asking them."""
+"""The peers that a peer knows: their numbers, which of them are reachable, and the outcomes of requests to them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from jaxtyping import Bool
 _log = logging.getLogger("fedkin")
 
 # What a reason means, for the line that is logged when a peer first gives it.
-_WORDS = {
-    "silent": "gave no answer in time",
-    "contradiction": "gave two different answers to one question",
-    "length": "sent more or fewer bytes than announced",
-    "header": "sent a header that is too long, or none of ours",
-    "json": "sent a header that is not JSON",
+_REASONS = {
+    "silent": "gave no reply in time",
+    "contradiction": "gave two different replies to one request",
+    "length": "sent a message that is too long or was cut",
+    "version": "sent a message of another version of fedkin",
+    "header": "sent a header that is too long, or no message",
+    "archive": "sent an archive that cannot be decoded",
     "fields": "sent a header with missing or wrong entries",
-    "federation": "answered for another federation",
-    "sender": "was answered for by somebody else",
-    "signature": "sent something that it did not sign",
-    "certificate": "showed a certificate that is not its own",
-    "arrays": "sent other arrays than it was asked for",
+    "federation": "replied for another federation",
+    "sender": "was replied for by another peer",
+    "signature": "sent a message without its own signature",
+    "certificate": "sent a certificate that is not its own",
+    "arrays": "sent other arrays than were requested",
     "dtype": "sent other numbers than float32",
     "shape": "sent a model of another shape",
     "finite": "sent NaN or infinity",
-    "stale": "sent a round older than one it had shown",
-    "round": "sent another round than it was asked for",
+    "stale": "sent an older round than before",
+    "round": "sent another round than was requested",
 }
 
 
@@ -43,35 +44,30 @@ class PeerTable:
         self.names: list[str] = list(names)
         if name not in self.names:
             self.names.insert(0, name)
-        self.alive: set[str] = set()
         self.counts: dict[str, Counter[str]] = {}
+        self._reachable: set[str] = set()
         self._sessions: dict[str, str] = {}
-        self._shown: dict[str, int] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._last_rounds: dict[str, int] = {}
+        self._logged: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
-    def own(self) -> int:
-        """This peer's own number."""
-        return self.names.index(self.name)
-
-    def meet(self, sessions: Mapping[str, str]) -> None:
-        """Who is there now, with the session of each. One that comes back in a new session may begin where its disk
-        has it, a little earlier than what it had shown."""
+    def update_sessions(self, sessions: Mapping[str, str]) -> None:
+        """Take the peers that are reachable now, each with its session. A peer that comes back in a new session may
+        start where its disk has it, a little before the round that it had sent."""
         self.names += [name for name in sessions if name not in set(self.names)]
         for name, session in sessions.items():
             if self._sessions.get(name, session) != session:
-                self._shown.pop(name, None)
+                self._last_rounds.pop(name, None)
         self._sessions = {**self._sessions, **sessions}
-        self.alive = {name for name in sessions if name != self.name}
+        self._reachable = {name for name in sessions if name != self.name}
 
-    def there(self) -> Bool[np.ndarray, "1 N"]:
-        """Who can be asked; nobody asks itself."""
-        return np.array([[name in self.alive for name in self.names]])
+    def reachable(self) -> Bool[np.ndarray, "1 N"]:
+        """The mask of peers that can be asked; a peer does not ask itself."""
+        return self.mask(self._reachable)
 
-    def named(self, mask: Bool[np.ndarray, "1 N"]) -> list[str]:
+    def names_of(self, mask: Bool[np.ndarray, "1 N"]) -> list[str]:
         """The names under a mask, by number."""
         return [self.names[j] for j in np.flatnonzero(mask[0])]
 
@@ -80,28 +76,33 @@ class PeerTable:
         wanted = set(names)
         return np.array([[name in wanted for name in self.names]])
 
-    def least(self, name: str) -> int:
-        """The newest round that a peer has shown; 0 where it has shown none."""
-        return self._shown.get(name, 0)
+    def last_round(self, name: str) -> int:
+        """The newest round that a peer has sent; 0 where it has sent none."""
+        return self._last_rounds.get(name, 0)
 
-    def heard(self, name: str, round: int) -> None:
-        """An answer that is used."""
-        self._shown[name] = max(round, self.least(name))
+    def record_reply(self, name: str, round: int) -> None:
+        """Count a reply that is used."""
+        self._last_rounds[name] = max(round, self.last_round(name))
         self.counts.setdefault(name, Counter())["exchanges"] += 1
 
-    def failed(self, name: str, reason: str, detail: str = "") -> None:
-        """An answer that is not used, or did not come; logged once per peer and reason."""
+    def record_failure(self, name: str, reason: str, detail: str = "") -> None:
+        """Count a reply that is not used, or did not come; logged once per peer and reason.
+
+        Args:
+            name: the peer's.
+            reason: one word, the key of the count.
+            detail: what stands in brackets in the log.
+        """
         self.counts.setdefault(name, Counter())[reason] += 1
-        words = _WORDS.get(reason, reason)
-        self._once(name, reason, f"peer {name} {words}{f' ({detail})' if detail else ''}; left out")
+        words = _REASONS.get(reason, reason)
+        self._log_once(name, reason, f"peer {name} {words}{f' ({detail})' if detail else ''}; left out")
 
-    def own_failure(self, reason: str, line: str) -> None:
-        """Something of this peer's own that failed; counted and logged alike."""
+    def record_own_failure(self, reason: str, line: str) -> None:
+        """Count a failure of this peer's own; logged once per reason."""
         self.counts.setdefault(self.name, Counter())[reason] += 1
-        self._once(self.name, reason, f"peer {self.name}: {line}")
+        self._log_once(self.name, reason, f"peer {self.name}: {line}")
 
-    def _once(self, name: str, reason: str, line: str) -> None:
-        """Log a line, if it is the first of this peer and reason."""
-        if (name, reason) not in self._told:
-            self._told.add((name, reason))
+    def _log_once(self, name: str, reason: str, line: str) -> None:
+        if (name, reason) not in self._logged:
+            self._logged.add((name, reason))
             _log.warning("%s", line)

@@ -1,70 +1,71 @@
-"""What a peer has to give, as bytes that are ready to go. Questions come on another thread than the peer's own."""
+"""A peer's newest models as encoded replies. Requests come on another thread than the peer's own."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-from fedkin.p2p.messages import STATUS, Message, WireError, asked_for
+from fedkin.p2p.messages import STATUS, InvalidMessageError, Message, RequestText, parse_request
 
-_KEPT = 2  # rounds: in lock-step somebody may still be at the last one
+_ROUNDS = 2  # that are kept: in lockstep somebody may still be at the last one
 
 
 class ResponseCache:
-    """A peer's newest rounds. An answer is made when it is first asked for, and kept.
+    """The messages of a peer's newest rounds. A reply is encoded when it is first requested, and kept.
 
     Args:
-        written: turns a message into bytes.
+        encode: turns a message into bytes.
     """
 
-    def __init__(self, written: Callable[[Message], bytes]) -> None:
-        self._written = written
+    def __init__(self, encode: Callable[[Message], bytes]) -> None:
+        self._encode = encode
         self._lock = threading.Lock()
-        self._rounds: dict[int, Message] = {}
-        self._finished: Message | None = None
-        self._ready: dict[str, bytes] = {}
-        self._given = 0
+        self._messages: dict[int, Message] = {}
+        self._status: Message | None = None
+        self._replies: dict[str, bytes] = {}
+        self._bytes_sent = 0
 
-    def put(self, message: Message) -> None:
-        """What others get from now on; its arrays must not change any more."""
+    def add(self, message: Message) -> None:
+        """Reply with this round from now on; its arrays must not change any more."""
         with self._lock:
-            self._rounds[message.round] = message
-            self._rounds = {t: self._rounds[t] for t in sorted(self._rounds)[-_KEPT:]}
-            self._ready = {}
+            self._messages[message.round] = message
+            self._messages = {t: self._messages[t] for t in sorted(self._messages)[-_ROUNDS:]}
+            self._replies = {}
 
-    def finished(self, message: Message) -> None:
-        """A round is over for this peer: what it says when asked for its status."""
+    def set_status(self, message: Message) -> None:
+        """Reply with this to requests for the status: the round that is finished."""
         with self._lock:
-            self._finished = message
-            self._ready.pop("status", None)
+            self._status = message
+            self._replies.pop("status", None)
 
-    def answer(self, text: str) -> bytes | None:
-        """The answer to a question as it travels; None where there is none (yet)."""
+    def reply(self, text: str) -> bytes | None:
+        """The reply to a request as it was sent; None where there is none (yet)."""
         try:
-            wants, round = asked_for(text)
-        except WireError:
+            request = parse_request(text)
+        except InvalidMessageError:
             return None
         with self._lock:
-            if text not in self._ready:
-                message = self._find(wants, round)
+            if text not in self._replies:
+                message = self._select(request)
                 if message is None:
                     return None
-                self._ready[text] = self._written(message)
-            self._given += len(self._ready[text])
-            return self._ready[text]
+                self._replies[text] = self._encode(message)
+            self._bytes_sent += len(self._replies[text])
+            return self._replies[text]
 
-    def given(self) -> int:
-        """Bytes given since this was last asked."""
+    def pop_bytes_sent(self) -> int:
+        """Bytes of all replies since the last call."""
         with self._lock:
-            given, self._given = self._given, 0
-            return given
+            count, self._bytes_sent = self._bytes_sent, 0
+            return count
 
-    def _find(self, wants: tuple[str, ...], round: int | None) -> Message | None:
-        if wants == STATUS:
-            return self._finished if round is None else None
-        if not self._rounds:
+    def _select(self, request: RequestText) -> Message | None:
+        if request.arrays == STATUS:
+            return self._status if request.round is None else None
+        if not self._messages:
             return None
-        found = self._rounds.get(max(self._rounds) if round is None else round)
-        if found is None:
+        message = self._messages.get(max(self._messages) if request.round is None else request.round)
+        if message is None:
             return None
-        return Message(found.sender, found.round, found.examples, {name: found.arrays[name] for name in wants})
+        arrays = {name: message.arrays[name] for name in request.arrays}
+        return Message(message.sender, message.round, message.examples, arrays)

@@ -1,4 +1,4 @@
-"""A network in memory: peers of one process that question each other directly, and a test that may come between."""
+"""A network in memory: peers of one process that send requests to each other, and tests that may tamper with them."""
 
 from __future__ import annotations
 
@@ -6,62 +6,61 @@ import threading
 from collections.abc import Callable, Sequence
 
 from fedkin.core.errors import ConfigError
-from fedkin.p2p.zenoh_transport import Answer
+from fedkin.p2p.transport import RequestHandler
 
 
-class Switchboard:
-    """Where all lines end. ``twist[name]`` changes what ``name``'s questions bring: it gets the question and the
-    answer (None where there is none) and gives the answers that arrive."""
+class MemoryNetwork:
+    """The network of several transports. ``tamper[name]`` changes the replies of ``name``: it gets the request and the
+    reply (None where there is none), and returns the replies that arrive."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.answers: dict[str, Answer] = {}
+        self.handlers: dict[str, RequestHandler] = {}
         self.sessions: dict[str, str] = {}
-        self.twist: dict[str, Callable[[str, bytes | None], tuple[bytes, ...]]] = {}
-        self.asked: list[tuple[str, str, str]] = []  # who, whom, what
-        self.made = 0
+        self.tamper: dict[str, Callable[[str, bytes | None], tuple[bytes, ...]]] = {}
+        self.requests: list[tuple[str, str, str]] = []  # from, to, text
+        self.transports = 0
 
-    def line(self, name: str) -> Line:
-        return Line(self, name)
+    def transport(self, name: str) -> MemoryTransport:
+        return MemoryTransport(self, name)
 
-    def add(self, name: str, answer: Answer | None = None) -> None:
-        """Somebody who is there without being a Peer."""
-        self.line(name).serve(answer or (lambda text: None))
+    def add_peer(self, name: str, handler: RequestHandler | None = None) -> None:
+        """Bring a peer online that is no ``Peer``."""
+        self.transport(name).serve(handler or (lambda text: None))
 
 
-class Line:
-    """One peer's end (``federation.network.Network``)."""
+class MemoryTransport:
+    """One peer's end (a ``Transport``)."""
 
-    def __init__(self, board: Switchboard, name: str) -> None:
-        self._board, self._name = board, name
-        with board.lock:
-            board.made += 1
-            self._session = f"{board.made:04d}"
+    def __init__(self, network: MemoryNetwork, name: str) -> None:
+        self._network, self._name = network, name
+        with network.lock:
+            network.transports += 1
+            self._session = f"{network.transports:04d}"
 
     def peers(self) -> dict[str, str]:
-        with self._board.lock:
-            if self._board.sessions.get(self._name, self._session) != self._session:
+        with self._network.lock:
+            if self._network.sessions.get(self._name, self._session) != self._session:
                 raise ConfigError(f"peer.name: another peer is called {self._name!r}")
-            return {name: session for name, session in self._board.sessions.items() if name != self._name}
+            return {name: session for name, session in self._network.sessions.items() if name != self._name}
 
-    def fetch(self, names: Sequence[str], what: str, deadline: float) -> dict[str, tuple[bytes, ...]]:
-        found = {}
+    def request(self, names: Sequence[str], text: str, timeout: float) -> dict[str, tuple[bytes, ...]]:
+        replies = {}
         for name in names:
-            self._board.asked.append((self._name, name, what))
-            answer = self._board.answers.get(name)
-            reply = answer(what) if answer else None
-            plain = () if reply is None else (reply,)
-            twist = self._board.twist.get(name)
-            found[name] = twist(what, reply) if twist else plain
-        return found
+            self._network.requests.append((self._name, name, text))
+            handler = self._network.handlers.get(name)
+            reply = handler(text) if handler else None
+            tamper = self._network.tamper.get(name)
+            replies[name] = tamper(text, reply) if tamper else () if reply is None else (reply,)
+        return replies
 
-    def serve(self, answer: Answer) -> None:
+    def serve(self, handler: RequestHandler) -> None:
         self.peers()
-        with self._board.lock:
-            self._board.answers[self._name] = answer
-            self._board.sessions[self._name] = self._session
+        with self._network.lock:
+            self._network.handlers[self._name] = handler
+            self._network.sessions[self._name] = self._session
 
     def close(self) -> None:
-        with self._board.lock:
-            self._board.answers.pop(self._name, None)
-            self._board.sessions.pop(self._name, None)
+        with self._network.lock:
+            self._network.handlers.pop(self._name, None)
+            self._network.sessions.pop(self._name, None)

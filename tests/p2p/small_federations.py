@@ -1,4 +1,4 @@
-"""Small federations of quadratic clients, and a disk that is a list."""
+"""Small federations of quadratic clients, and storage in memory."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from fedkin.config.peer_settings import LockstepSettings, PeerSettings
 from fedkin.core.errors import StorageError
 from fedkin.core.world import LocalTraining
 from fedkin.methods.decentralized import PeerMethod
-from fedkin.p2p.messages import Message, MessageSigner, asked_for, encode
-from fedkin.p2p.peer import Disk, Memory, Peer
+from fedkin.p2p.messages import Message, encode, parse_request
+from fedkin.p2p.peer import Peer, PeerMemory, PeerStorage
+from fedkin.security.signatures import MessageSigner
 from fedkin.simulation.fake_world import FakeWorld
-from tests.p2p.memory_network import Switchboard
+from tests.p2p.memory_network import MemoryNetwork
 
 P = 4
 
 
-class Notes:
-    """A disk (``federation.peer.Disk``) that can be full."""
+class MemoryStorage:
+    """A ``PeerStorage`` that can be full."""
 
     def __init__(self, full: bool = False) -> None:
         self.full = full
-        self.saved: list[Memory] = []
+        self.memories: list[PeerMemory] = []
         self.records: list[dict[str, Any]] = []
 
-    def save(self, memory: Memory) -> None:
-        self._refuse()
-        self.saved.append(memory)
+    def save(self, memory: PeerMemory) -> None:
+        self._refuse_if_full()
+        self.memories.append(memory)
 
     def append(self, record: dict[str, Any]) -> None:
-        self._refuse()
+        self._refuse_if_full()
         self.records.append(record)
 
-    def _refuse(self) -> None:
+    def _refuse_if_full(self) -> None:
         if self.full:
-            raise StorageError("cannot write notes: No space left on device")
+            raise StorageError("cannot write: No space left on device")
 
 
-def split_two(clients: int = 6, **options: Any) -> FakeWorld:
-    """Even clients want one thing, odd ones the opposite, each with a slant of its own; all begin at zero."""
+def two_clusters(clients: int = 6, **options: Any) -> FakeWorld:
+    """Even clients have one optimum, odd ones the opposite, each with a slant of its own; all start at zero."""
     side = np.where(np.arange(clients) % 2 == 0, 1.0, -1.0)
     slant = 0.2 * np.random.default_rng(0).normal(size=(clients, P))
     target = (3 * side[:, None] + slant).astype(np.float32)
@@ -49,31 +50,31 @@ def split_two(clients: int = 6, **options: Any) -> FakeWorld:
     return replace(world, start=lambda stream: np.zeros(P))
 
 
-def peer(
+def make_peer(
     world: FakeWorld,
-    board: Switchboard,
+    network: MemoryNetwork,
     client: int,
     method: PeerMethod,
     *,
     name: str | None = None,
-    notes: Disk | None = None,
-    memory: Memory | None = None,
+    storage: PeerStorage | None = None,
+    memory: PeerMemory | None = None,
     lockstep: LockstepSettings | None = None,
-    seal: MessageSigner | None = None,
-    **about: Any,
+    signer: MessageSigner | None = None,
+    **options: Any,
 ) -> Peer:
     """Peer ``p<client>`` of a federation in memory."""
-    own = PeerSettings(name or f"p{client}", "trial", client, **about)
-    disk = notes if notes is not None else Notes()
-    return Peer(own, method, world, board.line(own.name), disk, memory, lockstep=lockstep, seal=seal)
+    settings = PeerSettings(name or f"p{client}", "trial", client, **options)
+    transport, own = network.transport(settings.name), storage if storage is not None else MemoryStorage()
+    return Peer(settings, method, world, transport, own, memory, lockstep=lockstep, signer=signer)
 
 
-def says(name: str, round: int, model: list[float], examples: int = 10, update: list[float] | None = None) -> Any:
-    """An ``answer`` of somebody who says the same in every round."""
+def constant(name: str, round: int, model: list[float], examples: int = 10, update: list[float] | None = None) -> Any:
+    """A handler whose replies have the same arrays in every round."""
     arrays = {"model": np.array(model, np.float32), "update": np.array(update or model, np.float32)}
 
-    def answer(text: str) -> bytes:
-        wants, _ = asked_for(text)
-        return encode(Message(name, round, examples, {want: arrays[want] for want in wants}), "trial")
+    def handler(text: str) -> bytes:
+        requested = parse_request(text).arrays
+        return encode(Message(name, round, examples, {key: arrays[key] for key in requested}), "trial")
 
-    return answer
+    return handler

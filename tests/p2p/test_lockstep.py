@@ -1,4 +1,4 @@
-"""Peers in lock-step do what the simulator does: the same bags, and the same models to float tolerance."""
+"""Peers in lock-step do what the simulator does: the same neighbours, and the same models to float tolerance."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from fedkin.methods import METHODS
 from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.p2p.peer import Peer
 from fedkin.simulation.engine import SimulatedWorld
-from tests.p2p.memory_network import Switchboard
-from tests.p2p.small_federations import Notes, peer, split_two
+from tests.p2p.memory_network import MemoryNetwork
+from tests.p2p.small_federations import MemoryStorage, make_peer, two_clusters
 
 ROUNDS, SEED = 6, 3
-CHOSEN = {
+OPTIONS = {
     "panm": {"neighbours": 1, "candidates": 2, "stage_one": 3, "period": 2},
     "panm_loss": {"neighbours": 1, "candidates": 2, "stage_one": 3, "period": 2},
     "pens": {"sampled": 2, "top": 1, "stage_one": 3},
     "gossip": {"neighbours": 2},
 }
+
+
+def settings(client: int, name: str) -> PeerSettings:
+    return PeerSettings(name, "trial", client, SEED, rounds=ROUNDS)
 
 
 def together(everybody: list[Peer]) -> None:
@@ -36,19 +40,26 @@ def together(everybody: list[Peer]) -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", OPTIONS)
 def test_four_peers_are_the_simulators_four(name: str) -> None:
-    method: PeerMethod = METHODS[name](**CHOSEN[name])
+    method: PeerMethod = METHODS[name](**OPTIONS[name])
     data = fk.planted("digits", "label_permutation", clusters=2, clients=4, samples=20, test_samples=5, seed=1)
     model, local = fk.models.MODELS["mclr"](data), SGD(epochs=2, batch_size=8, lr=0.1)
     run = fk.simulate(method, data, model, rounds=ROUNDS, cohort=4, local=local, seed=SEED)
     state = run.state
     assert isinstance(state, PeerState)
 
-    names, board = ["a", "b", "c", "d"], Switchboard()
+    names, network = ["a", "b", "c", "d"], MemoryNetwork()
     step, world = LockstepSettings(names, deadline=60.0), SimulatedWorld(data, model, local, devices=1)
     everybody = [
-        Peer(PeerSettings(n, "trial", k, SEED, rounds=ROUNDS), method, world, board.line(n), Notes(), lockstep=step)
+        Peer(
+            PeerSettings(n, "trial", k, SEED, rounds=ROUNDS),
+            method,
+            world,
+            network.transport(n),
+            MemoryStorage(),
+            lockstep=step,
+        )
         for k, n in enumerate(names)
     ]
     together(everybody)
@@ -61,23 +72,25 @@ def test_four_peers_are_the_simulators_four(name: str) -> None:
 
 
 def test_nobody_is_a_round_ahead() -> None:
-    board, names = Switchboard(), ["p0", "p1", "p2"]
-    world, step = split_two(3), LockstepSettings(names)
+    network, names = MemoryNetwork(), ["p0", "p1", "p2"]
+    world, step = two_clusters(3), LockstepSettings(names)
     method = METHODS["gossip"](neighbours=2)
-    notes = [Notes() for _ in names]
-    everybody = [peer(world, board, k, method, lockstep=step, notes=notes[k], rounds=5) for k in range(3)]
+    storage = [MemoryStorage() for _ in names]
+    everybody = [make_peer(world, network, k, method, lockstep=step, storage=storage[k], rounds=5) for k in range(3)]
     together(everybody)
-    for note in notes:
-        assert [record["failures"] for record in note.records] == [{}] * 5
-        assert [len(record["partners"]) for record in note.records] == [2] * 5
-    assert {what for _, _, what in board.asked} == {"status", *(f"model@{t}" for t in range(1, 6))}
+    for own in storage:
+        assert [record["failures"] for record in own.records] == [{}] * 5
+        assert [len(record["partners"]) for record in own.records] == [2] * 5
+    assert {what for _, _, what in network.requests} == {"status", *(f"model@{t}" for t in range(1, 6))}
 
 
 def test_one_that_is_gone_holds_the_others_up_no_longer_than_the_deadline() -> None:
-    board, names = Switchboard(), ["p0", "p1", "p2"]
-    method, notes = METHODS["gossip"](neighbours=2), Notes()
+    network, names = MemoryNetwork(), ["p0", "p1", "p2"]
+    method, storage = METHODS["gossip"](neighbours=2), MemoryStorage()
     step = LockstepSettings(names, deadline=0.3)
-    everybody = [peer(split_two(3), board, k, method, lockstep=step, notes=notes, rounds=2) for k in range(2)]
-    board.add("p2")  # it is there, and never answers
+    everybody = [
+        make_peer(two_clusters(3), network, k, method, lockstep=step, storage=storage, rounds=2) for k in range(2)
+    ]
+    network.add_peer("p2")  # it is there, and never answers
     together(everybody)
-    assert [record["failures"] for record in notes.records] == [{"silent": 1}] * 4
+    assert [record["failures"] for record in storage.records] == [{"silent": 1}] * 4

@@ -1,4 +1,4 @@
-"""The loop of a peer: what it asks, what it makes of the answers, and what does not stop it."""
+"""The loop of a peer: its requests, what it does with the replies, and what does not stop it."""
 
 from __future__ import annotations
 
@@ -12,177 +12,179 @@ import pytest
 from fedkin.config.peer_settings import LockstepSettings
 from fedkin.core.errors import ConfigError
 from fedkin.methods import PANM, PENS, Gossip, Local, PANMLoss
-from fedkin.p2p.peer import Memory
-from tests.p2p.memory_network import Switchboard
-from tests.p2p.small_federations import Notes, P, peer, says, split_two
+from fedkin.p2p.peer import PeerMemory
+from tests.p2p.memory_network import MemoryNetwork
+from tests.p2p.small_federations import MemoryStorage, P, constant, make_peer, two_clusters
 
 FAR = [8.0] * P
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks around for a second before it says that it is alone."""
-    monkeypatch.setattr("fedkin.p2p.peer_client._LONELY", 0.0)
+    """Nobody looks around for a second before it constant that it is alone."""
+    monkeypatch.setattr("fedkin.p2p.peer_client._FIRST_CONTACT", 0.0)
 
 
 def half(client: int = 0) -> np.ndarray:
     """What client ``client`` has after its first local training: from zero, half of the way."""
-    return 0.5 * split_two().target[client]
+    return 0.5 * two_clusters().target[client]
 
 
 def test_alone_a_peer_just_trains() -> None:
-    notes = Notes()
-    only = peer(split_two(), Switchboard(), 0, PANM(), notes=notes, rounds=3)
+    storage = MemoryStorage()
+    only = make_peer(two_clusters(), MemoryNetwork(), 0, PANM(), storage=storage, rounds=3)
     only.run()
-    np.testing.assert_allclose(only.memory.model, (1 - 0.5**3) * split_two().target[0], rtol=1e-6)
-    assert [record["round"] for record in notes.records] == [1, 2, 3]
-    assert notes.records[-1]["failures"] == {} and notes.records[-1]["exchanges"] == 0
+    np.testing.assert_allclose(only.memory.model, (1 - 0.5**3) * two_clusters().target[0], rtol=1e-6)
+    assert [record["round"] for record in storage.records] == [1, 2, 3]
+    assert storage.records[-1]["failures"] == {} and storage.records[-1]["exchanges"] == 0
 
 
 def test_the_mean_is_weighted_by_examples() -> None:
-    board, notes = Switchboard(), Notes()
-    board.add("bob", says("bob", 5, FAR, examples=30))
-    one = peer(split_two(), board, 0, Gossip(neighbours=1), notes=notes)  # it has 10 examples
+    network, storage = MemoryNetwork(), MemoryStorage()
+    network.add_peer("bob", constant("bob", 5, FAR, examples=30))
+    one = make_peer(two_clusters(), network, 0, Gossip(neighbours=1), storage=storage)  # it has 10 examples
     one.round()
     np.testing.assert_allclose(one.memory.model, (10 * half() + 30 * np.array(FAR)) / 40, rtol=1e-6)
-    assert notes.records[0]["partners"] == notes.records[0]["answered"] == ["bob"]
+    assert storage.records[0]["partners"] == storage.records[0]["answered"] == ["bob"]
 
 
 def test_local_training_asks_nobody() -> None:
-    board = Switchboard()
-    board.add("bob", says("bob", 1, FAR))
-    one = peer(split_two(), board, 0, Local())
+    network = MemoryNetwork()
+    network.add_peer("bob", constant("bob", 1, FAR))
+    one = make_peer(two_clusters(), network, 0, Local())
     one.round()
-    assert board.asked == []
+    assert network.requests == []
     np.testing.assert_allclose(one.memory.model, half(), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("method", "question"),
+    ("method", "text"),
     [(PANM(), "model+update"), (PANM(alpha=0), "model"), (PANMLoss(), "model"), (PENS(2, 1, 5), "model")],
 )
-def test_updates_travel_only_where_they_are_compared(method: PANM | PENS, question: str) -> None:
-    board = Switchboard()
+def test_updates_travel_only_where_they_are_compared(method: PANM | PENS, text: str) -> None:
+    network = MemoryNetwork()
     for name in ("bob", "cat"):
-        board.add(name, says(name, 1, FAR))
-    peer(split_two(), board, 0, method).round()
-    assert {what for _, _, what in board.asked} == {question}
-    assert sorted(whom for _, whom, _ in board.asked) == ["bob", "cat"]  # each once: partners were heard already
+        network.add_peer(name, constant(name, 1, FAR))
+    make_peer(two_clusters(), network, 0, method).round()
+    assert {what for _, _, what in network.requests} == {text}
+    assert sorted(whom for _, whom, _ in network.requests) == ["bob", "cat"]  # each once: partners have replied already
 
 
-def test_partners_that_were_not_questioned_are_asked_for_their_model_alone() -> None:
-    board = Switchboard()
-    board.add("bob", says("bob", 3, FAR))
-    before = Memory(np.zeros(P, np.float32), 6, ("bob",), {}, ("p0", "bob"))
-    one = peer(split_two(), board, 0, PANM(stage_one=2, period=100), memory=before)
+def test_partners_that_were_not_queried_are_asked_for_their_model_alone() -> None:
+    network = MemoryNetwork()
+    network.add_peer("bob", constant("bob", 3, FAR))
+    before = PeerMemory(np.zeros(P, np.float32), 6, ("bob",), {}, ("p0", "bob"))
+    one = make_peer(two_clusters(), network, 0, PANM(stage_one=2, period=100), memory=before)
     one.round()  # stage two, and no round of matching
-    assert board.asked == [("p0", "bob", "model")]
+    assert network.requests == [("p0", "bob", "model")]
     assert one.memory.trust == ("bob",)
     np.testing.assert_allclose(one.memory.model, (half() + np.array(FAR)) / 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", [PANM(2, 5, 4, 2), PANMLoss(2, 5, 4, 2), PENS(5, 1, 8)])
-def test_each_finds_its_own_kind_at_its_own_pace(method: PANM | PENS) -> None:
-    world, board = split_two(), Switchboard()
-    everybody = [peer(world, board, client, method) for client in range(6)]
+def test_each_finds_its_own_cluster_at_its_own_pace(method: PANM | PENS) -> None:
+    world, network = two_clusters(), MemoryNetwork()
+    everybody = [make_peer(world, network, client, method) for client in range(6)]
     order = np.random.default_rng(1)
     for _ in range(120):  # whoever happens to be ready
         everybody[order.integers(6)].round()
     for client, one in enumerate(everybody):
-        kin = {f"p{other}" for other in range(6) if other % 2 == client % 2 and other != client}
-        assert one.memory.trust and set(one.memory.trust) <= kin
+        same = {f"p{other}" for other in range(6) if other % 2 == client % 2 and other != client}
+        assert one.memory.trust and set(one.memory.trust) <= same
         assert np.sign(one.memory.model).tolist() == np.sign(world.target[client]).tolist()
 
 
 WRONG: dict[str, Callable[[str, bytes | None], tuple[bytes, ...]]] = {
     "silent": lambda text, reply: (),
-    "contradiction": lambda text, reply: (says("bob", 4, FAR)(text), says("bob", 4, [1.0] * P)(text)),
-    "sender": lambda text, reply: (says("eve", 4, FAR)(text),),
-    "shape": lambda text, reply: (says("bob", 4, [1.0] * 9)(text),),
-    "finite": lambda text, reply: (says("bob", 4, [1.0, 2.0, float("nan"), 0.0])(text),),
-    "length": lambda text, reply: (says("bob", 4, FAR)(text)[:-2],),
-    "header": lambda text, reply: (b"FKN1" + b"\xff" * 4000,),
+    "contradiction": lambda text, reply: (constant("bob", 4, FAR)(text), constant("bob", 4, [1.0] * P)(text)),
+    "sender": lambda text, reply: (constant("eve", 4, FAR)(text),),
+    "shape": lambda text, reply: (constant("bob", 4, [1.0] * 9)(text),),
+    "finite": lambda text, reply: (constant("bob", 4, [1.0, 2.0, float("nan"), 0.0])(text),),
+    "archive": lambda text, reply: (constant("bob", 4, FAR)(text)[:-2],),
+    "header": lambda text, reply: (b"FKN2" + bytes(4) + b"\xff" * 4000,),
 }
 
 
 @pytest.mark.parametrize("reason", WRONG)
 @pytest.mark.parametrize("method", [Gossip(), PANM(), PANMLoss()])
-def test_a_wrong_answer_is_left_out_counted_and_logged_once(
+def test_a_wrong_reply_is_left_out_counted_and_logged_once(
     reason: str, method: Gossip | PANM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    board, notes = Switchboard(), Notes()
-    board.add("bob", says("bob", 4, FAR))
-    board.twist["bob"] = WRONG[reason]
-    one = peer(split_two(), board, 0, method, notes=notes)
+    network, storage = MemoryNetwork(), MemoryStorage()
+    network.add_peer("bob", constant("bob", 4, FAR))
+    network.tamper["bob"] = WRONG[reason]
+    one = make_peer(two_clusters(), network, 0, method, storage=storage)
     with caplog.at_level(logging.WARNING, "fedkin"):
         one.round()
         one.round()
     np.testing.assert_allclose(one.memory.model, 1.5 * half(), rtol=1e-6)  # as if bob were not there
-    assert [record["failures"] for record in notes.records] == [{reason: 1}] * 2
-    assert one.book.counts["bob"] == {reason: 2} and one.memory.trust == ()
+    assert [record["failures"] for record in storage.records] == [{reason: 1}] * 2
+    assert one.table.counts["bob"] == {reason: 2} and one.memory.trust == ()
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("peer bob ")
 
 
-def test_an_answer_older_than_what_was_shown_is_stale() -> None:
-    board, notes = Switchboard(), Notes()
-    board.add("bob", says("bob", 4, FAR))
-    one = peer(split_two(), board, 0, Gossip(), notes=notes)
+def test_a_reply_older_than_the_last_is_stale() -> None:
+    network, storage = MemoryNetwork(), MemoryStorage()
+    network.add_peer("bob", constant("bob", 4, FAR))
+    one = make_peer(two_clusters(), network, 0, Gossip(), storage=storage)
     one.round()
-    board.answers["bob"] = says("bob", 3, FAR)
+    network.handlers["bob"] = constant("bob", 3, FAR)
     one.round()
-    del board.sessions["bob"]
-    board.add("bob", says("bob", 3, FAR))  # the same, but a new process: it may have begun anew
+    del network.sessions["bob"]
+    network.add_peer("bob", constant("bob", 3, FAR))  # the same, but a new process: it may have begun anew
     one.round()
-    assert [record["failures"] for record in notes.records] == [{}, {"stale": 1}, {}]
+    assert [record["failures"] for record in storage.records] == [{}, {"stale": 1}, {}]
 
 
 def test_who_leaves_is_not_asked_and_who_comes_is() -> None:
-    board, notes = Switchboard(), Notes()
-    board.add("bob", says("bob", 1, FAR))
-    one = peer(split_two(), board, 0, Gossip(neighbours=5), notes=notes)
+    network, storage = MemoryNetwork(), MemoryStorage()
+    network.add_peer("bob", constant("bob", 1, FAR))
+    one = make_peer(two_clusters(), network, 0, Gossip(neighbours=5), storage=storage)
     one.round()
-    del board.sessions["bob"]
-    board.add("cat", says("cat", 1, FAR))
+    del network.sessions["bob"]
+    network.add_peer("cat", constant("cat", 1, FAR))
     one.round()
-    assert [record["partners"] for record in notes.records] == [["bob"], ["cat"]]
-    assert one.book.names == ["p0", "bob", "cat"]
+    assert [record["partners"] for record in storage.records] == [["bob"], ["cat"]]
+    assert one.table.names == ["p0", "bob", "cat"]
 
 
-def test_training_that_breaks_is_told_to_nobody() -> None:
-    board, notes = Switchboard(), Notes()
-    board.add("bob", says("bob", 1, FAR))
-    nonfinite = peer(split_two(garbage=frozenset({0})), board, 0, Gossip(), notes=notes)
+def test_a_nonfinite_model_is_sent_to_nobody() -> None:
+    network, storage = MemoryNetwork(), MemoryStorage()
+    network.add_peer("bob", constant("bob", 1, FAR))
+    nonfinite = make_peer(two_clusters(garbage=frozenset({0})), network, 0, Gossip(), storage=storage)
     nonfinite.round()
-    assert board.asked == [] and "p0" not in board.answers
+    assert network.requests == [] and "p0" not in network.handlers
     np.testing.assert_array_equal(nonfinite.memory.model, np.zeros(P))
-    assert notes.records[0]["failures"] == {"training": 1} and nonfinite.memory.age == 1
+    assert storage.records[0]["failures"] == {"training": 1} and nonfinite.memory.age == 1
 
 
-def test_a_full_disk_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    board, notes = Switchboard(), Notes(full=True)
-    board.add("bob", says("bob", 1, FAR))
-    one = peer(split_two(), board, 0, Gossip(), notes=notes)
+def test_a_full_disk_does_not_stop_a_peer(caplog: pytest.LogCaptureFixture) -> None:
+    network, storage = MemoryNetwork(), MemoryStorage(full=True)
+    network.add_peer("bob", constant("bob", 1, FAR))
+    one = make_peer(two_clusters(), network, 0, Gossip(), storage=storage)
     with caplog.at_level(logging.WARNING, "fedkin"):
         one.round()
         one.round()
-    assert one.book.counts["p0"] == {"disk": 4} and one.book.counts["bob"] == {"exchanges": 2}
+    assert one.table.counts["p0"] == {"disk": 4} and one.table.counts["bob"] == {"exchanges": 2}
     assert len(caplog.records) == 1 and "No space left" in caplog.text and "p0" in caplog.text
-    notes.full = False
+    storage.full = False
     one.round()
-    assert notes.saved[-1].age == 3 and notes.records[-1]["failures"] == {"disk": 2}  # those since the last record
+    assert storage.memories[-1].age == 3 and storage.records[-1]["failures"] == {
+        "disk": 2
+    }  # those since the last record
 
 
 def test_a_peer_that_comes_back_goes_on_as_if_it_had_never_gone() -> None:
-    def after(stops: list[int]) -> Memory:
-        board, notes, world = Switchboard(), Notes(), split_two()
+    def after(stops: list[int]) -> PeerMemory:
+        network, storage, world = MemoryNetwork(), MemoryStorage(), two_clusters()
         for k in range(1, 5):
-            board.add(f"q{k}", says(f"q{k}", 9, [float(k)] * P, update=[float(k), 0, 0, 1]))
+            network.add_peer(f"q{k}", constant(f"q{k}", 9, [float(k)] * P, update=[float(k), 0, 0, 1]))
         memory = None
         for rounds in [*stops, 8]:
-            one = peer(world, board, 0, PANM(2, 2, 4, 2), notes=notes, memory=memory, rounds=rounds)
+            one = make_peer(world, network, 0, PANM(2, 2, 4, 2), storage=storage, memory=memory, rounds=rounds)
             one.run()
-            memory = notes.saved[-1]
+            memory = storage.memories[-1]
         assert memory is not None and memory.age == 8
         return memory
 
@@ -193,15 +195,15 @@ def test_a_peer_that_comes_back_goes_on_as_if_it_had_never_gone() -> None:
 
 def test_a_peer_that_finds_nobody_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "fedkin"):
-        peer(split_two(), Switchboard(), 0, PANM(), rounds=3).run()
+        make_peer(two_clusters(), MemoryNetwork(), 0, PANM(), rounds=3).run()
     assert [record.getMessage() for record in caplog.records] == [
         "peer p0: no other peer can be reached; training alone, and trying on"
     ]
 
 
 def test_of_two_with_one_name_the_second_stops() -> None:
-    board = Switchboard()
-    first, second = (peer(split_two(), board, client, Gossip(), name="ada") for client in (0, 1))
+    network = MemoryNetwork()
+    first, second = (make_peer(two_clusters(), network, client, Gossip(), name="ada") for client in (0, 1))
     first.round()
     with pytest.raises(ConfigError, match="ada"):
         second.run()
@@ -210,7 +212,7 @@ def test_of_two_with_one_name_the_second_stops() -> None:
 
 def test_a_client_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match=r"peer\.client must be .* 0 to 5, got 6"):
-        peer(split_two(), Switchboard(), 6, Gossip())
+        make_peer(two_clusters(), MemoryNetwork(), 6, Gossip())
 
 
 @pytest.mark.parametrize(
@@ -218,29 +220,29 @@ def test_a_client_that_is_not_there() -> None:
 )
 def test_a_place_in_the_list_that_is_another_peers(names: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        peer(split_two(), Switchboard(), 0, Gossip(), lockstep=LockstepSettings(names))
+        make_peer(two_clusters(), MemoryNetwork(), 0, Gossip(), lockstep=LockstepSettings(names))
 
 
 def test_stopped_it_ends_after_the_round_and_keeps_itself() -> None:
-    notes = Notes()
-    one = peer(split_two(), Switchboard(), 0, Local(), notes=notes, save_every=100)
+    storage = MemoryStorage()
+    one = make_peer(two_clusters(), MemoryNetwork(), 0, Local(), storage=storage, save_every=100)
     one.round()
     one.stop()
     one.run()
-    assert [memory.age for memory in notes.saved] == [1]
+    assert [memory.age for memory in storage.memories] == [1]
 
 
 def test_who_has_left_is_forgotten_while_others_are_there() -> None:
-    board = Switchboard()
-    board.add("bob", says("bob", 3, FAR))
-    before = Memory(np.zeros(P, np.float32), 5, ("bob", "cat"), {}, ("p0", "bob", "cat"))
-    one = peer(split_two(), board, 0, PANM(neighbours=2, stage_one=1, period=100), memory=before)
+    network = MemoryNetwork()
+    network.add_peer("bob", constant("bob", 3, FAR))
+    before = PeerMemory(np.zeros(P, np.float32), 5, ("bob", "cat"), {}, ("p0", "bob", "cat"))
+    one = make_peer(two_clusters(), network, 0, PANM(neighbours=2, stage_one=1, period=100), memory=before)
     one.round()
     assert one.memory.trust == ("bob",)
 
 
 def test_alone_nobody_is_forgotten() -> None:
-    before = Memory(np.zeros(P, np.float32), 5, ("bob", "cat"), {}, ("p0", "bob", "cat"))
-    one = peer(split_two(), Switchboard(), 0, PANM(stage_one=1), memory=before)
+    before = PeerMemory(np.zeros(P, np.float32), 5, ("bob", "cat"), {}, ("p0", "bob", "cat"))
+    one = make_peer(two_clusters(), MemoryNetwork(), 0, PANM(stage_one=1), memory=before)
     one.round()
     assert one.memory.trust == ("bob", "cat") and one.memory.age == 6

@@ -1,4 +1,4 @@
-"""Zenoh as a network of peers: who is there, questions and answers, and what is kept out."""
+"""Zenoh as a transport: who is online, requests and replies, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from fedkin.config.peer_settings import NetworkSettings
 from fedkin.core.errors import ConfigError, MissingExtra
-from fedkin.p2p.zenoh_transport import ZenohNetwork
+from fedkin.p2p.zenoh_transport import ZenohTransport, zenoh_config
 from tests.free_ports import free_ports, links, network, until
 
 zenoh = pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
 
 
-def test_all_find_each_other_through_one_and_lose_who_leaves(opened: Callable[..., ZenohNetwork]) -> None:
+def test_all_find_each_other_through_one_and_lose_who_leaves(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
     known = [[], ports[:1], ports[:1]]
     peers = {name: opened(name, links(port, *k)) for name, port, k in zip("abc", ports, known, strict=True)}
@@ -31,17 +31,17 @@ def test_all_find_each_other_through_one_and_lose_who_leaves(opened: Callable[..
     assert until(lambda: peers["b"].peers().keys() == {"c"} and peers["c"].peers().keys() == {"b"})
 
 
-def test_a_peer_is_there_from_the_moment_it_serves(opened: Callable[..., ZenohNetwork]) -> None:
+def test_a_peer_is_there_from_the_moment_it_serves(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: b"here")
     assert until(lambda: "other" in one.peers())
     time.sleep(0.1)
     assert "one" not in other.peers()
-    assert one.fetch(["other", "nobody"], "model", 2.0) == {"other": (b"here",), "nobody": ()}
+    assert one.request(["other", "nobody"], "model", 2.0) == {"other": (b"here",), "nobody": ()}
 
 
-def test_questions_go_to_all_at_once_and_their_text_arrives(opened: Callable[..., ZenohNetwork]) -> None:
+def test_questions_go_to_all_at_once_and_their_text_arrives(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(4)
     asker = opened("asker", links(ports[0]))
     for k in (1, 2, 3):
@@ -49,62 +49,62 @@ def test_questions_go_to_all_at_once_and_their_text_arrives(opened: Callable[...
         slow.serve(lambda text, k=k: (time.sleep(0.4), f"{k}:{text}".encode())[1])
     assert until(lambda: len(asker.peers()) == 3)
     began = time.monotonic()
-    found = asker.fetch(["p1", "p2", "p3"], "model@7", 5.0)
-    assert found == {f"p{k}": (f"{k}:model@7".encode(),) for k in (1, 2, 3)}
+    replies = asker.request(["p1", "p2", "p3"], "model@7", 5.0)
+    assert replies == {f"p{k}": (f"{k}:model@7".encode(),) for k in (1, 2, 3)}
     assert time.monotonic() - began < 1.1  # one after another it would be 1.2 at least
 
 
-def test_an_empty_answer_is_asked_for_once_more(opened: Callable[..., ZenohNetwork]) -> None:
+def test_an_empty_answer_is_asked_for_once_more(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     asked: list[str] = []
     other.serve(lambda text: (asked.append(text), b"at last" if len(asked) == 2 else None)[1])
     assert until(lambda: "other" in one.peers())
-    assert one.fetch(["other"], "model", 3.0) == {"other": (b"at last",)}
+    assert one.request(["other"], "model", 3.0) == {"other": (b"at last",)}
     other_empty = opened("third", links(free_ports(1)[0], ports[0]))
     count: list[str] = []
     other_empty.serve(lambda text: count.append(text))
     assert until(lambda: "third" in one.peers())
-    assert one.fetch(["third"], "model", 3.0) == {"third": ()} and len(count) == 2
+    assert one.request(["third"], "model", 3.0) == {"third": ()} and len(count) == 2
 
 
-def test_a_deadline_is_kept(opened: Callable[..., ZenohNetwork]) -> None:
+def test_a_deadline_is_kept(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: (time.sleep(3), b"late")[1])
     assert until(lambda: "other" in one.peers())
     began = time.monotonic()
-    assert one.fetch(["other"], "model", 0.5) == {"other": ()}
+    assert one.request(["other"], "model", 0.5) == {"other": ()}
     assert time.monotonic() - began < 2
 
 
-def test_two_that_answer_for_one_name_are_both_heard(opened: Callable[..., ZenohNetwork]) -> None:
+def test_two_that_answer_for_one_name_are_both_heard(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
     one, other, eve = (opened(n, links(p, *ports[:1])) for n, p in zip(("one", "other", "eve"), ports, strict=True))
     other.serve(lambda text: b"mine")
     eve._session.declare_queryable("fedkin/trial/model/other", lambda query: query.reply(str(query.key_expr), b"hers"))
     assert until(lambda: "other" in one.peers())
-    assert until(lambda: set(one.fetch(["other"], "model", 1.0)["other"]) == {b"mine", b"hers"})
+    assert until(lambda: set(one.request(["other"], "model", 1.0)["other"]) == {b"mine", b"hers"})
 
 
-def test_a_message_that_is_much_too_long_is_not_taken_in(opened: Callable[..., ZenohNetwork]) -> None:
+def test_a_message_that_is_much_too_long_is_not_taken_in(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     size = [10**6]
     other.serve(lambda text: b"x" * size[0])
     assert until(lambda: "other" in one.peers())
-    assert one.fetch(["other"], "model", 2.0) == {"other": ()}
+    assert one.request(["other"], "model", 2.0) == {"other": ()}
     size[0] = 900  # two vectors of 100 numbers, and something to say about them
-    assert one.fetch(["other"], "model", 2.0) == {"other": (b"x" * 900,)}
+    assert one.request(["other"], "model", 2.0) == {"other": (b"x" * 900,)}
 
 
-def test_of_two_with_one_name_the_one_that_comes_second_goes(opened: Callable[..., ZenohNetwork]) -> None:
+def test_of_two_with_one_name_the_one_that_comes_second_goes(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
     first, witness = opened("ada", links(ports[0])), opened("bob", links(ports[1], ports[0]))
     second = opened("ada", links(ports[2], ports[1]))
     for each in (first, witness):
         each.serve(lambda text: None)
-    assert until(lambda: "ada" in witness.peers() and second._alive >= {("ada", first.session)})
+    assert until(lambda: "ada" in witness.peers() and second._online >= {("ada", first.session)})
     with pytest.raises(ConfigError, match="another peer is called 'ada' and was there first"):
         second.serve(lambda text: None)
     assert until(lambda: first.peers() == {"bob": witness.session})
@@ -114,7 +114,7 @@ def test_of_two_with_one_name_the_one_that_comes_second_goes(opened: Callable[..
     assert until(lambda: witness.peers() == {"ada": second.session})
 
 
-def test_of_two_with_one_name_that_meet_late_the_younger_goes(opened: Callable[..., ZenohNetwork]) -> None:
+def test_of_two_with_one_name_that_meet_late_the_younger_goes(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
     older, younger = opened("ada", links(ports[0])), opened("ada", links(ports[1]))
     for each in (older, younger):
@@ -133,7 +133,7 @@ def test_of_two_with_one_name_that_meet_late_the_younger_goes(opened: Callable[.
     older.peers()
 
 
-def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(opened: Callable[..., ZenohNetwork]) -> None:
+def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(2)
     early = opened("early", links(ports[0], ports[1]))
     time.sleep(1.5)
@@ -141,36 +141,34 @@ def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(opened: Callable[.
     for each in (early, late):
         each.serve(lambda text: b"here")
     assert until(lambda: "late" in early.peers() and "early" in late.peers(), 20)
-    assert early.fetch(["late"], "model", 2.0) == {"late": (b"here",)}
+    assert early.request(["late"], "model", 2.0) == {"late": (b"here",)}
 
 
-def test_federations_do_not_meet(opened: Callable[..., ZenohNetwork]) -> None:
+def test_federations_do_not_meet(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
     ours, theirs = opened("ours", links(ports[0])), opened("theirs", links(ports[1], ports[0]), federation="other")
     third = opened("third", links(ports[2], ports[0]))
     for each in (theirs, third):
         each.serve(lambda text: b"here")
     assert until(lambda: "third" in ours.peers())
-    assert "theirs" not in ours.peers() and ours.fetch(["theirs"], "model", 0.5) == {"theirs": ()}
+    assert "theirs" not in ours.peers() and ours.request(["theirs"], "model", 0.5) == {"theirs": ()}
 
 
-def test_a_port_that_is_taken_is_told(opened: Callable[..., ZenohNetwork]) -> None:
+def test_a_port_that_is_taken_is_told(opened: Callable[..., ZenohTransport]) -> None:
     (port,) = free_ports(1)
     opened("one", links(port))
-    with pytest.raises(ConfigError, match=f"network: Zenoh cannot begin: .*{port}.*in use"):
+    with pytest.raises(ConfigError, match=f"network: Zenoh cannot start: .*{port}.*in use"):
         opened("other", links(port))
 
 
-def test_what_the_users_file_says_is_heard(tmp_path: Path, opened: Callable[..., ZenohNetwork]) -> None:
+def test_what_the_users_file_says_is_heard(tmp_path: Path, opened: Callable[..., ZenohTransport]) -> None:
     own = tmp_path / "own.json5"
     own.write_text("{transport: {link: {tx: {lease: 1234}}}, scouting: {gossip: {enabled: false}}}")
     (port,) = free_ports(1)
-    told = json.loads(
-        str(__import__("fedkin.p2p.zenoh_transport").p2p.zenoh_transport.config(links(port, zenoh=str(own)), 10))
-    )
-    assert told["transport"]["link"]["tx"]["lease"] == 1234
-    assert told["scouting"]["gossip"]["enabled"] is False and told["scouting"]["multicast"]["enabled"] is False
-    assert told["mode"] == "peer" and told["listen"]["endpoints"] == [f"tcp/127.0.0.1:{port}"]
+    config = json.loads(str(zenoh_config(links(port, zenoh=str(own)), 10)))
+    assert config["transport"]["link"]["tx"]["lease"] == 1234
+    assert config["scouting"]["gossip"]["enabled"] is False and config["scouting"]["multicast"]["enabled"] is False
+    assert config["mode"] == "peer" and config["listen"]["endpoints"] == [f"tcp/127.0.0.1:{port}"]
 
 
 @pytest.mark.parametrize("content", [None, "{mode: ", "{no_such_option: 1}"])
@@ -188,11 +186,11 @@ def test_without_zenoh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         network("one", NetworkSettings())
 
 
-def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(opened: Callable[..., ZenohNetwork]) -> None:
+def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(opened: Callable[..., ZenohTransport]) -> None:
     """Where a link breaks and is made anew, news may come in this order, and nothing comes after it."""
     ports = free_ports(2)
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: None)
     assert until(lambda: "other" in one.peers())
-    one._seen(SimpleNamespace(key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE))  # type: ignore[arg-type]
+    one._on_change(SimpleNamespace(key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE))  # type: ignore[arg-type]
     assert until(lambda: one.peers() == {"other": other.session})

@@ -20,7 +20,7 @@ import fedkin as fk
 from fedkin.config import peer, registry
 from fedkin.core.storage import whole_lines
 from fedkin.methods.decentralized import PeerState
-from fedkin.p2p.init import init
+from fedkin.p2p.init_federation import init_federation
 from fedkin.p2p.peer_folder import STATE
 from tests.free_ports import QUICK, free_ports, until
 
@@ -64,10 +64,10 @@ class Running:
 
 
 class Nursery:
-    """Starts peers (``tests.p2p.forked_commands``)."""
+    """Starts peers (``tests.p2p.fork_server``)."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-W", "ignore", "-m", "tests.p2p.forked_commands"]
+        command = [sys.executable, "-W", "ignore", "-m", "tests.p2p.fork_server"]
         self._process = subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def start(self, config: Path, *changes: str, log: str = "log") -> Running:
@@ -98,7 +98,7 @@ def nursery() -> Iterator[Nursery]:
 
 def federation(folder: Path, peers: int, *, tls: bool = False, settings: list[str] = SETTINGS) -> list[Path]:
     """The configurations of a federation on ports that are free."""
-    configs = init(folder, peers, tls=tls, settings=settings)
+    configs = init_federation(folder, peers, tls=tls, settings=settings)
     ports = free_ports(peers)
     for config in configs:
         text = config.read_text()

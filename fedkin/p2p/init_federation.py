@@ -1,4 +1,4 @@
-"""A federation to try out: a folder per peer with its configuration, and certificates where they are wished."""
+"""A trial federation: a folder per peer with its configuration, and certificates with ``tls``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from fedkin.config import peer
-from fedkin.config.run import parse_override
+from fedkin.config.loader import parse_override
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import storing, write_atomic
 from fedkin.p2p.access_rules import access_rules
@@ -19,7 +19,7 @@ from fedkin.security.certificates import Authority, write_public, write_secret
 CONFIG, RULES = "peer.toml", "access.json5"
 CA, CA_KEY, CERTIFICATE, KEY = "ca.pem", "ca-key.pem", "certificate.pem", "key.pem"
 
-# Handwritten digits of two kinds of peers, each of which calls the digits by names of its own.
+# Handwritten digits; two clusters of peers, each of which permutes the labels in its own way.
 TRIAL: dict[str, Any] = {
     "data": {"name": "planted", "base": "digits", "kind": "label_permutation", "clusters": 2, "samples": 60},
     "model": {"name": "mclr"},
@@ -28,7 +28,7 @@ TRIAL: dict[str, Any] = {
 }
 
 
-def init(
+def init_federation(
     folder: Path,
     peers: int,
     *,
@@ -38,20 +38,34 @@ def init(
     port: int = 7450,
     settings: Sequence[str] = (),
 ) -> list[Path]:
-    """Write ``folder/peer-0/peer.toml`` and so on; with ``tls`` an authority, and for each a key, a certificate and
-    access rules. Peers that are there already keep what they have but the access rules, which know the new ones.
+    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep what they have but the access rules, which
+    name the new ones.
 
-    Raises ConfigError for what cannot be, StorageError where it cannot be written, MissingExtra without cryptography.
+    Args:
+        folder: of the peers' folders.
+        peers: how many there may ever be.
+        tls: write an authority too, and for each peer a key, a certificate and access rules.
+        federation: its name.
+        host: the address where peers listen.
+        port: of the first peer; the next have the next.
+        settings: ``section.key=value`` for all peers.
+
+    Returns:
+        The peers' configuration files.
+
+    Raises:
+        ConfigError: impossible numbers or settings, or peers of the other sort (with or without certificates).
+        StorageError: a file cannot be written.
+        MissingExtra: ``cryptography`` is not installed.
     """
     if peers < 1 or not 1 <= port <= 65_536 - peers:
         raise ConfigError(f"expected at least one peer and ports up to 65535, got {peers} peers from port {port} on")
     names = [f"peer-{k}" for k in range(peers)]
-    before = [path.name for path in folder.glob(f"peer-*/{CONFIG}")]
-    if before and (folder / CA).exists() != tls:
+    if any(folder.glob(f"peer-*/{CONFIG}")) and (folder / CA).exists() != tls:
         raise ConfigError(
             f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose another folder"
         )
-    raws = {name: _described(names, k, tls, federation, host, port, settings) for k, name in enumerate(names)}
+    raws = {name: _raw_config(names, k, tls, federation, host, port, settings) for k, name in enumerate(names)}
     for raw in raws.values():
         peer.from_dict(raw)
     with storing(folder):
@@ -60,16 +74,16 @@ def init(
             if not (folder / name / CONFIG).exists():
                 write_atomic(folder / name / CONFIG, tomli_w.dumps(raw))
         if tls:
-            _certify(folder, federation, names)
+            _write_certificates(folder, federation, names)
     return [folder / name / CONFIG for name in names]
 
 
-def _described(
+def _raw_config(
     names: list[str], k: int, tls: bool, federation: str, host: str, port: int, settings: Sequence[str]
 ) -> dict[str, Any]:
-    """The configuration of peer k: it finds the others through the first two."""
-    way = "tls" if tls else "tcp"
-    addresses = [f"{way}/{host}:{port + i}" for i in range(len(names))]
+    """The configuration of peer k, which finds the others through the first two."""
+    protocol = "tls" if tls else "tcp"
+    addresses = [f"{protocol}/{host}:{port + i}" for i in range(len(names))]
     raw: dict[str, Any] = {
         "peer": {"name": names[k], "federation": federation, "client": k, "seed": 0, "folder": "."},
         "network": {"listen": [addresses[k]], "connect": [a for a in addresses[:2] if a != addresses[k]]},
@@ -82,34 +96,34 @@ def _described(
         section, key, value = parse_override(text)
         raw.setdefault(section, {})
         if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
-            raw[section] = {}  # the options of another choice mean nothing to this one
+            raw[section] = {}  # the options of another choice do not apply to this one
         raw[section][key] = value
     return raw
 
 
-def _certify(folder: Path, federation: str, names: list[str]) -> None:
+def _write_certificates(folder: Path, federation: str, names: list[str]) -> None:
     """Keys and certificates for those that have none, access rules for all."""
     if (folder / CA).exists():
         authority = Authority.load(folder / CA, folder / CA_KEY)
     else:
         authority = Authority.new(federation)
         authority.save(folder / CA, folder / CA_KEY)
-    known = sorted({*names, *(path.parent.name for path in folder.glob(f"*/{CERTIFICATE}"))})
-    for name in known:
+    members = sorted({*names, *(path.parent.name for path in folder.glob(f"*/{CERTIFICATE}"))})
+    for name in members:
         own = folder / name
         if not (own / CERTIFICATE).exists():
             certificate, key = authority.member(name)
             write_secret(own / KEY, key)
             write_public(own / CERTIFICATE, certificate)
         write_public(own / CA, (folder / CA).read_bytes())
-        told = _kept(own / RULES) | access_rules(federation, known)
-        write_public(own / RULES, json.dumps(told, indent=1).encode())
+        rules = _read_rules(own / RULES) | access_rules(federation, members)
+        write_public(own / RULES, json.dumps(rules, indent=1).encode())
 
 
-def _kept(path: Path) -> dict[str, Any]:
-    """What a peer tells Zenoh besides; nothing where the file is not there, or no plain JSON."""
+def _read_rules(path: Path) -> dict[str, Any]:
+    """Other options for Zenoh in a peer's file of rules; none where it is missing, or no plain JSON."""
     try:
-        told = json.loads(path.read_text())
+        rules = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return rules if isinstance(rules, dict) else {}

@@ -1,8 +1,8 @@
-"""The command line in forks of one process, so that imports are paid once: ``python -m tests.p2p.forked_commands``.
+"""The command line in forks of one process, so that imports are paid once: ``python -m tests.p2p.fork_server``.
 
-A line of JSON in, a line of JSON out: [LOG, ARGUMENTS] begins ``fedkin peer ARGUMENTS`` with its output in LOG, and
-gives its process id; a process id waits for that process, and gives how it ended. At the end of input all that is still
-there is killed.
+A line of JSON in, a line of JSON out: [LOG, ARGUMENTS] starts ``fedkin peer ARGUMENTS`` with its output in LOG, and
+returns its process id; a process id waits for that process, and returns its exit code. At the end of input all
+processes that are left are killed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import signal
 import sys
 
 from fedkin.cli import app
-from fedkin.config import peer
+from fedkin.p2p import launch
 
-assert peer  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
+assert launch  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
 
 
-def begin(log: str, arguments: list[str]) -> int:
+def start(log: str, arguments: list[str]) -> int:
     """A peer as a process of its own."""
     child = os.fork()
     if child:
@@ -41,12 +41,12 @@ def begin(log: str, arguments: list[str]) -> int:
 def main() -> None:
     children: set[int] = set()
     for line in sys.stdin:
-        order = json.loads(line)
-        if isinstance(order, int):
-            answer = os.waitstatus_to_exitcode(os.waitpid(order, 0)[1])
-            children.discard(order)
+        command = json.loads(line)
+        if isinstance(command, int):
+            answer = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+            children.discard(command)
         else:
-            answer = begin(*order)
+            answer = start(*command)
             children.add(answer)
         print(json.dumps(answer), flush=True)
     for child in children:

@@ -1,0 +1,41 @@
+"""A real peer built from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedkin.config import peer, registry
+from fedkin.config.schema import error_context
+from fedkin.p2p.peer import Peer, check_peer
+from fedkin.p2p.peer_folder import PeerFolder
+from fedkin.p2p.zenoh_transport import ZenohTransport
+from fedkin.security.signatures import Signer
+from fedkin.simulation.engine import SimulatedWorld
+
+
+def build_peer(config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None) -> Peer:
+    """The peer: its data, its model, its folder, and an open network, in this order. ``on_round`` is called with the
+    record of every round.
+
+    Raises ConfigError, DataError, ModelError, StorageError, CheckpointError and MissingExtra, as these do.
+    """
+    with error_context("data"):
+        data = registry.make(registry.datasets(), config.data)
+    with error_context("model"):
+        model = registry.make(registry.models(), config.model, data)
+    settings, network, tls = config.peer, config.network, config.network.tls
+    world = SimulatedWorld(data, model, config.work, devices=1)
+    check_peer(settings, world, config.lockstep)
+    storage = PeerFolder(Path(settings.folder), settings)
+    memory = storage.restore(world.spec.parameters)
+    signer = Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key)) if tls else None
+    method = registry.make(peer.methods(), config.method)
+    transport = ZenohTransport(settings.federation, settings.name, network, world.spec.parameters)
+    options = {"lockstep": config.lockstep, "timeout": network.deadline, "signer": signer, "on_round": on_round}
+    try:
+        return Peer(settings, method, world, transport, storage, memory, **options)
+    except BaseException:
+        transport.close()  # an open session keeps a process from ending
+        raise
