@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
-from sklearn.cluster import AgglomerativeClustering
 
 from fedkin.core.errors import MethodError, unknown
 
@@ -33,6 +32,8 @@ def agglomerative(
         MethodError: both or none of clusters and threshold, fewer rows than clusters, an unknown linkage, distances
             or a threshold that are not finite, or not Euclidean where ward needs it.
     """
+    from sklearn.cluster import AgglomerativeClustering
+
     _check(distances, clusters, threshold, linkage)
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
-from scipy.cluster.hierarchy import linkage
-from sklearn.metrics import silhouette_score
 
 from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
@@ -72,6 +70,8 @@ def silhouettes(points: Float[np.ndarray, "n d"], most: int, rng: np.random.Gene
     Raises:
         MethodError: fewer points than ``most`` + 1 or fewer distinct ones than ``most``, or a ``most`` below 1.
     """
+    from sklearn.metrics import silhouette_score
+
     _check(points, most)
     if most >= len(points):
         raise MethodError(f"a silhouette needs more points than clusters, got {len(points)} points and {most} clusters")
@@ -108,6 +108,8 @@ def merge_heights(points: Float[np.ndarray, "n d"], most: int) -> Float64[np.nda
     Raises:
         MethodError: fewer points than ``most``, or a ``most`` below 1.
     """
+    from scipy.cluster.hierarchy import linkage
+
     _check_most(points, most)
     heights = linkage(points.astype(np.float64), "ward")[:, 2] if len(points) > 1 else np.zeros(0)
     return np.concatenate([heights[::-1], [0.0]])[:most]

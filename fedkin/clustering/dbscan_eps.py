@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
-from sklearn.metrics import silhouette_score
 
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
@@ -183,6 +180,9 @@ def _partitions(
     can change only at a height of that tree, or where a point that is not core (fewer than min_samples points
     are near it) comes into the reach of another core point. All of these are tried.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
     n = len(between)
     if n < max(min_samples, 2):
         return [0.0], [np.full(n, NOISE if n < min_samples else 0)]
@@ -222,6 +222,8 @@ def _labels(
 
 
 def _silhouette(between: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float | None:
+    from sklearn.metrics import silhouette_score
+
     some = np.flatnonzero(labels != NOISE)
     if not 1 < len(np.unique(labels[some])) < len(some):
         return None

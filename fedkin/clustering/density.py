@@ -10,8 +10,6 @@ import math
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
-from scipy.spatial.distance import cdist, pdist, squareform
-from sklearn.cluster import DBSCAN, OPTICS
 
 from fedkin.core.errors import MethodError, unknown
 
@@ -30,6 +28,8 @@ def dbscan(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int)
     Raises:
         MethodError: eps that is not a finite number above 0, min_samples below 1, or a point that is not finite.
     """
+    from sklearn.cluster import DBSCAN
+
     if not (math.isfinite(eps) and eps > 0):
         raise MethodError(
             f"eps must be a finite distance above 0, got {eps}; fedkin.clustering.dbscan_eps helps to choose one"
@@ -51,6 +51,8 @@ def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray
     Raises:
         MethodError: min_samples below 2, or a point that is not finite.
     """
+    from sklearn.cluster import OPTICS
+
     check_min_samples(min_samples, least=2)
     between = euclidean(points)
     if len(points) < min_samples:
@@ -89,6 +91,8 @@ def nearest(
     Raises:
         MethodError: no known point, or a point that is not finite.
     """
+    from scipy.spatial.distance import cdist
+
     if not len(known):
         raise MethodError("the nearest of no known points was asked for; at least 1 must have a cluster")
     _check_finite(points)
@@ -117,6 +121,8 @@ def euclidean(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n n"]:
     Raises:
         MethodError: a point that is not finite.
     """
+    from scipy.spatial.distance import pdist, squareform
+
     _check_finite(points)
     return squareform(pdist(points.astype(np.float64))) if len(points) > 1 else np.zeros((len(points), len(points)))
 

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.cluster import KMeans
 from threadpoolctl import ThreadpoolController
 
 from fedkin.core.errors import MethodError
@@ -30,6 +29,8 @@ def kmeans(
     Raises:
         MethodError: fewer distinct points than clusters.
     """
+    from sklearn.cluster import KMeans
+
     distinct = len(np.unique(points, axis=0))
     if distinct < clusters:
         raise MethodError(f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}")

@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
-from scipy.spatial.distance import pdist, squareform
 
 from fedkin.core.errors import MethodError, unknown
 from fedkin.measures.gram import float64_blocks, gram
@@ -62,6 +61,8 @@ def _one_by_one(
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
     """Sums over the differences themselves, of some of the rows: exact and slow."""
+    from scipy.spatial.distance import pdist, squareform
+
     if len(some) < 2:
         return np.zeros((len(some), len(some)))
     total = np.zeros(len(some) * (len(some) - 1) // 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Float64
-from scipy.spatial.distance import pdist, squareform
 
 from fedkin.measures.gram import gram, leading
 
@@ -32,4 +31,6 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:
     """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The 1/m changes no clustering that is told how many."""
+    from scipy.spatial.distance import pdist, squareform
+
     return squareform(pdist(embedding)) / embedding.shape[1]

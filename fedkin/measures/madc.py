@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Float64
-from scipy.spatial.distance import pdist, squareform
 
 from fedkin.core.errors import MethodError
 
@@ -19,6 +18,8 @@ def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
     Raises:
         MethodError: fewer than three updates, which leave no z.
     """
+    from scipy.spatial.distance import pdist, squareform
+
     n = len(similarity)
     if n < 3:
         raise MethodError(f"MADC compares two updates by their likeness to others: it needs at least 3, got {n}")

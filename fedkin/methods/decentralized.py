@@ -18,7 +18,6 @@ from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
-from scipy.sparse.csgraph import connected_components
 
 from fedkin.core.method import AssignedModels, State
 from fedkin.core.randomness import Stream
@@ -292,4 +291,6 @@ def replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarr
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
     """Connected components of peers that trust each other both ways, numbered by their first members."""
+    from scipy.sparse.csgraph import connected_components
+
     return connected_components(trust & trust.T, directed=False)[1].astype(np.int64)

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
+from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.metrics import ratio
 
 NEVER = -1  # in place of a round
@@ -175,6 +174,8 @@ def matches_true_cluster(
     assignment: Int[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"], has: Bool[np.ndarray, "N"]
 ) -> Bool[np.ndarray, "N"]:
     """Which of the clients that count (``has``: reachable, and with a cluster) sit in the home of their kind."""
+    from scipy.optimize import linear_sum_assignment
+
     kinds, kind = np.unique(true_clusters[has], return_inverse=True)
     cluster, clusters = assignment[has], int(assignment.max(initial=0)) + 1
     sitting = np.bincount(kind * clusters + cluster, minlength=len(kinds) * clusters)
@@ -212,7 +213,7 @@ def summary(records: Iterable[Record]) -> Record:
 
 
 def _stability(before: Int[np.ndarray, "c"], after: Int[np.ndarray, "c"]) -> float | None:
-    return float(adjusted_rand_score(before, after)) if len(before) else None
+    return float(adjusted_rand_index(before, after)) if len(before) else None
 
 
 def _ended(since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int) -> tuple[int, int]:

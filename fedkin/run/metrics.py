@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.records import Record
 from fedkin.core.world import Scores, TrainingReply
+from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.instrumented_world import InstrumentedWorld, distances
 
 _SCORED = (
@@ -22,7 +22,7 @@ _SCORED = (
 
 
 @dataclass(frozen=True)
-class TestResults:
+class EvaluationResults:
     """Test results of every reachable client that has a cluster, on that cluster's model."""
 
     clients: Int[np.ndarray, "c"]
@@ -39,7 +39,7 @@ class TestResults:
         return np.asarray(self.scores.correct / examples, np.float64)
 
 
-def score(instrumented: InstrumentedWorld, state: State, round: int) -> TestResults:
+def score(instrumented: InstrumentedWorld, state: State, round: int) -> EvaluationResults:
     """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do).
 
     The bytes this takes go on the ledger's scoring account, not on the method's.
@@ -51,7 +51,7 @@ def score(instrumented: InstrumentedWorld, state: State, round: int) -> TestResu
     with instrumented.ledger.scoring():
         scores = instrumented.evaluate(assigned.models, warm, assigned.model_index)
         detectors = detector_accuracy(instrumented, assigned, warm, cluster)
-    return TestResults(warm, cluster, scores, len(warm) + aside < len(reachable), aside, detectors)
+    return EvaluationResults(warm, cluster, scores, len(warm) + aside < len(reachable), aside, detectors)
 
 
 def detector_accuracy(
@@ -73,7 +73,7 @@ def detector_accuracy(
     return [ratio(int(r), int(n)) for r, n in zip(right, total, strict=True)]
 
 
-def accuracy_record(scored: TestResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
+def accuracy_record(scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
     """Accuracy = correct / test samples, over all clients together, by cluster, and of the worst-served clients.
 
     ``None`` for every entry of a round that was not scored.
@@ -97,13 +97,15 @@ def accuracy_record(scored: TestResults | None, clusters: int, true_clusters: In
     }
 
 
-def agreement(scored: TestResults, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
+def agreement(scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
     """Adjusted Rand index and normalised mutual information of the clusters with the true ones."""
+    from sklearn.metrics import normalized_mutual_info_score
+
     if true_clusters is None or not len(scored.clients):
         return {"ari": None, "nmi": None}
     known = true_clusters[scored.clients]
     return {
-        "ari": float(adjusted_rand_score(known, scored.cluster)),
+        "ari": float(adjusted_rand_index(known, scored.cluster)),
         "nmi": float(normalized_mutual_info_score(known, scored.cluster)),
     }
 

@@ -14,7 +14,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import Scores
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.metrics import (
-    TestResults,
+    EvaluationResults,
     accuracy_record,
     bottom_decile,
     discrepancy_record,
@@ -26,11 +26,11 @@ from fedkin.run.metrics import (
 from tests.run.toy_method import fake_world
 
 
-def scored(correct: list[int], examples: list[int], cluster: list[int], partial: bool = False) -> TestResults:
+def scored(correct: list[int], examples: list[int], cluster: list[int], partial: bool = False) -> EvaluationResults:
     """Test results whose losses are 1, 2, 3, ..."""
     loss = np.arange(1, len(correct) + 1, dtype=np.float64)
     scores = Scores(np.array(correct, np.int64), np.array(examples, np.int64), loss)
-    return TestResults(np.arange(len(correct)), np.array(cluster, np.int64), scores, partial)
+    return EvaluationResults(np.arange(len(correct)), np.array(cluster, np.int64), scores, partial)
 
 
 def test_accuracy_is_correct_over_samples_and_not_a_mean_over_clients() -> None:

@@ -1,0 +1,26 @@
+"""How far two clusterings of the same clients agree. Letters: n clients."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+
+def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"]) -> float:
+    """Adjusted Rand index (Hubert & Arabie 1985): 1 for equal partitions, about 0 for independent ones.
+
+    Of the n(n - 1) ordered pairs, a are together in both, b in the first only, c in the second only, and d in neither:
+    ARI = 2 (a d - b c) / ((a + b) (b + d) + (a + c) (c + d)), with exact integers. The names of clusters do not count.
+    """
+    _, row = np.unique(first, return_inverse=True)
+    _, column = np.unique(second, return_inverse=True)
+    width = int(column.max(initial=0)) + 1
+    cells = np.bincount(row * width + column)
+    both = int((cells.astype(np.int64) ** 2).sum()) - len(first)
+    in_first = int((np.bincount(row).astype(np.int64) ** 2).sum()) - len(first)
+    in_second = int((np.bincount(column).astype(np.int64) ** 2).sum()) - len(first)
+    a, b, c = both, in_first - both, in_second - both
+    d = len(first) * (len(first) - 1) - a - b - c
+    if b == 0 and c == 0:
+        return 1.0
+    return 2.0 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d))
