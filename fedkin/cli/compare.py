@@ -32,7 +32,7 @@ def compare_command(
         typer.Option("--grid", metavar="section.key=A,B,...", help="Each of these values; may be repeated."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="MEASURE", help="Tell methods apart by final, best or worst accuracy.")
+        str | None, typer.Option("--by", metavar="MEASURE", help="Compare by final, best or bottom (10% of clients) accuracy.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep it in this new folder.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on in DIR.")] = None,
@@ -96,7 +96,7 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     console = Console(stderr=as_json)
     for table in tables(comparison):
         console.print(table)
-    for line in (*comparison_tables.differences_in_words(comparison), *comparison_tables.small_print(comparison)):
+    for line in (*comparison_tables.findings(comparison), *comparison_tables.table_notes(comparison)):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     for key, reason in comparison.failed.items():
         name = ", ".join(str(part) for part in key if part != "")

@@ -15,7 +15,7 @@ from tests.analysis.written_seeds import by_hand
 
 Curves = Mapping[str, Sequence[Sequence[float] | None]]  # by method: rounds 0 to T from each seed, None if not finished
 METHODS = ("fedavg", "fedprox", "ifca", "local", "fedgroup", "flexcfl", "fesem", "sattler", "flhc")
-LOWER = 0.125  # the worst-served tenth of the clients has so much less, where all have no number of their own
+LOWER = 0.125  # the bottom 10% of clients has so much less, where all have no number of their own
 
 
 def comparison(settings: Mapping[str, Curves], partial: Sequence[int] = (), **run: Any) -> Comparison:
@@ -35,11 +35,11 @@ def comparison(settings: Mapping[str, Curves], partial: Sequence[int] = (), **ru
 
 
 def finished(curve: Sequence[float], seed: int, partial: Sequence[int], settings: dict[str, Any]) -> Run:
-    """One run; the worst-served tenth is always LOWER by as much, and seed s has sent s + 1 million bytes down."""
+    """One run; the bottom 10% of clients is always LOWER by as much, and seed s has sent s + 1 million bytes down."""
     run = by_hand({"fedavg": [curve]}, partial, seed).runs[0]
     sent = {"bytes_down": 1_000_000 * (seed + 1), "bytes_up": 2_000_000 * (seed + 1)}
-    worst = [None if np.isnan(accuracy) else accuracy - LOWER for accuracy in curve]
-    records = [{**r, **sent, "bottom_decile": w} for r, w in zip(run.records, worst, strict=True)]
+    bottom = [None if np.isnan(accuracy) else accuracy - LOWER for accuracy in curve]
+    records = [{**r, **sent, "bottom_decile": w} for r, w in zip(run.records, bottom, strict=True)]
     return dataclasses.replace(run, records=records, config={**run.config, "run": run.config["run"] | settings})
 
 

@@ -83,7 +83,7 @@ def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> No
     for number, (method, seed) in enumerate([(m, s) for s in range(3) for m in ("FedAvg", "IFCA")], 1):
         assert f"{number} of 6  {method}, seed {seed}  accuracy " in told
     assert "0:00:00 left" in told
-    for word in ("worst tenth", "to target", "down / up", "Means over the seeds", "run.target, 1.0%", "comparison.csv"):
+    for word in ("bottom 10%", "to target", "down / up", "Means over the seeds", "run.target, 1.0%", "comparison.csv"):
         assert word in told
 
 
@@ -116,7 +116,7 @@ def test_a_sweep_and_other_methods_than_the_files(elsewhere: Path) -> None:
     assert len(pd.read_csv("c/comparison.csv")) == 6
 
 
-@pytest.mark.parametrize(("measure", "words"), [("worst", "worst-served tenth"), ("best", "best accuracy")])
+@pytest.mark.parametrize(("measure", "words"), [("bottom", "bottom 10% of clients"), ("best", "best accuracy")])
 def test_methods_are_told_apart_by_another_measure(compared: tuple[Path, Result], measure: str, words: str) -> None:
     shutil.copytree(compared[0] / "c", "c")
     result = fedkin("--resume", "c", "--by", measure)
@@ -189,6 +189,7 @@ def test_what_could_not_be_run_is_told_at_the_end() -> None:
         (["--grid", "local.lr=0.1", "--grid", "local.lr=0.2"], ["local.lr", "twice"]),
         (["--seeds", "0"], ["--seeds", "0"]),
         (["--by", "fianl"], ["unknown measure", "did you mean 'final'"]),
+        (["--by", "worst"], ["measure 'worst' was renamed; use 'bottom'"]),
         (["run.rouns=3"], ["unknown key 'rouns'", "did you mean 'rounds'"]),
         (["compare.sedes=3"], ["error: compare.sedes", "did you mean 'seeds'"]),
         (["nothere.toml"], ["nothere.toml", "no such file"]),

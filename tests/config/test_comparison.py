@@ -12,7 +12,7 @@ import tomli_w
 
 from fedkin.config.comparison import load
 from fedkin.config.comparison_axes import from_text
-from fedkin.config.comparison_grid import Grid, from_description, slug
+from fedkin.config.comparison_grid import Grid, check_measure, from_description, slug
 from fedkin.core.errors import ConfigError
 
 FILE = """
@@ -346,6 +346,12 @@ scenario = {arrivals = {2 = 3}}
 """
     for grid in (read(tmp_path, more, sweeps=["local.lr=0.01,0.03"]), read(tmp_path), load(None)):
         assert from_description(tomllib.loads(tomli_w.dumps(grid.description())), Path("c.toml")) == grid
+
+
+def test_a_comparison_of_version_0_1_has_an_old_name_of_its_measure() -> None:
+    assert from_description({**load(None).description(), "by": "worst"}, Path("c.toml")).by == "bottom"
+    with pytest.raises(ConfigError, match="measure 'worst' was renamed; use 'bottom'"):
+        check_measure("worst")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""The grid of a comparison: settings x methods x seeds, and the measure by which methods are compared."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.config.renamed import RENAMED, unknown
+from fedkin.config.run import Config, from_dict
+from fedkin.config.schema import Values
+from fedkin.core.errors import ConfigError
+
+MEASURES = {  # what methods are compared by, and where a run's summary has it
+    "final": "final_accuracy",
+    "best": "best_accuracy",
+    "bottom": "bottom_decile",
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with its options, and its name in tables."""
+
+    label: str
+    entry: Values
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything but method and seed; the label says how it differs from the others, and is empty for a single one."""
+
+    label: str
+    raw: dict[str, Values]
+
+    def config(self, method: Variant) -> Config:
+        """The configuration of a method in this setting, as ``fedkin run`` would have it.
+
+        Raises ConfigError for what cannot be.
+        """
+        suffix = f" (in the setting {self.label!r})" if self.label else ""
+        return from_dict({**self.raw, "method": method.entry}, lambda key: f"{key}{suffix}")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A validated grid: every method can be made in every setting."""
+
+    settings: tuple[Setting, ...]
+    methods: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    by: str = "final"  # what methods are compared by: a name of MEASURES
+
+    def __post_init__(self) -> None:
+        for kind, entries in (("setting", self.settings), ("method", self.methods), ("seed", self.seeds)):
+            if not entries:
+                raise ConfigError(f"compare: there is no {kind}, so the grid has no cell")
+        if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise ConfigError(f"compare: seeds must be different ones from 0 on, got {list(self.seeds)}")
+        check_measure(self.by)
+        _check_labels("method", [variant.label for variant in self.methods])
+        _check_labels("setting", [setting.label for setting in self.settings])
+        for setting, method in self.cells:
+            setting.config(method)
+
+    @property
+    def cells(self) -> list[tuple[Setting, Variant]]:
+        """Each setting with each method."""
+        return list(itertools.product(self.settings, self.methods))
+
+    def description(self) -> dict[str, Any]:
+        """As comparison.toml holds it, spelled out; ``from_description`` reads it back."""
+        return {
+            "by": self.by,
+            "seeds": list(self.seeds),
+            "methods": [{"label": variant.label, "method": variant.entry} for variant in self.methods],
+            "settings": [{"label": setting.label, **setting.raw} for setting in self.settings],
+        }
+
+
+def from_description(described: dict[str, Any], path: Path) -> Grid:
+    """The grid that comparison.toml describes; one of version 0.1 may have an old name of the measure.
+
+    Raises ConfigError where ``path`` describes none.
+    """
+    try:
+        settings = [Setting(s["label"], {k: v for k, v in s.items() if k != "label"}) for s in described["settings"]]
+        methods = [Variant(m["label"], dict(m["method"])) for m in described["methods"]]
+        seeds = tuple(int(seed) for seed in described["seeds"])
+        by = described["by"]
+        return Grid(tuple(settings), tuple(methods), seeds, RENAMED.get(("measure", by)) or by)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path}: is not the description of a comparison: {error}") from error
+
+
+def check_measure(measure: str) -> None:
+    """Refuse what methods cannot be compared by (ConfigError)."""
+    if measure not in MEASURES:
+        raise ConfigError(unknown("measure", str(measure), MEASURES))
+
+
+def slug(label: str) -> str:
+    """A label as the name of a folder, with a digest of the label where characters had to go."""
+    plain = re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.")
+    if label.isascii() and len(plain) <= 60:
+        return plain or "all"
+    return f"{plain[:60]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def _check_labels(kind: str, labels: Iterable[str]) -> None:
+    """Refuse two that would share a folder."""
+    taken: dict[str, str] = {}
+    for label in labels:
+        if slug(label) in taken:
+            called = repr(label) if taken[slug(label)] == label else f"{taken[slug(label)]!r} and {label!r}"
+            raise ConfigError(f"compare: two {kind}s are called {called}; give one of them another label")
+        taken[slug(label)] = label

@@ -1,0 +1,139 @@
+"""How every configuration file is read: TOML, ``section.key=value`` on top, and errors that begin with their place."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fedkin.config.registry import Registry, resolve
+from fedkin.config.renamed import unknown
+from fedkin.config.schema import Place, Values, validate
+from fedkin.core.errors import ConfigError, FedkinError
+
+S = TypeVar("S")
+
+
+class Override(NamedTuple):
+    """``section.key=value``."""
+
+    section: str
+    key: str
+    value: Any
+
+
+class Sections:
+    """The sections of a configuration. ``place`` turns ``section.key`` into where it was read: ``file: section.key``.
+
+    Raises ConfigError for a section that is not known, or is no table.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], known: Iterable[str], place: Place = str) -> None:
+        known = list(known)
+        for name, values in raw.items():
+            if name not in known:
+                raise ConfigError(f"{place(name)}: {unknown('section', name, known)}")
+            check_table(values, place(name))
+        self._raw, self.place = raw, place
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._raw
+
+    def __getitem__(self, name: str) -> Values:
+        """The values of a section, none where it is missing."""
+        return self._raw.get(name, {})
+
+    def place_in(self, name: str) -> Place:
+        """From a key of a section to its place."""
+        return lambda key: self.place(f"{name}.{key}")
+
+    def validate(self, name: str, kind: type[S]) -> S:
+        """A section as an instance of its class."""
+        return validate(kind, self[name], self.place_in(name))
+
+    def resolve(self, name: str, kind: str, registry: Registry, default: str) -> Values:
+        """A section that names an entry of a registry, with all options of the entry.
+
+        Args:
+            name: of the section.
+            kind: what the registry holds, for messages.
+            registry: the entries.
+            default: the entry where the section names none.
+        """
+        return resolve(kind, registry, {"name": default} | self[name], self.place_in(name))
+
+    def construct(self, constructors: Mapping[str, Callable[[], Any]]) -> None:
+        """Call constructors by section, so that what they refuse is known, with its place, before anything happens."""
+        for name, construct in constructors.items():
+            try:
+                construct()
+            except FedkinError as error:
+                raise ConfigError(f"{self.place(name)}: {error}") from error
+
+
+def check_table(values: object, place: str) -> None:
+    """Refuse (ConfigError) what is no table of TOML."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"{place}: expected a section, got {values!r}")
+
+
+def read(
+    path: Path | None, overrides: Sequence[str], default: Mapping[str, Values] | None = None
+) -> tuple[dict[str, Any], Place]:
+    """The sections of a file with overrides on top, and the place of each key: an override has none in the file.
+
+    Args:
+        path: of the file; None: ``default`` in its place.
+        overrides: texts such as ``section.key=value``.
+        default: sections where there is no file; where it is given, a file must not be empty.
+
+    Raises:
+        ConfigError: no such file, not TOML, an empty one, or no ``section.key=value``.
+    """
+    raw: dict[str, Any] = read_toml(path) if path else {name: dict(values) for name, values in (default or {}).items()}
+    if default and not raw:
+        raise ConfigError(f"{path}: says nothing; expected sections such as [{'], ['.join(default)}]")
+    overridden = set()
+    for text in overrides:
+        section, key, value = parse_override(text)
+        check_table(raw.setdefault(section, {}), f"{path}: {section}" if path else section)
+        raw[section][key] = value
+        overridden.add(f"{section}.{key}")
+    return raw, lambda key: key if path is None or key in overridden else f"{path}: {key}"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as a dictionary.
+
+    Raises ConfigError: it is not there, cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def parse_override(text: str) -> Override:
+    """``section.key=value`` in its three parts; the value as TOML has it, else as the text it is.
+
+    Raises ConfigError for anything else.
+    """
+    dotted, equals, value = text.partition("=")
+    section, dot, key = dotted.strip().partition(".")
+    if not (equals and dot and section and key):
+        raise ConfigError(f"expected section.key=value, got {text!r}")
+    return Override(section, key, parse_value(value))
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+    return parsed["value"] if len(parsed) == 1 else text.strip()
