@@ -1,18 +1,21 @@
 # Everything a checkout needs: `make demo` sets up and runs, `make test` sets up and tests.
-.PHONY: demo test check bench results docs clean help
+.PHONY: demo quick test check wheel bench results docs clean help
 .DEFAULT_GOAL := help
 
 # The first Python that is new enough; `make PYTHON=/path/to/python demo` names another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 demo: .venv/core ## FedGroup beside FedAvg on handwritten digits, under a minute
 	$(BIN)/fedkin run
+
+quick: .venv/dev ## the unit floor of the tests, under two minutes: every formula, nothing that runs for long
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m unit
 
 test: .venv/dev ## all tests; real data are read from FEDKIN_DATA
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -21,6 +24,14 @@ check: .venv/dev ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
+
+wheel: .venv/dev ## build wheel and sdist into dist/, check them, and run the demo from the wheel alone
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	@folder=$$(mktemp -d) && trap 'rm -rf $$folder' EXIT && $(PYTHON) -m venv $$folder && \
+	$$folder/bin/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt dist/*.whl && \
+	cd $$folder && bin/fedkin --version && bin/fedkin run run.rounds=3
 
 bench: .venv/bench .venv/flower/done ## measure speed side by side, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks
@@ -53,5 +64,5 @@ clean: ## remove what was built, keep runs
 
 .venv/flower/done: benchmarks/flower-requirements.txt .venv/core
 	@test -x .venv/flower/bin/python || $(BIN)/python -m venv .venv/flower
-	@.venv/flower/bin/python -m pip --disable-pip-version-check install -qq --no-compile -r $<
+	@.venv/flower/bin/python -m pip --disable-pip-version-check install -qq -r $<
 	@touch $@
