@@ -1,9 +1,9 @@
-"""Eight peers on one machine, without a server: one is killed, one joins late, and at the end who trusts whom.
+"""Eight peers on one machine, without a server: one is killed, one joins late; at the end the graph of trust.
 
     python examples/peers/run.py [FOLDER]
 
-Each peer is a process with images of handwritten digits of its own. There are two kinds of peers, which call the digits
-by different names; nobody tells them who is of which kind. FOLDER (new; else runs/peers) keeps what they write.
+Each peer is a process with images of handwritten digits of its own. The peers are of two clusters with different
+permutations of the labels, and none knows the cluster of another. FOLDER (new; else runs/peers) keeps what they write.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ PATIENCE = 180.0  # seconds
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/peers")
     if folder.exists():
-        sys.exit(f"{folder} is there already: remove it, or name another folder")
+        sys.exit(f"{folder} exists: remove it, or name another folder")
     configs = init_federation(folder, PEERS + 1, port=7950, settings=["peer.pause=0.2", "network.deadline=2.0"])
     running: dict[int, subprocess.Popen[bytes]] = {}
     try:
-        play(configs, running)
+        run_scenario(configs, running)
     finally:
         for process in running.values():
             process.send_signal(signal.SIGTERM)
         for process in running.values():
             process.wait()
-    tell(configs, sorted(running), folder)
+    show(configs, sorted(running), folder)
 
 
-def play(configs: list[Path], running: dict[int, subprocess.Popen[bytes]]) -> None:
-    """Start, kill, join, and wait until all have had the time to find each other."""
+def run_scenario(configs: list[Path], running: dict[int, subprocess.Popen[bytes]]) -> None:
+    """Start the peers, kill one, let one join, and wait for enough rounds to find similar peers."""
     print(f"starting {PEERS} peers; the first lines take a while, because each of them loads its libraries")
     for k in range(PEERS):
         running[k] = start(configs[k])
@@ -65,55 +65,54 @@ def start(config: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
 
 
-def wait(configs: list[Path], who: list[int], rounds: int) -> None:
-    """Until all of these have done so many rounds."""
+def wait(configs: list[Path], peers: list[int], rounds: int) -> None:
+    """Wait until all of these peers have done so many rounds."""
     end = time.monotonic() + PATIENCE
-    while min(len(records(configs[k])) for k in who) < rounds:
+    while min(len(records(configs[k])) for k in peers) < rounds:
         if time.monotonic() > end:
-            sys.exit(f"not done after {PATIENCE:.0f} seconds; see {configs[who[0]].parent}/output.txt")
+            sys.exit(f"not done after {PATIENCE:.0f} seconds; see {configs[peers[0]].parent}/output.txt")
         time.sleep(0.2)
 
 
 def records(config: Path) -> list[dict]:
-    """What a peer has written, a record per round."""
+    """The records of a peer's rounds."""
     return [json.loads(line) for line in whole_lines(config.parent / "metrics.jsonl")]
 
 
-def tell(configs: list[Path], there: list[int], folder: Path) -> None:
-    """The table of neighbours, and the picture."""
-    described = peer.load(configs[0])
-    kind = registry.make(registry.datasets(), described.data).true_clusters
+def show(configs: list[Path], online: list[int], folder: Path) -> None:
+    """Print the table of neighbours, and draw the graph of trust."""
+    clusters = registry.make(registry.datasets(), peer.load(configs[0]).data).true_clusters
     trust = np.zeros((len(configs), len(configs)), bool)
-    print(f"\n{'peer':8} {'kind':5} {'rounds':>6} {'accuracy':>8} {'exchanges':>9} {'failed':>6}  neighbours")
-    for k in there:
-        told = records(configs[k])
-        neighbours = [int(name.removeprefix("peer-")) for name in told[-1]["neighbours"]]
+    print(f"\n{'peer':8} {'cluster':7} {'rounds':>6} {'accuracy':>8} {'exchanges':>9} {'failed':>6}  neighbours")
+    for k in online:
+        own = records(configs[k])
+        neighbours = [int(name.removeprefix("peer-")) for name in own[-1]["neighbours"]]
         trust[k, neighbours] = True
-        names = [f"peer-{j}{'' if kind[j] == kind[k] else ' (wrong kind)'}{'' if j in there else ' (gone)'}"
+        names = [f"peer-{j}{'' if clusters[j] == clusters[k] else ' (wrong)'}{'' if j in online else ' (offline)'}"
                  for j in sorted(neighbours)]  # fmt: skip
-        exchanges, failed = sum(r["exchanges"] for r in told), sum(sum(r["failures"].values()) for r in told)
-        numbers = f"{len(told):6} {told[-1]['accuracy']:8.2f} {exchanges:9} {failed:6}"
-        print(f"peer-{k:<3} {'AB'[kind[k]]:5} {numbers}  {', '.join(names) or 'none'}")
-    right = (trust & (kind[:, None] == kind)).sum()
-    print(f"\n{right} of {trust.sum()} neighbours are of the right kind")
-    paths = save_as(lambda: picture(trust, kind, there), folder / "trust")
-    print(f"picture: {paths[0]}")
+        exchanges, failed = sum(r["exchanges"] for r in own), sum(sum(r["failures"].values()) for r in own)
+        numbers = f"{len(own):6} {own[-1]['accuracy']:8.2f} {exchanges:9} {failed:6}"
+        print(f"peer-{k:<3} {'AB'[clusters[k]]:7} {numbers}  {', '.join(names) or 'none'}")
+    correct = (trust & (clusters[:, None] == clusters)).sum()
+    print(f"\n{correct} of {trust.sum()} neighbours are of the same cluster")
+    paths = save_as(lambda: draw(trust, clusters, online), folder / "trust")
+    print(f"figure: {paths[0]}")
 
 
-def picture(trust: np.ndarray, kind: np.ndarray, there: list[int]) -> Figure:
-    """Peers in a circle, kin beside kin, a line to everybody whom one trusts; orange lines are wrong."""
+def draw(trust: np.ndarray, clusters: np.ndarray, online: list[int]) -> Figure:
+    """Peers in a circle, cluster by cluster, a line from each peer to its neighbours; orange lines are wrong."""
     figure = Figure(figsize=(5.5, 5.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    draw_circle(axes, trust, kind)
-    place = np.empty(len(kind))
-    place[np.argsort(kind, kind="stable")] = np.arange(len(kind))
-    for k, angle in enumerate(2 * np.pi * place / len(kind)):
-        name = f"peer-{k}{'' if k in there else ' (gone)'}"
+    draw_circle(axes, trust, clusters)
+    place = np.empty(len(clusters))
+    place[np.argsort(clusters, kind="stable")] = np.arange(len(clusters))
+    for k, angle in enumerate(2 * np.pi * place / len(clusters)):
+        name = f"peer-{k}{'' if k in online else ' (offline)'}"
         axes.text(1.15 * np.cos(angle), 1.15 * np.sin(angle), name, ha="center", va="center")
     axes.set_xlim(-1.3, 1.3)
     axes.set_ylim(-1.3, 1.3)
-    axes.set_title("Who trusts whom (orange: of the wrong kind)")
+    axes.set_title("Neighbours of each peer (orange: of another cluster)")
     return figure
 
 

@@ -34,7 +34,7 @@ PATIENCE = 40.0  # seconds; everything here takes a few on a quiet machine
 
 
 @dataclass
-class Running:
+class PeerProcess:
     """A peer that was started."""
 
     process: int
@@ -47,15 +47,15 @@ class Running:
     def last(self) -> dict[str, Any]:
         return (self.records() or [{"round": 0, "answered": [], "asked": []}])[-1]
 
-    def goes_on(self, rounds: int = 3) -> bool:
+    def continues(self, rounds: int = 3) -> bool:
         """Whether so many more rounds come."""
         goal = self.last()["round"] + rounds
         return until(lambda: self.last()["round"] >= goal, PATIENCE)
 
-    def hears(self, name: str) -> bool:
+    def receives_from(self, name: str) -> bool:
         return until(lambda: name in self.last()["answered"], PATIENCE)
 
-    def drops(self, name: str) -> bool:
+    def stops_asking(self, name: str) -> bool:
         """Whether ``name`` is not asked any more, in three rounds on end."""
         return until(lambda: len(r := self.records()[-3:]) == 3 and all(name not in e["asked"] for e in r), PATIENCE)
 
@@ -63,19 +63,19 @@ class Running:
         os.kill(self.process, number)
 
 
-class Nursery:
+class PeerProcesses:
     """Starts peers (``tests.p2p.fork_server``)."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "tests.p2p.fork_server"]
         self._process = subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def start(self, config: Path, *changes: str, log: str = "log") -> Running:
+    def start(self, config: Path, *changes: str, log: str = "log") -> PeerProcess:
         path = config.parent / log
         process = self._say([str(path), ["--config", str(config), *changes]])
-        return Running(process, config.parent, path)
+        return PeerProcess(process, config.parent, path)
 
-    def ended(self, one: Running) -> int:
+    def ended(self, one: PeerProcess) -> int:
         """Waits for its end."""
         return self._say(one.process)
 
@@ -90,10 +90,10 @@ class Nursery:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
+def processes() -> Iterator[PeerProcesses]:
+    processes = PeerProcesses()
+    yield processes
+    processes.close()
 
 
 def federation(folder: Path, peers: int, *, tls: bool = False, settings: list[str] = SETTINGS) -> list[Path]:
@@ -109,57 +109,57 @@ def federation(folder: Path, peers: int, *, tls: bool = False, settings: list[st
     return configs
 
 
-def stopped(nursery: Nursery, peers: list[Running]) -> None:
+def stopped(processes: PeerProcesses, peers: list[PeerProcess]) -> None:
     """All end cleanly when asked to."""
     for k, one in enumerate(peers):
         one.signal(signal.SIGTERM if k % 2 else signal.SIGINT)
     for one in peers:
-        assert nursery.ended(one) == 0, one.log.read_text()
+        assert processes.ended(one) == 0, one.log.read_text()
         assert "stopped after round" in one.log.read_text()
 
 
-def test_one_is_killed_one_hangs_one_joins_and_the_rest_goes_on(tmp_path: Path, nursery: Nursery) -> None:
+def test_one_is_killed_one_hangs_one_joins_and_the_rest_goes_on(tmp_path: Path, processes: PeerProcesses) -> None:
     configs = federation(tmp_path, 5)
-    peers = [nursery.start(config) for config in configs[:4]]
+    peers = [processes.start(config) for config in configs[:4]]
     names = [f"peer-{k}" for k in range(5)]
     for one, name in zip(peers, names, strict=False):
-        assert all(one.hears(other) for other in names[:4] if other != name), one.log.read_text()
-        assert one.goes_on()
+        assert all(one.receives_from(other) for other in names[:4] if other != name), one.log.read_text()
+        assert one.continues()
     assert not any(record["failures"] for one in peers for record in one.records())  # nothing fails while nothing dies
 
     peers[1].signal(signal.SIGSTOP)
-    assert peers[0].drops(names[1]) and peers[2].drops(names[1])
-    assert peers[0].goes_on()
+    assert peers[0].stops_asking(names[1]) and peers[2].stops_asking(names[1])
+    assert peers[0].continues()
     peers[1].signal(signal.SIGCONT)
-    assert peers[0].hears(names[1]) and peers[1].hears(names[0])  # taken back, and back
+    assert peers[0].receives_from(names[1]) and peers[1].receives_from(names[0])  # taken back, and back
 
     first = peers.pop(0)  # the one whose address all others were given
     first.signal(signal.SIGKILL)
-    assert nursery.ended(first) == -signal.SIGKILL
-    late = nursery.start(configs[4])
-    assert all(one.hears(names[4]) for one in peers) and late.hears(names[1])
-    assert all(one.drops(names[0]) and one.goes_on() for one in [*peers, late])
+    assert processes.ended(first) == -signal.SIGKILL
+    late = processes.start(configs[4])
+    assert all(one.receives_from(names[4]) for one in peers) and late.receives_from(names[1])
+    assert all(one.stops_asking(names[0]) and one.continues() for one in [*peers, late])
     age = first.last()["round"]
 
-    again = nursery.start(configs[0])  # it goes on where its disk has it, at most the round of the kill behind
-    assert again.goes_on() and peers[0].hears(names[0])
+    again = processes.start(configs[0])  # it goes on where its disk has it, at most the round of the kill behind
+    assert again.continues() and peers[0].receives_from(names[0])
     rounds = [record["round"] for record in again.records()]
     assert rounds == list(range(1, len(rounds) + 1)) and len(rounds) > age
-    stopped(nursery, [*peers, late, again])
+    stopped(processes, [*peers, late, again])
 
 
-def test_in_lock_step_four_processes_are_the_simulators_four(tmp_path: Path, nursery: Nursery) -> None:
+def test_in_lock_step_four_processes_are_the_simulators_four(tmp_path: Path, processes: PeerProcesses) -> None:
     names = [f"peer-{k}" for k in range(4)]
     method = ["method.neighbours=1", "method.candidates=2", "method.stage_one=3", "method.period=2"]
-    step = ["peer.rounds=6", f"lockstep.peers={names}", "data.samples=20", "data.test_samples=5"]
-    configs = federation(tmp_path, 4, settings=[*method, *step])
-    peers = [nursery.start(config) for config in configs]
-    assert [nursery.ended(one) for one in peers] == [0] * 4
-    described = peer.load(configs[0])
-    data = registry.make(registry.datasets(), described.data)
-    model = registry.make(registry.models(), described.model, data)
-    panm = registry.make(registry.methods(), described.method)
-    state = fk.simulate(panm, data, model, rounds=6, cohort=4, local=described.work, seed=0).state
+    lockstep = ["peer.rounds=6", f"lockstep.peers={names}", "data.samples=20", "data.test_samples=5"]
+    configs = federation(tmp_path, 4, settings=[*method, *lockstep])
+    peers = [processes.start(config) for config in configs]
+    assert [processes.ended(one) for one in peers] == [0] * 4
+    config = peer.load(configs[0])
+    data = registry.make(registry.datasets(), config.data)
+    model = registry.make(registry.models(), config.model, data)
+    panm = registry.make(registry.methods(), config.method)
+    state = fk.simulate(panm, data, model, rounds=6, cohort=4, local=config.work, seed=0).state
     assert isinstance(state, PeerState)
     for k, one in enumerate(peers):
         np.testing.assert_allclose(load_file(one.folder / STATE)["model"], state.models[k], rtol=1e-4, atol=1e-6)
@@ -167,32 +167,32 @@ def test_in_lock_step_four_processes_are_the_simulators_four(tmp_path: Path, nur
         assert not any(record["failures"] for record in one.records())
 
 
-def test_the_second_of_one_name_stops_with_one_line(tmp_path: Path, nursery: Nursery) -> None:
+def test_the_second_of_one_name_stops_with_one_line(tmp_path: Path, processes: PeerProcesses) -> None:
     configs = federation(tmp_path, 2)
-    first = nursery.start(configs[0])
-    assert first.goes_on(1)
-    second = nursery.start(configs[1], "peer.name=peer-0", "peer.folder=twin", log="twin.log")
-    assert nursery.ended(second) == 2
+    first = processes.start(configs[0])
+    assert first.continues(1)
+    second = processes.start(configs[1], "peer.name=peer-0", "peer.folder=twin", log="twin.log")
+    assert processes.ended(second) == 2
     (line,) = [line for line in second.log.read_text().splitlines() if line.startswith("error:")]
     assert "another peer is called 'peer-0' and was there first" in line and "Traceback" not in second.log.read_text()
-    assert first.goes_on()
-    stopped(nursery, [first])
+    assert first.continues()
+    stopped(processes, [first])
 
 
-def test_members_with_certificates_and_one_without(tmp_path: Path, nursery: Nursery) -> None:
+def test_members_with_certificates_and_one_without(tmp_path: Path, processes: PeerProcesses) -> None:
     settings = [text for text in SETTINGS if not text.startswith("network.zenoh")]  # that file has the access rules
     configs = federation(tmp_path / "ours", 3, tls=True, settings=settings)
-    members = [nursery.start(config) for config in configs[:2]]
-    assert members[0].hears("peer-1") and members[1].hears("peer-0")
+    members = [processes.start(config) for config in configs[:2]]
+    assert members[0].receives_from("peer-1") and members[1].receives_from("peer-0")
     plain = federation(tmp_path / "plain", 3)[2]
     known = configs[2].read_text().replace("tls/", "tcp/").split("connect = [")[1].split("]")[0]
     text = plain.read_text()
     begin, end = text.index("connect = [") + len("connect = ["), text.index("]", text.index("connect = ["))
     plain.write_text(text[:begin] + known + text[end:])
-    stranger = nursery.start(plain)
-    assert stranger.goes_on(5)
+    stranger = processes.start(plain)
+    assert stranger.continues(5)
     assert not any(record["answered"] for record in stranger.records())
     assert "no other peer can be reached" in stranger.log.read_text()
     assert not any("peer-2" in record["asked"] for one in members for record in one.records())
-    assert members[0].goes_on() and not any(record["failures"] for record in members[0].records())
-    stopped(nursery, [*members, stranger])
+    assert members[0].continues() and not any(record["failures"] for record in members[0].records())
+    stopped(processes, [*members, stranger])
