@@ -15,7 +15,7 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData
 from fedkin.models import Model
-from fedkin.simulation.workers import AnyModel, BringsWorkers
+from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax", "pandas", "safetensors")
 _MACHINE = ("platform", "machine")
@@ -49,7 +49,7 @@ def data_digest(data: FederatedData) -> str:
 
 def model_digest(model: AnyModel, data: FederatedData) -> str:
     """A digest of what a model computes and of how it starts. One that is not of JAX makes its own."""
-    return model.digest(data) if isinstance(model, BringsWorkers) else _jax_digest(model, data)  # type: ignore[arg-type]
+    return model.digest(data) if isinstance(model, ModelWithWorkers) else _jax_digest(model, data)  # type: ignore[arg-type]
 
 
 def _jax_digest(model: Model, data: FederatedData) -> str:

@@ -25,8 +25,8 @@ from fedkin.run.results import Run
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.torch import adopted
-from fedkin.simulation.workers import AnyModel, BringsWorkers
+from fedkin.simulation.torch import wrap_module
+from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -89,7 +89,7 @@ def simulate(
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
-    more = model.described() if isinstance(model, BringsWorkers) else {}
+    more = model.description() if isinstance(model, ModelWithWorkers) else {}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
         "data": {"name": data.name, "clients": data.clients},
@@ -151,13 +151,13 @@ def from_config(
 
 def known(model: Any) -> AnyModel:
     """What a world can train, made of what the user has. Raises ModelError for anything else."""
-    found = adopted(model)
+    found = wrap_module(model)
     if not isinstance(found, AnyModel):
         raise ModelError(
             "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or fk.torch_model, or be a "
             f"PyTorch nn.Module; got {type(found).__name__}"
         )
-    if isinstance(found, BringsWorkers):
+    if isinstance(found, ModelWithWorkers):
         _tell_slow(found.name)
     return found
 

@@ -1,6 +1,6 @@
-"""Who takes part: clients that arrive late, leave early, drop out of a round, or run out of time in it.
+"""Participation: clients that arrive late, leave early, drop out of a round, or straggle.
 
-Pure decisions, drawn per client and round; a world asks for them and acts on them.
+Pure decisions, drawn per client and round; a world applies them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from fedkin.scenarios.validation import fraction
 
 @dataclass(frozen=True)
 class Population:
-    """Fractions are probabilities, per client and round (FedProx's code draws an exact share of each cohort; a client
-    that decides for itself knows nothing of the others). ``arrivals`` maps a round to how many clients (the next ids
-    up to the highest) appear in it; all others are there from the start. ``departures`` maps a round to how many (the
-    lowest ids still there) leave in it, for good."""
+    """Which clients take part, and which fail.
 
-    dropout: float = 0.0  # answers nothing in a round
-    mute: float = 0.0  # never answers anybody
-    stragglers: float = 0.0  # manages only a part of its epochs
+    Fractions are probabilities per client and round (FedProx's code draws an exact share of each cohort; here clients
+    are independent). ``arrivals`` maps a round to the number of clients (the next ids, up to the highest) that arrive
+    in it; all others take part from the start. ``departures`` maps a round to the number of clients (the lowest
+    remaining ids) that leave in it, for good.
+    """
+
+    dropout: float = 0.0  # does not reply in a round
+    mute: float = 0.0  # never replies
+    stragglers: float = 0.0  # completes only a part of its epochs
     arrivals: dict[int, int] = field(default_factory=dict)
     departures: dict[int, int] = field(default_factory=dict)
 
@@ -39,9 +42,9 @@ class Population:
                     raise ConfigError(f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}")
 
     def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
-        """Ids of the clients, of ``total`` in all, that have arrived by a round and not left by it.
+        """Ids of the clients, of ``total`` in all, that have arrived by a round and not left.
 
-        Raises ConfigError where none is there.
+        Raises ConfigError where none remains.
         """
         late = sum(count for when, count in self.arrivals.items() if when > round)
         gone = sum(count for when, count in self.departures.items() if when <= round)
@@ -53,27 +56,27 @@ class Population:
             )
         return np.arange(gone, total - late)
 
-    def silent(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
-        """Who drops out of this round."""
+    def dropped_out(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+        """Which clients drop out of this round."""
         return self._draw(clients, stream.child("dropout")) < self.dropout
 
-    def unheard(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
-        """Who never answers: the same clients in every round."""
+    def never_responding(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+        """Which clients never reply: the same ones in every round."""
         return self._draw(clients, stream.at(0).child("mute")) < self.mute
 
-    def slow(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
-        """Who straggles in this round."""
+    def straggling(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+        """Which clients straggle in this round."""
         return self._draw(clients, stream.child("stragglers")) < self.stragglers
 
-    def managed(
-        self, clients: Int[np.ndarray, "n"], amount: Int[np.ndarray, "n"], stream: Stream
+    def partial_steps(
+        self, clients: Int[np.ndarray, "n"], num_steps: Int[np.ndarray, "n"], stream: Stream
     ) -> Int[np.ndarray, "n"]:
-        """Epochs (or steps) that stragglers manage of E: uniform in [1, E), as in FedProx's code."""
+        """Epochs (or steps) of E that stragglers complete: uniform in [1, E), as in FedProx's code."""
         u = self._draw(clients, stream.child("managed"))
-        return np.maximum(1, 1 + np.floor(u * (amount - 1)).astype(np.int64)).astype(np.int64)
+        return np.maximum(1, 1 + np.floor(u * (num_steps - 1)).astype(np.int64)).astype(np.int64)
 
     @staticmethod
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
-        """One uniform number per client, the same whoever else is asked."""
-        fresh = Stream(stream.seed, stream.round, "population/" + stream.purpose.rsplit("/", 1)[-1])
-        return np.array([fresh.client(int(c)).random() for c in clients])
+        """One uniform number per client, independent of the other clients in the call."""
+        own = Stream(stream.seed, stream.round, "population/" + stream.purpose.rsplit("/", 1)[-1])
+        return np.array([own.client(int(c)).random() for c in clients])

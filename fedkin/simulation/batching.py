@@ -1,4 +1,4 @@
-"""Which samples a client takes in which step. Drawn on the host, per client, so that every trainer can use it."""
+"""Mini-batches of local training: drawn on the host, per client, so that every trainer has the same."""
 
 from __future__ import annotations
 
@@ -13,26 +13,41 @@ from fedkin.core.world import LocalTraining
 
 @dataclass(frozen=True)
 class Batches:
-    """The mini-batches of one client in order; only the first ``valid`` entries of a row count."""
+    """The mini-batches of one client in order; entries of a row beyond ``valid`` are padding."""
 
     rows: Int[np.ndarray, "steps B"]  # positions in the client's own samples
     valid: Int[np.ndarray, "steps"]
     per_epoch: int  # steps in one pass over the data
 
 
-def for_work(samples: int, work: LocalTraining, num_steps: int, client: int, stream: Stream, widest: int) -> Batches:
-    """The batches of one client's local work: ``num_steps`` is epochs, or steps. ``client`` is its number in the stream.
+def local_batches(
+    samples: int, work: LocalTraining, num_steps: int, client: int, stream: Stream, largest: int
+) -> Batches:
+    """The batches of one client's local training.
 
-    "All at once" asks for no more room than ``widest``, which is at least the number of samples.
+    Args:
+        samples: number of the client's training samples.
+        work: batch size, and whether epochs or steps are counted.
+        num_steps: epochs, or steps where ``work.steps`` is set.
+        client: its number in the stream.
+        stream: randomness of the call.
+        largest: upper bound of the batch size, at least ``samples``: a full batch needs no more room.
     """
     rng = stream.child("batches").client(client)
     if work.steps is not None:
-        return by_steps(samples, work.batch_size, num_steps, rng)
-    return by_epochs(samples, min(work.batch_size, widest), num_steps, rng)
+        return step_batches(samples, work.batch_size, num_steps, rng)
+    return epoch_batches(samples, min(work.batch_size, largest), num_steps, rng)
 
 
-def by_epochs(samples: int, batch: int, epochs: int, rng: np.random.Generator) -> Batches:
-    """A fresh permutation in every epoch, cut into batches; the last, short one is kept."""
+def epoch_batches(samples: int, batch: int, epochs: int, rng: np.random.Generator) -> Batches:
+    """A new permutation in every epoch, cut into batches; a short last batch is kept.
+
+    Args:
+        samples: number of samples.
+        batch: batch size.
+        epochs: passes over the samples.
+        rng: draws the permutations.
+    """
     per_epoch = -(-samples // batch)
     order = rng.permuted(np.tile(np.arange(samples), (epochs, 1)), axis=1)
     padded = np.zeros((epochs, per_epoch * batch), np.int64)
@@ -42,9 +57,16 @@ def by_epochs(samples: int, batch: int, epochs: int, rng: np.random.Generator) -
     return Batches(padded.reshape(-1, batch), np.tile(sizes, epochs), per_epoch)
 
 
-def by_steps(samples: int, batch: int, steps: int, rng: np.random.Generator) -> Batches:
-    """A number of batches, as FlexCFL counts its pre-training: the last batch of an epoch is filled up with the first
-    samples of the next permutation, which then starts again from its beginning."""
+def step_batches(samples: int, batch: int, steps: int, rng: np.random.Generator) -> Batches:
+    """A number of batches, as in FlexCFL's pre-training: the last batch of an epoch is filled up with the first
+    samples of the next permutation, which then starts again from its beginning.
+
+    Args:
+        samples: number of samples.
+        batch: batch size.
+        steps: number of batches.
+        rng: draws the permutations.
+    """
     per_epoch = -(-samples // batch)
     epochs = -(-steps // per_epoch)
     order = rng.permuted(np.tile(np.arange(samples), (epochs + 1, 1)), axis=1)
@@ -57,7 +79,7 @@ def by_steps(samples: int, batch: int, steps: int, rng: np.random.Generator) -> 
     return Batches(padded.reshape(-1, batch)[:steps], np.tile(sizes, epochs)[:steps], per_epoch)
 
 
-def in_order(samples: int, batch: int) -> Batches:
+def sequential_batches(samples: int, batch: int) -> Batches:
     """One pass without shuffling, for full gradients."""
     per_epoch = -(-samples // batch)
     rows = np.arange(per_epoch * batch).reshape(per_epoch, batch)
@@ -65,7 +87,7 @@ def in_order(samples: int, batch: int) -> Batches:
     return Batches(np.where(rows < samples, rows, 0), valid, per_epoch)
 
 
-def bucket(size: int) -> int:
-    """The next of four sizes per power of two: few compiled shapes, at most a quarter of padding."""
+def rounded_up(size: int) -> int:
+    """The next of four sizes per power of two: few compiled shapes, and at most a quarter of padding."""
     step = max(1, 2 ** (max(size, 1).bit_length() - 3))
     return -(-max(size, 1) // step) * step

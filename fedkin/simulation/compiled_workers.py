@@ -14,18 +14,25 @@ from fedkin.core.layout import Samples, fitted
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
-from fedkin.simulation.devices import devices as find_devices
+from fedkin.simulation.devices import local_devices
 from fedkin.simulation.scoring import Scorer
 from fedkin.simulation.trainer import Trainer
 
 
-def maker(
+def worker_factory(
     model: Model, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
 ) -> Callable[[FederatedData], tuple[Scorer, Trainer]]:
-    """What makes the workers for data, on so many devices (None: all)."""
-    found = find_devices(devices)
-    lanes = clients_per_batch or (1 if found[0].platform == "cpu" else 32)
-    return lambda data: (Scorer(data, model, found), Trainer(data, model, found, lanes, ids))
+    """A function that makes scorer and trainer for data.
+
+    Args:
+        model: the JAX model.
+        ids: numbers by which streams know the clients.
+        devices: number of XLA devices; None for all.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere.
+    """
+    used = local_devices(devices)
+    lanes = clients_per_batch or (1 if used[0].platform == "cpu" else 32)
+    return lambda data: (Scorer(data, model, used), Trainer(data, model, used, lanes, ids))
 
 
 def check_samples(model: Model, data: Samples) -> ModelSpec:

@@ -1,4 +1,4 @@
-"""XLA devices, and which of them does what."""
+"""XLA devices, and the rows and arrays that each of them gets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fedkin.core.errors import ConfigError
 from fedkin.simulation.batching import Batches
 
 
-def devices(count: int | None) -> list:
+def local_devices(count: int | None) -> list:
     """The first ``count`` devices that XLA finds on this machine, or all of them."""
-    found = jax.local_devices()
-    if count is not None and not 1 <= count <= len(found):
-        raise ConfigError(f"devices must be between 1 and the {len(found)} that XLA finds, got {count}")
-    return found[:count]
+    local = jax.local_devices()
+    if count is not None and not 1 <= count <= len(local):
+        raise ConfigError(f"devices must be between 1 and the {len(local)} that XLA finds, got {count}")
+    return local[:count]
 
 
-def shares(batches: list[Batches], devices: int) -> list[Int[np.ndarray, "r"]]:
-    """Row numbers for each device: the longest first, each to the device with least to do."""
+def rows_by_device(batches: list[Batches], devices: int) -> list[Int[np.ndarray, "r"]]:
+    """Row numbers for each device: longest rows first, each to the device with the fewest steps."""
     load = np.zeros(devices)
     owner = np.zeros(len(batches), np.int64)
     steps = np.array([len(b.rows) for b in batches])
@@ -34,7 +34,7 @@ def shares(batches: list[Batches], devices: int) -> list[Int[np.ndarray, "r"]]:
 
 
 def mesh_of(devices: list) -> Mesh:
-    """Devices in a row, along an axis of that name."""
+    """A mesh of these devices along the axis ``devices``."""
     return _mesh(tuple(devices))
 
 
@@ -43,11 +43,11 @@ def _mesh(devices: tuple) -> Mesh:
     return Mesh(np.array(devices), ("devices",))
 
 
-def split(mesh: Mesh, tree: Any) -> Any:
-    """Arrays, cut along their first axis, a piece to every device."""
+def shard(mesh: Mesh, tree: Any) -> Any:
+    """Arrays split along their first axis, one slice on every device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("devices")))
 
 
-def replicated(mesh: Mesh, tree: Any) -> Any:
-    """Arrays, whole on every device."""
+def replicate(mesh: Mesh, tree: Any) -> Any:
+    """Arrays copied whole to every device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

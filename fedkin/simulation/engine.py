@@ -1,4 +1,4 @@
-"""The simulated world: every verb as a few calls of its workers over the rows of one data set."""
+"""The simulated world: every operation as a few calls of its workers over the rows of one data set."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Moving, Shift
 from fedkin.simulation.model_checks import check_detects, check_ids, check_scoring, check_work
 from fedkin.simulation.shift_test import LabelMemory
-from fedkin.simulation.workers import AnyModel, check_samples, maker
+from fedkin.simulation.worker_results import LocalUpdates
+from fedkin.simulation.workers import AnyModel, check_samples, worker_factory
 
-_PORTION = 256 * 2**20  # bytes of samples, and of updates, that one call may hold
+_CHUNK_BYTES = 256 * 2**20  # samples and updates that one call may hold
 
 
 class SimulatedWorld:
     """All clients on this machine.
 
     Args:
-        data: who has what.
-        model: what is trained: a JAX ``Model``, or a ``TorchModel``, which is trained by PyTorch.
-        work: the run's local work.
-        population: who is there, and who fails.
-        shift: how data move from round to round; None where they stay.
-        devices: XLA devices to use; None for all. Results do not depend on it. PyTorch has no use for it.
-        clients_per_batch: clients trained side by side on one device; None for 1 on a CPU, 32 elsewhere. PyTorch trains
+        data: samples of all clients.
+        model: the model to train: a JAX ``Model``, or a ``TorchModel``, which is trained by PyTorch.
+        work: the run's local training.
+        population: which clients take part, drop out or straggle.
+        shift: how clients' data change from round to round; None where they do not.
+        devices: number of XLA devices; None for all. Results do not depend on it. Ignored by PyTorch models.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere. PyTorch trains
             one after another.
         ids: numbers by which streams know the clients, ascending; None for 0 .. N-1. A world of the clients 7 and 9
-            trains them with the random numbers that they have among all.
+            alone trains them with the random numbers that they have among all.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class SimulatedWorld:
         self.population = population or Population()
         self.ledger = Ledger()
         self.total_clients = data.clients
-        self._workers = maker(model, check_ids(ids, data.clients), devices, clients_per_batch)
+        self._workers = worker_factory(model, check_ids(ids, data.clients), devices, clients_per_batch)
         self._scorer, self._trainer = self._workers(data)
         self._moving = None if shift is None else Moving(data, shift, self.clients)
         self._labels = LabelMemory(data.label_counts())
         self.true_clusters = data.true_clusters
-        self.moved: Bool[np.ndarray, "N"] | None = None  # whose data moved in this round, where there is a shift
-        self._now = Stream(0)  # of the round
+        self.moved: Bool[np.ndarray, "N"] | None = None  # whose data changed in this round, where there is a shift
+        self._now = Stream(0)  # stream of the current round
 
     def begin(self, stream: Stream) -> None:
         self._now = stream
@@ -95,35 +96,35 @@ class SimulatedWorld:
         part = part or slice(models.shape[1])
         n, parameters = len(clients), len(range(*part.indices(models.shape[1])))
         check_work(self.model, work, model_index, gradient)
-        chosen = self._favourite(models, clients) if model_index is None else np.asarray(model_index, np.int64)
+        assigned = self._best_models(models, clients) if model_index is None else np.asarray(model_index, np.int64)
         examples = self.data.train.sizes[clients].astype(np.int64)
         losses, first_losses = np.zeros(n), np.zeros(n)
         arrived, nonfinite = np.zeros(n, bool), np.zeros(n, bool)
         update = np.zeros((0 if reduce else n, parameters), np.float32)
-        slope = np.zeros((n, parameters), np.float32) if gradient else None
+        gradients = np.zeros((n, parameters), np.float32) if gradient else None
         total = WeightedSum(len(models), parameters)
 
-        for rows, got, last, first, steepest in self._answers(models, clients, chosen, work, stream, gradient):
-            finite = np.isfinite(got).all(axis=1) & np.isfinite(last)
-            got = got[:, part]
-            if slope is not None:
-                finite &= np.isfinite(steepest).all(axis=1)
-                slope[rows] = np.where(finite[:, None], steepest[:, part], 0)
+        for rows, local in self._local_updates(models, clients, assigned, work, stream, gradient):
+            finite = np.isfinite(local.update).all(axis=1) & np.isfinite(local.loss)
+            if gradients is not None:
+                finite &= np.isfinite(local.gradient).all(axis=1)
+                gradients[rows] = np.where(finite[:, None], local.gradient[:, part], 0)
             arrived[rows], nonfinite[rows] = finite, ~finite
-            losses[rows], first_losses[rows] = np.where(finite, last, 0), np.where(finite, first, 0)
-            got[~finite] = 0
+            losses[rows], first_losses[rows] = np.where(finite, local.loss, 0), np.where(finite, local.first_loss, 0)
+            sent = local.update[:, part]
+            sent[~finite] = 0
             if reduce:
-                total.add(got, np.where(finite, examples[rows], 0), chosen[rows])
+                total.add(sent, np.where(finite, examples[rows], 0), assigned[rows])
             else:
-                update[rows] = got
+                update[rows] = sent
         weight = None
         if reduce:
             update, weight = total.mean()
-        pairs = np.unique(np.stack([clients, chosen]), axis=1)  # detectors of one start get it once
-        sent = pairs.shape[1] if model_index is not None else n * len(models)
-        back = int(arrived.sum() + nonfinite.sum()) * (2 if gradient else 1)
-        self.ledger.add("train", sent * models.shape[1] * BYTES_PER_NUMBER, back * parameters * BYTES_PER_NUMBER)
-        return TrainingReply(update, chosen, examples, losses, first_losses, arrived, nonfinite, weight, slope)
+        pairs = np.unique(np.stack([clients, assigned]), axis=1)  # detectors with the same start: sent once
+        down = pairs.shape[1] if model_index is not None else n * len(models)
+        up = int(arrived.sum() + nonfinite.sum()) * (2 if gradient else 1)
+        self.ledger.add("train", down * models.shape[1] * BYTES_PER_NUMBER, up * parameters * BYTES_PER_NUMBER)
+        return TrainingReply(update, assigned, examples, losses, first_losses, arrived, nonfinite, weight, gradients)
 
     def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
         self._count("send", arrays.shape[1], len(arrays) * len(clients), 0)
@@ -140,23 +141,24 @@ class SimulatedWorld:
         check_detects(self.model, False)
         out = np.full((len(clients), len(directions)), np.nan, np.float32)
         model_index = np.zeros(len(clients), np.int64)
-        for rows, update, loss, *_ in self._answers(start[None], clients, model_index, work or self.work, stream):
-            sound = np.isfinite(update).all(axis=1) & update.any(axis=1) & np.isfinite(loss)
-            for row in np.flatnonzero(sound):  # each on its own, as a client computes it: the same bits in any company
+        for rows, local in self._local_updates(start[None], clients, model_index, work or self.work, stream):
+            update = local.update
+            valid = np.isfinite(update).all(axis=1) & update.any(axis=1) & np.isfinite(local.loss)
+            for row in np.flatnonzero(valid):  # one at a time, as a client computes it: bits independent of the others
                 out[rows[row]] = cosine(update[row : row + 1], directions)[0]
         return out
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         check_detects(self.model, False)
         self._count("losses", models.shape[1], len(models) * len(clients), 0)
-        return np.where(self._silent(clients)[:, None], np.nan, self._scorer.losses(models, clients))
+        return np.where(self._unresponsive(clients)[:, None], np.nan, self._scorer.losses(models, clients))
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
         check_detects(self.model, False)
         out = np.zeros((len(clients), models.shape[1]), np.float32)
-        for rows in self._portions(np.arange(len(clients)), clients, models.shape[1]):
+        for rows in self._chunks(np.arange(len(clients)), clients, models.shape[1]):
             out[rows] = self._trainer.gradients(models, clients[rows], model_index[rows])
         self._count("gradients", models.shape[1], len(clients), len(clients))
         return out
@@ -164,7 +166,7 @@ class SimulatedWorld:
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         check_detects(self.model, False)
         self._count("label_errors", models.shape[1], len(models) * len(clients), 0)
-        return np.where(self._silent(clients)[:, None], np.nan, self._scorer.label_errors(models, clients))
+        return np.where(self._unresponsive(clients)[:, None], np.nan, self._scorer.label_errors(models, clients))
 
     def evaluate(
         self,
@@ -175,9 +177,9 @@ class SimulatedWorld:
         split: str = "test",
     ) -> Scores:
         check_scoring(self.model, model_index, self.data.classes)
-        correct, loss, sizes = self._scorer.score(models, clients, np.asarray(model_index, np.int64), split)
+        sums = self._scorer.score(models, clients, np.asarray(model_index, np.int64), split)
         self._count("evaluate", models.shape[1], int((model_index >= 0).sum()), 0)
-        return Scores(correct.astype(np.int64), sizes, loss / np.maximum(sizes, 1))
+        return Scores(sums.correct.astype(np.int64), sums.examples, sums.loss / np.maximum(sums.examples, 1))
 
     def detections(
         self,
@@ -191,18 +193,18 @@ class SimulatedWorld:
         check_detects(self.model, True)
         self._count("detections", models.shape[1], len(clients), 0)
         counts = self._scorer.histograms(models, clients, model_index, positive, split)
-        return counts if split == "test" else np.where(self._silent(clients)[:, None, None], -1, counts)
+        return counts if split == "test" else np.where(self._unresponsive(clients)[:, None, None], -1, counts)
 
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
         return self.data.label_counts(clients=clients) > 0
 
     def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
         others = np.unique(asked)
-        answers = others[np.isin(others, self.clients(self._now.round)) & ~self._silent(others)]
-        came = np.isin(asked, answers)
-        count = int(came.sum()) * vectors
+        responding = others[np.isin(others, self.clients(self._now.round)) & ~self._unresponsive(others)]
+        answered = np.isin(asked, responding)
+        count = int(answered.sum()) * vectors
         self._count("ask", self.spec.parameters, count, count)
-        return came
+        return answered
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
         self._labels.note(clients, self.data.label_counts(clients=clients))
@@ -220,7 +222,7 @@ class SimulatedWorld:
 
     # --- training
 
-    def _answers(
+    def _local_updates(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
@@ -228,60 +230,58 @@ class SimulatedWorld:
         work: LocalTraining,
         stream: Stream,
         gradient: bool = False,
-    ) -> Iterator[tuple[np.ndarray, ...]]:
-        """Rows, updates, last and first losses, and gradients of the clients that answer, by id and in portions of
-        bounded memory."""
-        num_steps, lost = self._managed(clients, work, stream)
-        going = np.flatnonzero(~lost)
-        for rows in self._portions(going[np.argsort(clients[going], kind="stable")], clients, models.shape[1]):
-            own = work if work.positive is None else replace(work, positive=work.positive[rows])
-            yield (
-                rows,
-                *self._trainer.train(models, clients[rows], model_index[rows], own, num_steps[rows], stream, gradient),
-            )
+    ) -> Iterator[tuple[Int[np.ndarray, "r"], LocalUpdates]]:
+        """Rows and results of the clients that send an update, by id and in chunks of bounded memory."""
+        num_steps, failed = self._completed_steps(clients, work, stream)
+        active = np.flatnonzero(~failed)
+        for rows in self._chunks(active[np.argsort(clients[active], kind="stable")], clients, models.shape[1]):
+            own, steps = work if work.positive is None else replace(work, positive=work.positive[rows]), num_steps[rows]
+            yield rows, self._trainer.train(models, clients[rows], model_index[rows], own, steps, stream, gradient)
 
-    def _managed(
+    def _completed_steps(
         self, clients: Int[np.ndarray, "n"], work: LocalTraining, stream: Stream
     ) -> tuple[Int[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Epochs (or steps) that each client manages, and which clients send nothing."""
+        """Epochs (or steps) that each client completes, and which clients send nothing."""
         num_steps = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(clients)).astype(np.int64)
-        lost = np.zeros(len(clients), bool)
+        failed = np.zeros(len(clients), bool)
         if self.population.dropout:
-            lost |= self.population.silent(clients, stream)
+            failed |= self.population.dropped_out(clients, stream)
         if self.population.mute and not self.ledger.is_local:
-            lost |= self.population.unheard(clients, stream)
+            failed |= self.population.never_responding(clients, stream)
         if self.population.stragglers:
-            slow = self.population.slow(clients, stream)
+            straggling = self.population.straggling(clients, stream)
             if work.partial:
-                num_steps = np.where(slow, self.population.managed(clients, num_steps, stream), num_steps)
+                partial = self.population.partial_steps(clients, num_steps, stream)
+                num_steps = np.where(straggling, partial, num_steps)
             else:
-                lost |= slow
-        return num_steps, lost
+                failed |= straggling
+        return num_steps, failed
 
-    def _silent(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-        """Which clients do not answer a question in this round."""
-        silent = np.zeros(len(clients), bool)
+    def _unresponsive(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Which clients do not reply in this round."""
+        failed = np.zeros(len(clients), bool)
         if self.population.dropout:
-            silent |= self.population.silent(clients, self._now)
+            failed |= self.population.dropped_out(clients, self._now)
         if self.population.mute:
-            silent |= self.population.unheard(clients, self._now)
-        return silent
+            failed |= self.population.never_responding(clients, self._now)
+        return failed
 
-    def _favourite(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    def _best_models(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        """The model with the lowest training loss on each client; never one whose loss is NaN."""
         losses = self._scorer.losses(models, clients)
-        return np.argmin(np.where(np.isnan(losses), np.inf, losses), axis=1)  # a broken model is nobody's favourite
+        return np.argmin(np.where(np.isnan(losses), np.inf, losses), axis=1)
 
-    def _portions(self, rows: Int[np.ndarray, "r"], clients: Int[np.ndarray, "n"], parameters: int) -> Iterator:
-        """Rows in portions of bounded memory."""
+    def _chunks(self, rows: Int[np.ndarray, "r"], clients: Int[np.ndarray, "n"], parameters: int) -> Iterator:
+        """Rows in chunks of bounded memory."""
         each = self.data.train.sizes[clients[rows]] * self.data.x[:1].nbytes + parameters * BYTES_PER_NUMBER
-        portion = np.cumsum(each) // _PORTION
-        if self.spec.detects:  # those of one client train together
-            portion = portion[np.searchsorted(clients[rows], clients[rows])]
-        for p in np.unique(portion):
-            yield rows[portion == p]
+        chunk = np.cumsum(each) // _CHUNK_BYTES
+        if self.spec.detects:  # detectors of one client train together
+            chunk = chunk[np.searchsorted(clients[rows], clients[rows])]
+        for c in np.unique(chunk):
+            yield rows[chunk == c]
 
-    # --- the rest
+    # --- bytes
 
-    def _count(self, verb: str, parameters: int, down: int, up: int) -> None:
-        """Models and updates, as they would travel; a few numbers that ride along are not counted."""
-        self.ledger.add(verb, down * parameters * BYTES_PER_NUMBER, up * parameters * BYTES_PER_NUMBER)
+    def _count(self, operation: str, parameters: int, down: int, up: int) -> None:
+        """Count models and updates; the few numbers sent with them are not counted."""
+        self.ledger.add(operation, down * parameters * BYTES_PER_NUMBER, up * parameters * BYTES_PER_NUMBER)

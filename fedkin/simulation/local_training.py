@@ -1,7 +1,7 @@
-"""What a client computes, compiled: local training, full gradients, scores.
+"""Compiled client computations: local training, full gradients, scores.
 
-Clients run one after another (``lanes = 1``), each for as many steps as it has: its weights stay in the cache, and a
-large client keeps nobody waiting. On an accelerator several run side by side (``lanes``).
+On a CPU clients run one after another (``lanes = 1``), each for its own number of steps: its weights stay in the cache,
+and no client waits for a larger one. On an accelerator several run at a time (``lanes``).
 """
 
 from __future__ import annotations
@@ -18,21 +18,38 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedkin.models.model import Model, Tree, flatten
 from fedkin.simulation.padding import Plan
+from fedkin.simulation.worker_results import LocalUpdates
 
-# A device is one core: a program that shares its matrix products out would take the cores of the others. And the same
-# bits come out, however many devices there are.
+# A device is one core: a program with parallel matrix products would take the cores of the other devices. It also
+# makes the bits independent of the number of devices.
 _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
 class Recipe(NamedTuple):
-    """What is compiled into a training program (numbers that vary are passed to it)."""
+    """Static options of a training program; learning rate and mu are arguments."""
 
     optimizer: str
     momentum: float
     proximal: bool
     lanes: int
-    gradient: bool = False  # also that of the full loss at the start, from the batches of the first epoch
+    gradient: bool = False  # also the gradient of the full loss at the start, from the batches of the first epoch
     detects: bool = False  # a row is several detectors of one client, which train on the same batches
+
+
+class Shared(NamedTuple):
+    """Input of a training program that all rows share."""
+
+    models: Any  # [K P]
+    lr: Any
+    mu: Any
+
+
+class SampleBlocks(NamedTuple):
+    """Input of a scoring program: blocks of samples, each of one model."""
+
+    model_index: Any  # model of each block, [D b]; of detectors [D b C]
+    x: Any  # [D b S ...]
+    y: Any  # [D b S]
 
 
 def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
@@ -40,23 +57,31 @@ def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Arra
     return jax.nn.logsumexp(scores, axis=-1) - jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
 
 
-def rows_of(x: Any, taken: Int[Array, "B"]) -> Array:
-    """x[taken], row by row on a CPU, where the compiler's own gather goes number by number."""
+def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
+    """x[indices], copied row by row on a CPU, where the compiler's own gather copies number by number."""
     if jax.default_backend() != "cpu":
-        return x[taken]
-    return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), taken)
+        return x[indices]
+    return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
 
 
-def detection_losses(scores: Float[Array, "B 1"], found: Bool[Array, "B"]) -> Float[Array, "B"]:
-    """Binary cross entropy of each sample; ``found`` says whether it is of the detector's class."""
-    return jax.nn.softplus(scores[:, 0]) - jnp.where(found, scores[:, 0], 0)
+def detection_losses(scores: Float[Array, "B 1"], positive: Bool[Array, "B"]) -> Float[Array, "B"]:
+    """Binary cross entropy of each sample; ``positive`` says whether it is of the detector's class."""
+    return jax.nn.softplus(scores[:, 0]) - jnp.where(positive, scores[:, 0], 0)
 
 
 def batch_loss(
     model: Model, w: Tree, x: Array, y: Shaped[Array, "B"], mask: Float[Array, "B"], key: Array | None
 ) -> tuple[Float[Array, ""], Tree | None]:
-    """Mean loss over the samples that count, plus the model's penalty; and parameters with moved running statistics,
-    where there are any. ``y`` of a detector is whether a sample is of its class."""
+    """Mean loss of a batch plus the model's penalty; and parameters with new running statistics, where there are any.
+
+    Args:
+        model: the model.
+        w: its parameters.
+        x: samples [B ...].
+        y: labels; of a detector, whether a sample is of its class.
+        mask: 1 for samples, 0 for padding.
+        key: for dropout; None without.
+    """
     scores, moved = (model.apply(w, x, key), None) if model.fit is None else model.fit(w, x, mask, key)
     losses = (detection_losses if model.spec.detects else sample_losses)(scores, y)
     loss = jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
@@ -64,27 +89,31 @@ def batch_loss(
 
 
 def direction(recipe: Recipe) -> optax.GradientTransformation:
-    """The optimiser without its step size."""
+    """The optimiser without its learning rate."""
     if recipe.optimizer == "adam":
         return optax.scale_by_adam()
     return optax.trace(recipe.momentum) if recipe.momentum else optax.identity()
 
 
 @partial(jax.jit, static_argnames=("model", "recipe", "mesh"), compiler_options=_ONE_CORE)
-def train(
-    model: Model, recipe: Recipe, mesh: Mesh, shared: tuple[Array, Array, Array], work: Plan
-) -> tuple[Float[Array, "D n ..."], Float[Array, "D n ..."], Float[Array, "D n ..."], Float[Array, "D n P"] | None]:
-    """Local training of every row: updates [D n P], mean losses [D n] over the last and the first epoch, and gradients
-    if asked for; of detectors [D n G P] and [D n G], G of each client.
+def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) -> LocalUpdates:
+    """Local training of every row.
 
-    ``shared`` is models [K P], lr, mu; the plan and the results have a leading axis of D devices, each of which works
-    through its own rows.
+    Args:
+        model: the model.
+        recipe: optimiser and other static options.
+        mesh: D devices, each of which trains its own rows.
+        shared: models, learning rate and mu.
+        work: the plan, with a leading axis of devices.
+
+    Returns:
+        Updates [D n P] and losses [D n]; of detectors [D n G P] and [D n G], G of each client.
     """
     return on_each_device(partial(_train, model, recipe), mesh)(shared, work)
 
 
 def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
-    """``compute(shared, own)`` on every device's own slice of the leading axis."""
+    """The function ``compute(shared, own)`` on every device, with its own slice of the leading axis."""
 
     def one(shared: Any, own: Any) -> Any:
         return jax.tree.map(lambda a: a[None], compute(shared, jax.tree.map(lambda a: a[0], own)))
@@ -93,30 +122,28 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
     return jax.shard_map(one, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
 
 
-def _train(
-    model: Model, recipe: Recipe, shared: tuple[Array, Array, Array], work: Plan
-) -> tuple[Float[Array, "n ..."], Float[Array, "n ..."], Float[Array, "n ..."], Float[Array, "n P"] | None]:
+def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
     models, lr, mu = shared
     optimizer = direction(recipe)
 
     def one(
         model_index: Array, positive: Array | None, first: Array, steps: Array, per_epoch: Array, words: Array
-    ) -> tuple[Array, Array, Array, Array | None]:
+    ) -> LocalUpdates:
         start = model.unflatten(models[model_index])
         base_key = jax.random.wrap_key_data(words) if model.random else None
 
         def step(s: Array, carry: tuple[Tree, Any, Array, Array]) -> tuple[Tree, Any, Array, Array]:
             w, memory, last_sum, first_sum = carry
-            taken, count = work.batches[first + s], work.valid[first + s]
-            mask = (jnp.arange(len(taken)) < count).astype(jnp.float32)
+            indices, count = work.batches[first + s], work.valid[first + s]
+            mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
             key = None if base_key is None else jax.random.fold_in(base_key, s)
-            x, y = rows_of(work.x, taken), work.y[taken]
+            x, y = rows_of(work.x, indices), work.y[indices]
             y = y if positive is None else y == positive
             (loss, moved), gradient = jax.value_and_grad(partial(batch_loss, model), has_aux=True)(w, x, y, mask, key)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
-            move, memory = optimizer.update(gradient, memory, w)
-            w = jax.tree.map(lambda a, m: a - lr * m, w, move)
+            change, memory = optimizer.update(gradient, memory, w)
+            w = jax.tree.map(lambda a, m: a - lr * m, w, change)
             w = w if moved is None else model.with_statistics(w, moved)
             share = jnp.stack([loss * count, count])
             last_sum = last_sum + jnp.where(s >= steps - per_epoch, share, 0)
@@ -125,10 +152,11 @@ def _train(
         zero = jnp.zeros(2)
         w, _, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, (start, optimizer.init(start), zero, zero))
         update = flatten(w) - models[model_index]
-        slope = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
-        return update, last_sum[0] / jnp.maximum(last_sum[1], 1), first_sum[0] / jnp.maximum(first_sum[1], 1), slope
+        at_start = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
+        last_loss, first_loss = (sums[0] / jnp.maximum(sums[1], 1) for sums in (last_sum, first_sum))
+        return LocalUpdates(update, last_loss, first_loss, at_start)
 
-    def client(row: tuple[Array, ...]) -> tuple[Array, Array, Array, Array | None]:
+    def client(row: tuple[Array, ...]) -> LocalUpdates:
         model_index, positive, *rest = row
         if not recipe.detects:
             return one(model_index, None, *rest)
@@ -140,7 +168,14 @@ def _train(
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
 def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan) -> Float[Array, "D n P"]:
-    """Gradient of the mean training loss over all samples of every row (in inference mode, penalty included)."""
+    """Gradient of the mean training loss over all samples of every row, in inference mode and with the penalty.
+
+    Args:
+        model: the model.
+        mesh: D devices.
+        models: the models that ``work.model_index`` refers to.
+        work: the plan, its batches holding every sample of a row once.
+    """
     return on_each_device(partial(_gradients, model), mesh)(models, work)
 
 
@@ -155,71 +190,100 @@ def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[A
 def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array) -> Float[Array, "P"]:
     """Gradient of the mean loss over the samples of some consecutive batches, which hold every sample once."""
 
-    def summed(w: Tree, taken: Array, mask: Array) -> Array:
-        return jnp.sum(sample_losses(model.apply(w, rows_of(work.x, taken), None), work.y[taken]) * mask)
+    def summed(w: Tree, indices: Array, mask: Array) -> Array:
+        return jnp.sum(sample_losses(model.apply(w, rows_of(work.x, indices), None), work.y[indices]) * mask)
 
     def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
-        total, seen = carry
-        taken, count = work.batches[first + s], work.valid[first + s]
-        mask = (jnp.arange(len(taken)) < count).astype(jnp.float32)
-        return jax.tree.map(jnp.add, total, jax.grad(summed)(w, taken, mask)), seen + count
+        total, examples = carry
+        indices, count = work.batches[first + s], work.valid[first + s]
+        mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
+        return jax.tree.map(jnp.add, total, jax.grad(summed)(w, indices, mask)), examples + count
 
     zero = jax.tree.map(jnp.zeros_like, w)
-    total, seen = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.valid.dtype)))
-    if model.statistics:  # they follow the samples, not a gradient
+    total, examples = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.valid.dtype)))
+    if model.statistics:  # running statistics have no gradient
         total = model.with_statistics(total, zero)
-    gradient = flatten(total) / jnp.maximum(seen, 1)
+    gradient = flatten(total) / jnp.maximum(examples, 1)
     return gradient if model.penalty is None else gradient + flatten(jax.grad(model.penalty)(w))
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
 def score(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: tuple[Array, Array, Array]
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> tuple[Bool[Array, "D b S"], Float[Array, "D b S"]]:
     """Whether each sample is classified correctly, and its loss.
 
-    ``blocks`` is which [D b], x [D b S ...], y [D b S]: block i of a device is scored by model ``which[i]``; or which
-    [D b C], where models are detectors.
+    Args:
+        model: the model.
+        mesh: D devices.
+        models: the models that the blocks refer to.
+        blocks: the samples; block i of a device is scored by model ``model_index[i]``.
     """
 
-    def block(args: tuple[Array, Array, Array], models: Array) -> tuple[Array, Array]:
+    def block(args: SampleBlocks, models: Array) -> tuple[Array, Array]:
         k, xs, ys = args
-        scores = (together if model.spec.detects else alone)(model, models, k, xs)
+        scores = (detector_scores if model.spec.detects else model_scores)(model, models, k, xs)
         return jnp.argmax(scores, axis=-1) == ys, sample_losses(scores, ys)
 
     return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
 
 
-def alone(model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x: Array) -> Float[Array, "S C"]:
-    """Scores by model k."""
+def model_scores(model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x: Array) -> Float[Array, "S C"]:
+    """Scores of samples by one model.
+
+    Args:
+        model: the model.
+        models: parameters.
+        k: which of them.
+        x: samples [S ...].
+    """
     return model.apply(model.unflatten(models[k]), x, None)
 
 
-def together(model: Model, models: Float[Array, "K P"], model_index: Int[Array, "C"], x: Array) -> Float[Array, "S C"]:
-    """Scores of the detectors of every class; a class without one (-1) scores lowest."""
-    scores = jax.vmap(lambda k: alone(model, models, k, x)[:, 0], out_axes=1)(model_index)
+def detector_scores(
+    model: Model, models: Float[Array, "K P"], model_index: Int[Array, "C"], x: Array
+) -> Float[Array, "S C"]:
+    """Scores of samples by one detector of each class; a class without one scores lowest.
+
+    Args:
+        model: the detector.
+        models: parameters.
+        model_index: which of them detects each class; -1 for none.
+        x: samples [S ...].
+    """
+    scores = jax.vmap(lambda k: model_scores(model, models, k, x)[:, 0], out_axes=1)(model_index)
     return jnp.where(model_index < 0, -jnp.inf, scores)
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
-def raw_scores(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: tuple[Array, Array, Array]
-) -> Float[Array, "D b S 1"]:
-    """The score that a detector gives each sample; ``blocks`` as for ``score``."""
+def raw_scores(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks) -> Float[Array, "D b S 1"]:
+    """The score that a detector gives each sample.
 
-    def block(args: tuple[Array, Array, Array], models: Array) -> Array:
-        return alone(model, models, *args[:2])
+    Args:
+        model: the detector.
+        mesh: D devices.
+        models: the detectors that the blocks refer to.
+        blocks: the samples, as for ``score``.
+    """
+
+    def block(args: SampleBlocks, models: Array) -> Array:
+        return model_scores(model, models, *args[:2])
 
     return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
-def predict(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: tuple[Array, Array, Array]
-) -> Int[Array, "D b S"]:
-    """The class that each sample of each block is given; ``blocks`` as for ``score``."""
+def predict(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks) -> Int[Array, "D b S"]:
+    """The predicted class of each sample.
+
+    Args:
+        model: the model.
+        mesh: D devices.
+        models: the models that the blocks refer to.
+        blocks: the samples, as for ``score``.
+    """
 
     def block(args: tuple[Array, Array, Array], models: Array) -> Array:
-        return jnp.argmax(alone(model, models, *args[:2]), axis=-1)
+        return jnp.argmax(model_scores(model, models, *args[:2]), axis=-1)
 
     return on_each_device(lambda m, own: jax.lax.map(partial(block, models=m), own), mesh)(models, blocks)

@@ -1,4 +1,4 @@
-"""What a model is asked for, and whether it can do that: mismatches are told in words, before anything is computed."""
+"""Checks of calls against the model, before anything is computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedkin.simulation.workers import AnyModel
 
 
 def check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:
-    """The numbers by which streams know the clients: 0 .. N-1 where nothing is said.
+    """The numbers by which streams know the clients: 0 .. N-1 by default.
 
     Raises:
         ConfigError: not one for each client, or not ascending from 0 up.
@@ -26,7 +26,14 @@ def check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray,
 def check_work(
     model: AnyModel, work: LocalTraining, model_index: Int[np.ndarray, "n"] | None, gradient: bool = False
 ) -> None:
-    """Detectors need a class each, and nothing else has use for one."""
+    """Refuse (ModelError) training that does not fit: detectors need a class each, other models none.
+
+    Args:
+        model: the model.
+        work: the local training; ``positive`` has the classes of detectors.
+        model_index: model of each row; None, which detectors do not allow, for the one with the lowest loss.
+        gradient: whether full gradients are asked for, which detectors do not have.
+    """
     detects = model.spec.detects
     if detects != (work.positive is not None) or (detects and (model_index is None or gradient)):
         raise ModelError(
@@ -36,17 +43,23 @@ def check_work(
 
 
 def check_detects(model: AnyModel, wanted: bool) -> None:
-    """Refuse a question that means nothing to this kind of model."""
+    """Refuse (ModelError) an operation that is not defined for detectors, or for detectors only."""
     if model.spec.detects != wanted:
         expected = "a detector" if wanted else "a model with a score for every class"
-        raise ModelError(f"model {model.name!r} was asked what means something to {expected} only")
+        raise ModelError(f"model {model.name!r} does not support this operation, which needs {expected}")
 
 
 def check_scoring(model: AnyModel, model_index: Int[np.ndarray, "n ..."], classes: int) -> None:
-    """Detectors are scored with one of each class (which [n C]), other models one by one (which [n])."""
+    """Refuse (ModelError) scoring that does not fit: detectors are scored together, other models one by one.
+
+    Args:
+        model: the model.
+        model_index: model of each row, [n]; of detectors [n C], one of each class.
+        classes: C.
+    """
     expected = (classes,) if model.spec.detects else ()
     if model_index.shape[1:] != expected:
         raise ModelError(
             f"model {model.name!r} is {'a' if model.spec.detects else 'no'} detector: detectors are scored together, "
-            f"one of each of {classes} classes, and other models one by one; got which of shape {model_index.shape}"
+            f"one of each of {classes} classes, and other models one by one; got shape {model_index.shape}"
         )

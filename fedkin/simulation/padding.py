@@ -1,4 +1,4 @@
-"""The work of a call as flat arrays of few shapes: what the compiled programs read."""
+"""The batches of a call as flat, padded arrays of few shapes: the input of the compiled programs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from jaxtyping import Int, Shaped, UInt32
 
 from fedkin.data.federated import Ragged
-from fedkin.simulation.batching import Batches, bucket
+from fedkin.simulation.batching import Batches, rounded_up
 
 
 class Plan(NamedTuple):
-    """Rows of a training call; padded rows have no steps, padded steps belong to no row."""
+    """Input of a training call; padded rows have no steps, padded steps belong to no row."""
 
-    x: Shaped[np.ndarray, "R ..."]  # the samples of these clients only
+    x: Shaped[np.ndarray, "R ..."]  # samples of the clients in the call
     y: Int[np.ndarray, "R"]
     batches: Int[np.ndarray, "S B"]  # rows of x
     valid: Int[np.ndarray, "S"]
     model_index: Int[np.ndarray, "n ..."]  # model of each row; of detectors [n G], G of one client
-    positive: Int[np.ndarray, "n ..."]  # class that each of them is to find
-    first: Int[np.ndarray, "n"]  # its first step
+    positive: Int[np.ndarray, "n ..."]  # class of each detector
+    first: Int[np.ndarray, "n"]  # first step of each row
     steps: Int[np.ndarray, "n"]
     per_epoch: Int[np.ndarray, "n"]
-    words: UInt32[np.ndarray, "n 2"]  # randomness of the device
+    words: UInt32[np.ndarray, "n 2"]  # random key data of each row
 
 
 def plan(
@@ -37,16 +37,27 @@ def plan(
     words: UInt32[np.ndarray, "n 2"],
     positive: Int[np.ndarray, "n ..."] | None = None,
 ) -> Plan:
-    """Lay the batches of all rows end to end and gather the samples they use."""
+    """Concatenate the batches of all rows and gather the samples they use.
+
+    Args:
+        x: samples of the data set.
+        y: their labels.
+        owned: training rows of each client.
+        clients: client of each row.
+        model_index: model of each row; of detectors [n G], G of one client.
+        batches: batches of each row.
+        words: random key data of each row.
+        positive: class of each detector; None where models are no detectors.
+    """
     unique, slot = np.unique(clients, return_inverse=True)
-    mine = [owned[int(c)] for c in unique]
-    base = np.concatenate([[0], np.cumsum([len(rows) for rows in mine])])
+    samples = [owned[int(c)] for c in unique]
+    base = np.concatenate([[0], np.cumsum([len(rows) for rows in samples])])
     steps = np.array([len(b.rows) for b in batches])
-    rows = np.concatenate(mine)
+    rows = np.concatenate(samples)
     return Plan(
         x=x[rows],
         y=y[rows].astype(np.int32),
-        batches=np.concatenate([b.rows + base[where] for b, where in zip(batches, slot, strict=True)]).astype(np.int32),
+        batches=np.concatenate([b.rows + base[s] for b, s in zip(batches, slot, strict=True)]).astype(np.int32),
         valid=np.concatenate([b.valid for b in batches]).astype(np.int32),
         model_index=model_index.astype(np.int32),
         positive=np.zeros(model_index.shape, np.int32) if positive is None else positive.astype(np.int32),
@@ -57,22 +68,22 @@ def plan(
     )
 
 
-def side_by_side(plans: Sequence[Plan]) -> Plan:
+def stack_plans(plans: Sequence[Plan]) -> Plan:
     """The plans of several devices as one, every array with a leading device axis.
 
-    Sizes are rounded, so that calls of about the same work share a compiled program: the samples to a power of two, the
-    rows to those of all devices (whose shares vary), and the steps to fit both.
+    Sizes are rounded, so that calls of about the same size share a compiled program: the samples to a power of two, the
+    rows to those of all devices together, and the steps to fit both.
     """
     samples = power_of_two(max(len(p.x) for p in plans))
-    rows = bucket(sum(len(p.model_index) for p in plans))
-    steps = _room(plans, samples, rows)
+    rows = rounded_up(sum(len(p.model_index) for p in plans))
+    steps = _padded_steps(plans, samples, rows)
     sizes = (samples, samples, steps, steps, rows, rows, rows, rows, rows, rows)  # in the order of Plan
     return Plan(*(np.stack([_pad(a, n) for a in arrays]) for n, *arrays in zip(sizes, *plans, strict=True)))
 
 
-def _room(plans: Sequence[Plan], samples: int, rows: int) -> int:
-    """Steps to make room for: where all rows pass over their samples equally often, what so many rows of so many
-    samples can need, which is one size for many calls."""
+def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:
+    """Padded number of steps. Where all rows train for the same number of epochs, it is the most that these numbers of
+    rows and samples can need, so that many calls have one size."""
     needed = max(len(p.valid) for p in plans)
     passes = set(np.concatenate([-(-p.steps // p.per_epoch) for p in plans]).tolist())
     usual = passes.pop() * (samples // plans[0].batches.shape[1] + rows)

@@ -1,4 +1,4 @@
-"""Scoring by model: the samples of all rows that share a model are joined and cut into blocks of one size."""
+"""Scoring by model: the samples of all rows that share a model are concatenated and cut into blocks of one size."""
 
 from __future__ import annotations
 
@@ -11,32 +11,40 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.data.federated import FederatedData
-from fedkin.measures.calibration import BINS, histogram
+from fedkin.measures.calibration import BINS, score_histogram
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
-from fedkin.simulation.batching import bucket
-from fedkin.simulation.devices import mesh_of, replicated, split
+from fedkin.simulation.batching import rounded_up
+from fedkin.simulation.devices import mesh_of, replicate, shard
+from fedkin.simulation.local_training import SampleBlocks
+from fedkin.simulation.worker_results import ScoreSums
 
-_BLOCK = 64  # samples: one width for all, so that a sample's score does not depend on who else is scored
-_PORTION = 256 * 2**20  # bytes of samples that one compiled call may hold
-_KEPT = 512 * 2**20  # bytes of samples that are kept laid out between rounds
+_BLOCK = 64  # samples: one width for all, so that a score does not depend on the other clients
+_CHUNK_BYTES = 256 * 2**20  # samples that one compiled call may hold
+_CACHE_BYTES = 512 * 2**20  # samples in blocks that are kept between rounds
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Samples sorted by model, every model's own padded to whole blocks."""
+    """Samples sorted by model, those of every model padded to whole blocks."""
 
     model_index: Int[np.ndarray, "b"]  # model of each block; padding blocks score with model 0
     take: Int[np.ndarray, "b S"]  # sample rows; padding repeats row 0
-    place: Int[np.ndarray, "t"]  # where sample t of the request lies among the b * S places
+    place: Int[np.ndarray, "t"]  # position of sample t of the request among the b * S samples
 
 
-def blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], shares: int = 1) -> Blocks:
-    """Arrange samples ``rows``, each to be scored by its ``model``, in a number of blocks that ``shares`` divides."""
+def make_blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], devices: int = 1) -> Blocks:
+    """Arrange samples in blocks of one model each.
+
+    Args:
+        rows: rows of the samples in the data set.
+        model: model that scores each of them.
+        devices: divides the number of blocks.
+    """
     order = np.argsort(model, kind="stable")
-    kinds, counts = np.unique(model, return_counts=True)
+    used, counts = np.unique(model, return_counts=True)
     per_model = -(-counts // _BLOCK)
-    total = -(-bucket(int(per_model.sum())) // shares) * shares
+    total = -(-rounded_up(int(per_model.sum())) // devices) * devices
     start = np.repeat((np.cumsum(per_model) - per_model) * _BLOCK, counts)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     place = np.empty(len(rows), np.int64)
@@ -44,15 +52,21 @@ def blocks(rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], shares: int 
     take = np.zeros(total * _BLOCK, np.int64)
     take[place] = rows
     model_index = np.zeros(total, np.int32)
-    model_index[: per_model.sum()] = np.repeat(kinds, per_model)
+    model_index[: per_model.sum()] = np.repeat(used, per_model)
     return Blocks(model_index, take.reshape(total, _BLOCK), place)
 
 
-def portions(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, shares: int = 1) -> Iterator[slice]:
-    """Slices of the blocks, as many as ``shares`` divides, with at most ``limit`` bytes of features (if that is room
-    for one block each)."""
+def chunks(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, devices: int = 1) -> Iterator[slice]:
+    """Slices of the blocks, for calls of bounded memory.
+
+    Args:
+        b: the blocks.
+        x: samples of the data set.
+        limit: bytes of features in one slice; one block for each device is the least.
+        devices: divides the number of blocks in a slice.
+    """
     per_block = b.take.shape[1] * max(1, int(np.prod(x.shape[1:]))) * x.dtype.itemsize
-    step = max(1, limit // (per_block * shares)) * shares
+    step = max(1, limit // (per_block * devices)) * devices
     for start in range(0, len(b.model_index), step):
         yield slice(start, start + step)
 
@@ -68,36 +82,35 @@ def per_row(values: Shaped[np.ndarray, "t"], sizes: Int[np.ndarray, "n"]) -> Flo
 
 
 class Scorer:
-    """Scores models on the clients of one data set; keeps the last layout of each split on the devices."""
+    """Scores models on the clients of one data set; keeps the last blocks of each split on the devices."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
         self._data, self._model, self._mesh = data, model, mesh_of(devices)
-        self._laid_out: dict[tuple[str, int], tuple[tuple, tuple]] = {}
+        self._cache: dict[tuple[str, int], tuple[tuple, tuple]] = {}
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        nobody = np.zeros(len(clients), np.int64)
+        first = np.zeros(len(clients), np.int64)
         columns = []
         for k in range(len(models)):
-            _, loss, sizes = self.score(models[k : k + 1], clients, nobody, "train")
-            columns.append(loss / np.maximum(sizes, 1) + self._penalty(models[k]))
+            sums = self.score(models[k : k + 1], clients, first, "train")
+            columns.append(sums.loss / np.maximum(sums.examples, 1) + self._penalty(models[k]))
         return np.stack(columns, axis=1)
 
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        """Root mean square error of the predicted class numbers, on each client's training samples."""
         if not len(clients):
             return np.zeros((0, len(models)))
-        owned, nobody = self._data.train.taken(clients), np.zeros(len(clients), np.int64)
-        place, laid_out = self._lay_out(clients, nobody, "train")
-        each = [replicated(self._mesh, model[None]) for model in models]
-        found = [[local_training.predict(self._model, self._mesh, one, part) for one in each] for part in laid_out]
+        owned = self._data.train.taken(clients)
+        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
+        each = [replicate(self._mesh, model[None]) for model in models]
+        classes = [[local_training.predict(self._model, self._mesh, one, part) for one in each] for part in batches]
         predicted = [
-            np.concatenate([np.asarray(part).ravel() for part in parts])[place] for parts in zip(*found, strict=True)
+            np.concatenate([np.asarray(part).ravel() for part in parts])[place] for parts in zip(*classes, strict=True)
         ]
         actual = self._data.y[owned.rows].astype(np.float64)
         return np.stack([np.sqrt(per_row((p - actual) ** 2, owned.sizes) / owned.sizes) for p in predicted], axis=1)
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
-        """What the model adds to a training loss, such as an L2 term."""
+        """The term that the model adds to a training loss, such as L2."""
         penalty = self._model.penalty
         return 0.0 if penalty is None else float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
 
@@ -109,18 +122,19 @@ class Scorer:
         positive: Int[np.ndarray, "n"],
         split: str,
     ) -> Int[np.ndarray, "n 2 bins"]:
-        """How each row's detector scores the samples of its class, and the others."""
         owned = self._data.part(split).taken(clients)
         if not len(owned.rows):
             return np.zeros((len(clients), 2, BINS), np.int64)
-        place, laid_out = self._lay_out(clients, model_index, split)
-        whole = replicated(self._mesh, models)
-        found = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in laid_out]
-        scores = np.concatenate([np.asarray(part).ravel() for part in found])[place]
-        scores = np.where(np.isnan(scores), -np.inf, scores)  # a broken detector finds nothing
+        place, batches = self._blocks(clients, model_index, split)
+        whole = replicate(self._mesh, models)
+        scored = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches]
+        scores = np.concatenate([np.asarray(part).ravel() for part in scored])[place]
+        scores = np.where(np.isnan(scores), -np.inf, scores)  # NaN counts as the lowest score
         own = self._data.y[owned.rows] == np.repeat(positive, owned.sizes)
         cuts = owned.offsets[1:-1]
-        return np.stack([histogram(s, p) for s, p in zip(np.split(scores, cuts), np.split(own, cuts), strict=True)])
+        return np.stack(
+            [score_histogram(s, p) for s, p in zip(np.split(scores, cuts), np.split(own, cuts), strict=True)]
+        )
 
     def score(
         self,
@@ -128,39 +142,38 @@ class Scorer:
         clients: Int[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n ..."],
         split: str,
-    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
-        """Correct predictions, summed loss and number of samples of each row."""
+    ) -> ScoreSums:
         owned = self._data.part(split)
         sizes = owned.sizes[clients].astype(np.int64)
         if not sizes.sum():
-            return np.zeros(len(clients)), np.zeros(len(clients)), sizes
-        place, laid_out = self._lay_out(clients, model_index, split)
-        whole = replicated(self._mesh, models)
-        scored = [local_training.score(self._model, self._mesh, whole, part) for part in laid_out]
-        right = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
+            return ScoreSums(np.zeros(len(clients)), np.zeros(len(clients)), sizes)
+        place, batches = self._blocks(clients, model_index, split)
+        whole = replicate(self._mesh, models)
+        scored = [local_training.score(self._model, self._mesh, whole, part) for part in batches]
+        correct = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
         loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
-        return per_row(right, sizes), per_row(loss, sizes), sizes
+        return ScoreSums(per_row(correct, sizes), per_row(loss, sizes), sizes)
 
-    def _lay_out(self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str) -> tuple:
-        """Blocks of samples on the device, kept while the same clients use the same models (or sets of detectors)."""
-        key, place = (clients.tobytes(), model_index.tobytes()), (split, model_index.ndim)
-        if place in self._laid_out and self._laid_out[place][0] == key:
-            return self._laid_out[place][1]
+    def _blocks(self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str) -> tuple:
+        """Positions of the samples, and their blocks on the devices: cached while clients and models stay the same."""
+        key, slot = (clients.tobytes(), model_index.tobytes()), (split, model_index.ndim)
+        if slot in self._cache and self._cache[slot][0] == key:
+            return self._cache[slot][1]
         owned = self._data.part(split)
         rows = np.concatenate([owned[int(c)] for c in clients])
-        shares = self._mesh.size
+        devices = self._mesh.size
         sets, own = np.unique(model_index, axis=0, return_inverse=True)
-        b = blocks(rows, np.repeat(own.ravel(), owned.sizes[clients]), shares)
+        b = make_blocks(rows, np.repeat(own.ravel(), owned.sizes[clients]), devices)
         x, y = self._data.x, self._data.y.astype(np.int32)
-        slices = portions(b, x, _PORTION, shares)
+        slices = chunks(b, x, _CHUNK_BYTES, devices)
         scoring = sets[b.model_index].astype(np.int32)
-        parts = (self._put((scoring[s], x[b.take[s]], y[b.take[s]])) for s in slices)
-        small = b.take.size * x[:1].nbytes <= _KEPT
-        laid_out = (b.place, list(parts) if small else parts)
+        parts = (self._put(SampleBlocks(scoring[s], x[b.take[s]], y[b.take[s]])) for s in slices)
+        small = b.take.size * x[:1].nbytes <= _CACHE_BYTES
+        blocks = (b.place, list(parts) if small else parts)
         if small:
-            self._laid_out[place] = (key, laid_out)
-        return laid_out
+            self._cache[slot] = (key, blocks)
+        return blocks
 
-    def _put(self, part: tuple[np.ndarray, ...]) -> Any:
-        """Arrays over blocks, dealt to the devices."""
-        return split(self._mesh, tuple(a.reshape(self._mesh.size, -1, *a.shape[1:]) for a in part))
+    def _put(self, part: SampleBlocks) -> Any:
+        """The blocks, split over the devices."""
+        return shard(self._mesh, SampleBlocks(*(a.reshape(self._mesh.size, -1, *a.shape[1:]) for a in part)))

@@ -1,7 +1,7 @@
-"""Who computes in a simulated world: the compiled workers of a JAX model, or those that a model brings along.
+"""Protocols of trainers and scorers, and where a model's come from: compiled by JAX, or its own.
 
-All else (who is there, who fails, bytes, portions) is the world's own and the same for every kind of model. JAX is
-imported where a JAX model is used, and not before: a client of another kind starts without it.
+All else in a simulated world (participation, failures, bytes, memory) is the same for every model. JAX is imported only
+where a JAX model is used: a client with another model starts without it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ from fedkin.core.layout import Samples
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, ModelSpec
 from fedkin.data.federated import FederatedData
+from fedkin.simulation.worker_results import LocalUpdates, ScoreSums
 
 
 @runtime_checkable
 class AnyModel(Protocol):
-    """What everybody may know of a model, of whatever kind."""
+    """What every model has, in JAX or not."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name for messages and descriptions."""
+        ...
+
     @property
-    def spec(self) -> ModelSpec: ...
+    def spec(self) -> ModelSpec:
+        """Size and layout of the flat vector."""
+        ...
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""
@@ -33,7 +39,7 @@ class AnyModel(Protocol):
 
 
 class Trainer(Protocol):
-    """Trains the clients of one data set. Rows are of clients by their place in it."""
+    """Trains the clients of one data set. A row is a client (its position in the data) with a model."""
 
     def train(
         self,
@@ -44,15 +50,24 @@ class Trainer(Protocol):
         num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
-    ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
-        """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
-        asks); ``num_steps`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors."""
+    ) -> LocalUpdates:
+        """Local training of every row.
+
+        Args:
+            models: K models.
+            clients: client of each row.
+            model_index: model that it starts from.
+            work: batches and optimiser; ``work.positive`` has the classes of these rows' detectors.
+            num_steps: epochs of each row, or steps where ``work.steps`` is set.
+            stream: randomness of the call.
+            gradient: whether to return full gradients at the start too.
+        """
         ...
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode."""
+        """Gradient of each client's full training loss at its model, in inference mode; 0 where nothing is trained."""
         ...
 
 
@@ -75,7 +90,7 @@ class Scorer(Protocol):
         positive: Int[np.ndarray, "n"],
         split: str,
     ) -> Int[np.ndarray, "n 2 bins"]:
-        """How each row's detector scores the samples of its class, and the others."""
+        """Histograms of each row's detector scores: on the samples of its class, and on the others."""
         ...
 
     def score(
@@ -84,7 +99,7 @@ class Scorer(Protocol):
         clients: Int[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n ..."],
         split: str,
-    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
+    ) -> ScoreSums:
         """Correct predictions, summed loss and number of samples of each row."""
         ...
 
@@ -93,42 +108,49 @@ Workers = tuple[Scorer, Trainer]
 
 
 @runtime_checkable
-class BringsWorkers(AnyModel, Protocol):
-    """A model that is not of JAX, and brings along whatever computes with it."""
+class ModelWithWorkers(AnyModel, Protocol):
+    """A model outside JAX, with its own trainer and scorer."""
 
     def check(self, data: Samples) -> ModelSpec:
-        """Try the model on one sample: what is known of it then. Raises ModelError where it does not fit."""
+        """Try the model on one sample; return its layout. Raises ModelError where it does not fit the data."""
         ...
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
         """Workers on these data; ``ids`` are the numbers by which streams know the clients."""
         ...
 
-    def described(self) -> dict[str, str]:
-        """What a run's configuration says of it beside its name and its size."""
+    def description(self) -> dict[str, str]:
+        """Entries of a run's description beside the model's name and size."""
         ...
 
     def digest(self, data: FederatedData) -> str:
-        """A digest of what the model computes, as far as that can be told, and of how it starts."""
+        """A digest of the model's computation, as far as it can be compared, and of its initial weights."""
         ...
 
 
 def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
-    """Try the model on one sample. What is known of it, without its last layer where the last bias is not that of the
-    scores. Raises ModelError where it does not fit the data."""
-    if isinstance(model, BringsWorkers):
+    """Try the model on one sample; return its layout, without a last layer where the last bias is not that of the
+    scores. Raises ModelError where the model does not fit the data."""
+    if isinstance(model, ModelWithWorkers):
         return model.check(data)
     from fedkin.simulation import compiled_workers
 
     return compiled_workers.check_samples(model, data)  # type: ignore[arg-type]
 
 
-def maker(
+def worker_factory(
     model: AnyModel, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
 ) -> Callable[[FederatedData], Workers]:
-    """What makes the workers for data, which may move. Devices are XLA's, and so are clients side by side on them."""
-    if isinstance(model, BringsWorkers):
+    """A function that makes the workers for data, which may change from round to round.
+
+    Args:
+        model: a JAX model, or one with workers of its own.
+        ids: numbers by which streams know the clients.
+        devices: number of XLA devices; None for all. JAX models only, as is the next.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere.
+    """
+    if isinstance(model, ModelWithWorkers):
         return lambda data: model.workers(data, ids)
     from fedkin.simulation import compiled_workers
 
-    return compiled_workers.maker(model, ids, devices, clients_per_batch)  # type: ignore[arg-type]
+    return compiled_workers.worker_factory(model, ids, devices, clients_per_batch)  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ STREAM = Stream(4, 6, "run/train")
 def test_fractions_are_met(fraction: float) -> None:
     """Within five standard deviations of 2,000 independent draws; none and all are exact."""
     slack = 5 * np.sqrt(2000 * fraction * (1 - fraction))
-    silent = Population(dropout=fraction).silent(EVERYONE, STREAM)
-    slow = Population(stragglers=fraction).slow(EVERYONE, STREAM)
+    silent = Population(dropout=fraction).dropped_out(EVERYONE, STREAM)
+    slow = Population(stragglers=fraction).straggling(EVERYONE, STREAM)
     assert abs(silent.sum() - 2000 * fraction) <= slack
     assert abs(slow.sum() - 2000 * fraction) <= slack
 
@@ -28,7 +28,7 @@ def test_fractions_are_met(fraction: float) -> None:
 def test_a_decision_depends_on_seed_round_and_client_only() -> None:
     population = Population(dropout=0.5, stragglers=0.5)
     order = np.roll(EVERYONE[::-3], 11)
-    for decide in (population.silent, population.slow):
+    for decide in (population.dropped_out, population.straggling):
         usual = decide(EVERYONE, STREAM)
         np.testing.assert_array_equal(decide(order, STREAM), usual[order])
         np.testing.assert_array_equal(decide(EVERYONE, Stream(4, 6, "another purpose")), usual)
@@ -39,18 +39,18 @@ def test_a_decision_depends_on_seed_round_and_client_only() -> None:
 def test_dropping_out_and_straggling_are_independent() -> None:
     """A quarter of all do both when half do each."""
     population = Population(dropout=0.5, stragglers=0.5)
-    both = population.silent(EVERYONE, STREAM) & population.slow(EVERYONE, STREAM)
+    both = population.dropped_out(EVERYONE, STREAM) & population.straggling(EVERYONE, STREAM)
     assert abs(both.sum() - 500) < 5 * np.sqrt(2000 * 0.25 * 0.75)
 
 
 def test_a_larger_fraction_loses_the_same_clients_and_more() -> None:
-    few, many = (Population(dropout=p).silent(EVERYONE, STREAM) for p in (0.2, 0.4))
+    few, many = (Population(dropout=p).dropped_out(EVERYONE, STREAM) for p in (0.2, 0.4))
     assert (many | ~few).all()
 
 
 def test_stragglers_manage_every_number_of_epochs_below_theirs_as_often() -> None:
     """FedProx: integers drawn uniformly from [1, E)."""
-    managed = Population(stragglers=1.0).managed(EVERYONE, np.full(2000, 5), STREAM)
+    managed = Population(stragglers=1.0).partial_steps(EVERYONE, np.full(2000, 5), STREAM)
     values, counts = np.unique(managed, return_counts=True)
     np.testing.assert_array_equal(values, [1, 2, 3, 4])
     assert np.abs(counts - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
@@ -58,7 +58,7 @@ def test_stragglers_manage_every_number_of_epochs_below_theirs_as_often() -> Non
 
 def test_epochs_of_their_own() -> None:
     epochs = 1 + EVERYONE % 4
-    managed = Population(stragglers=1.0).managed(EVERYONE, epochs, STREAM)
+    managed = Population(stragglers=1.0).partial_steps(EVERYONE, epochs, STREAM)
     assert managed.min() == 1
     assert (managed < np.maximum(epochs, 2)).all()
 
@@ -93,7 +93,7 @@ def test_somebody_must_stay() -> None:
 def test_everybody_is_there_by_default() -> None:
     population = Population()
     np.testing.assert_array_equal(population.reachable(4, 0), np.arange(4))
-    assert not population.silent(EVERYONE, STREAM).any() and not population.slow(EVERYONE, STREAM).any()
+    assert not population.dropped_out(EVERYONE, STREAM).any() and not population.straggling(EVERYONE, STREAM).any()
 
 
 def test_somebody_must_be_there() -> None:

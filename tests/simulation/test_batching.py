@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.randomness import Stream
-from fedkin.simulation.batching import Batches, bucket, by_epochs, by_steps, in_order
+from fedkin.simulation.batching import Batches, epoch_batches, rounded_up, sequential_batches, step_batches
 
 samples, batch_size = st.integers(1, 40), st.integers(1, 15)
 
@@ -28,7 +28,7 @@ def lists(made: Batches) -> list[list[int]]:
 
 @given(samples, batch_size, st.integers(1, 5), st.integers(0, 9))
 def test_every_epoch_visits_every_sample_once(n: int, size: int, epochs: int, seed: int) -> None:
-    made = by_epochs(n, size, epochs, rng(seed))
+    made = epoch_batches(n, size, epochs, rng(seed))
     assert made.rows.shape == (epochs * made.per_epoch, size)
     steps = lists(made)
     for epoch in range(epochs):
@@ -41,21 +41,21 @@ def test_every_epoch_visits_every_sample_once(n: int, size: int, epochs: int, se
 @given(samples, batch_size, st.integers(1, 4))
 def test_fewer_epochs_are_the_beginning_of_more(n: int, size: int, epochs: int) -> None:
     """So that a straggler's work is the first part of what it would have done."""
-    whole, part = lists(by_epochs(n, size, epochs + 1, rng())), lists(by_epochs(n, size, epochs, rng()))
+    whole, part = lists(epoch_batches(n, size, epochs + 1, rng())), lists(epoch_batches(n, size, epochs, rng()))
     assert whole[: len(part)] == part
 
 
 def test_orders_are_shuffled_anew_in_every_epoch() -> None:
-    first, second, third = by_epochs(20, 20, 3, rng()).rows.tolist()
+    first, second, third = epoch_batches(20, 20, 3, rng()).rows.tolist()
     assert first != second != third != first
     assert first != list(range(20))
-    assert by_epochs(20, 20, 3, rng()).rows.tolist() == [first, second, third]
-    assert by_epochs(20, 20, 3, rng(1)).rows.tolist() != [first, second, third]
+    assert epoch_batches(20, 20, 3, rng()).rows.tolist() == [first, second, third]
+    assert epoch_batches(20, 20, 3, rng(1)).rows.tolist() != [first, second, third]
 
 
 def test_every_order_is_as_likely() -> None:
     """All six orders of three samples in 6,000 epochs: each 1,000 times, within five standard deviations."""
-    made = by_epochs(3, 3, 6000, rng())
+    made = epoch_batches(3, 3, 6000, rng())
     counts = np.unique(made.rows, axis=0, return_counts=True)[1]
     assert len(counts) == 6
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(6000 * (1 / 6) * (5 / 6))
@@ -79,8 +79,8 @@ def test_steps_follow_the_step_generator(n: int, size: int, steps: int, seed: in
     """The orders themselves are read back from batches without borrowing: one batch as large as the client."""
     per_epoch = -(-n // size)
     epochs = -(-steps // per_epoch) + 1
-    orders = [b[:n] for b in lists(by_epochs(n, n, epochs, rng(seed)))]
-    made = by_steps(n, size, steps, rng(seed))
+    orders = [b[:n] for b in lists(epoch_batches(n, n, epochs, rng(seed)))]
+    made = step_batches(n, size, steps, rng(seed))
     assert lists(made) == step_generator(n, size, steps, orders)
     assert made.rows.shape == (steps, size)
     assert made.per_epoch == per_epoch
@@ -88,7 +88,7 @@ def test_steps_follow_the_step_generator(n: int, size: int, steps: int, seed: in
 
 def test_steps_by_hand() -> None:
     """Five samples in batches of two: 2, 2, then the last one and one borrowed, which comes again right after."""
-    steps = lists(by_steps(5, 2, 7, rng()))
+    steps = lists(step_batches(5, 2, 7, rng()))
     assert [len(b) for b in steps] == [2] * 7
     assert sorted([*steps[0], *steps[1], steps[2][0]]) == list(range(5))
     assert steps[2][1] == steps[3][0]
@@ -98,29 +98,33 @@ def test_steps_by_hand() -> None:
 
 @given(samples, batch_size)
 def test_in_order(n: int, size: int) -> None:
-    made = in_order(n, size)
+    made = sequential_batches(n, size)
     assert list(itertools.chain(*lists(made))) == list(range(n))
     assert len(made.rows) == made.per_epoch == -(-n // size)
 
 
 @given(samples, batch_size, st.integers(1, 12), st.integers(0, 3))
 def test_padding_names_samples_that_exist(n: int, size: int, many: int, seed: int) -> None:
-    for made in (by_epochs(n, size, many, rng(seed)), by_steps(n, size, many, rng(seed)), in_order(n, size)):
+    for made in (
+        epoch_batches(n, size, many, rng(seed)),
+        step_batches(n, size, many, rng(seed)),
+        sequential_batches(n, size),
+    ):
         assert 0 <= made.rows.min() and made.rows.max() < n
         assert 1 <= made.valid.min() and made.valid.max() <= size
 
 
 @given(st.integers(0, 10**9))
 def test_a_bucket_holds_its_size_with_little_to_spare(size: int) -> None:
-    made = bucket(size)
+    made = rounded_up(size)
     assert max(size, 1) <= made < 1.25 * max(size, 1) + 1e-9
-    assert bucket(made) == made
-    assert made <= bucket(size + 1)
+    assert rounded_up(made) == made
+    assert made <= rounded_up(size + 1)
 
 
 def test_buckets_are_few() -> None:
     """Four sizes per power of two: exact up to 8, and 36 of them from 9 up to 4,096."""
-    made = {bucket(n) for n in range(4097)}
+    made = {rounded_up(n) for n in range(4097)}
     assert {n for n in made if n <= 8} == set(range(1, 9))
     assert len({n for n in made if n > 8}) == 4 * 9
 
@@ -128,10 +132,10 @@ def test_buckets_are_few() -> None:
 def test_batch_sizes_of_the_published_order(oracle: Callable[[str], dict[str, Any]]) -> None:
     """The FedProx family's batches (their order is frozen, ours is not): as many, as large, the last short one kept."""
     vector = oracle("misc")["batch_order_fedprox"]
-    made = by_epochs(len(vector["data"]), vector["batch_size"], len(vector["epochs"]), rng())
+    made = epoch_batches(len(vector["data"]), vector["batch_size"], len(vector["epochs"]), rng())
     assert [len(b) for b in lists(made)] == [len(b) for epoch in vector["epochs"] for b in epoch]
 
 
 @pytest.mark.parametrize("n", [1, 3, 10])
 def test_a_batch_larger_than_the_client(n: int) -> None:
-    assert [len(b) for b in lists(by_epochs(n, 10, 2, rng()))] == [n, n]
+    assert [len(b) for b in lists(epoch_batches(n, 10, 2, rng()))] == [n, n]

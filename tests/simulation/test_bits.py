@@ -143,7 +143,7 @@ def portions(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
         return train(*args)
 
     def of(size: int) -> list[int]:
-        monkeypatch.setattr(engine, "_PORTION", size)
+        monkeypatch.setattr(engine, "_CHUNK_BYTES", size)
         return calls
 
     monkeypatch.setattr(local_training, "train", counted)

@@ -128,7 +128,7 @@ def test_clients_side_by_side() -> None:
 
 def test_portions_keep_the_detectors_of_a_client_together(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(world())
-    monkeypatch.setattr(engine, "_PORTION", 1000)
+    monkeypatch.setattr(engine, "_CHUNK_BYTES", 1000)
     np.testing.assert_array_equal(train(world()).update, whole.update)
 
 

@@ -182,15 +182,16 @@ def test_bytes_up_are_doubled_and_none_are_added_down() -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_a_gradient_that_is_not_finite_sets_its_client_aside(monkeypatch: pytest.MonkeyPatch, reduce: bool) -> None:
+def test_a_nonfinite_gradient_excludes_its_client(monkeypatch: pytest.MonkeyPatch, reduce: bool) -> None:
     """Update and gradient are one message."""
     train, whole = Trainer.train, trained(world())
 
-    def cracked(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
-        update, last, first, slope = train(self, models, clients, *rest)
-        return update, last, first, slope + np.where(clients == 4, np.nan, 0).astype(np.float32)[:, None]
+    def damaged(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
+        updates = train(self, models, clients, *rest)
+        bad = np.where(clients == 4, np.nan, 0).astype(np.float32)
+        return updates._replace(gradient=updates.gradient + bad[:, None])
 
-    monkeypatch.setattr(Trainer, "train", cracked)
+    monkeypatch.setattr(Trainer, "train", damaged)
     w = world()
     found = trained(w, reduce=reduce)
     np.testing.assert_array_equal(np.flatnonzero(found.nonfinite), [4])
@@ -208,7 +209,7 @@ def test_a_gradient_that_is_not_finite_sets_its_client_aside(monkeypatch: pytest
     assert w.ledger.total()[1] == 2 * 7 * 4 * w.spec.parameters, "it was sent all the same"
 
 
-def test_divergence_is_set_aside_with_its_gradient() -> None:
+def test_divergence_is_excluded_with_its_gradient() -> None:
     """Clients of one batch survive a step of this size, all others leave float32."""
     found, whole = trained(world(), work=replace(SGD, lr=1e38)), trained(world())
     assert 0 < found.nonfinite.sum() < len(EVERYONE)
@@ -230,7 +231,7 @@ def test_order_and_company(rows: list[int], work: LocalTraining) -> None:
 
 def test_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trained(world())
-    monkeypatch.setattr(engine, "_PORTION", 1000)
+    monkeypatch.setattr(engine, "_CHUNK_BYTES", 1000)
     parts = trained(world())
     same_but_gradient(whole, parts)
     np.testing.assert_array_equal(parts.gradient, whole.gradient)

@@ -102,9 +102,9 @@ def test_after_other_verbs_and_other_models() -> None:
 def test_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded block by block, also where nothing may be kept."""
     whole = world().label_errors(START, EVERYONE)
-    monkeypatch.setattr(scoring, "_PORTION", 1)
+    monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)
     for kept in (2**30, 0):
-        monkeypatch.setattr(scoring, "_KEPT", kept)
+        monkeypatch.setattr(scoring, "_CACHE_BYTES", kept)
         w = world()
         for _ in range(2):
             np.testing.assert_array_equal(w.label_errors(START, EVERYONE), whole)

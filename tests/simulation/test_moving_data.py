@@ -127,7 +127,7 @@ def test_a_client_finds_the_same_similarities_in_any_company(company: list[int])
 def test_similarities_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     some = np.array([4, 0, 2])
     whole = world().similarities(START[0], START, some, stream=TRAIN)
-    monkeypatch.setattr(engine, "_PORTION", 1)
+    monkeypatch.setattr(engine, "_CHUNK_BYTES", 1)
     parts = world().similarities(START[0], START, some, stream=TRAIN)
     assert parts.tobytes() == whole.tobytes()
 

@@ -11,9 +11,9 @@ from hypothesis.extra import numpy as hnp
 
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
-from fedkin.simulation.batching import by_epochs
+from fedkin.simulation.batching import epoch_batches
 from fedkin.simulation.padding import plan
-from fedkin.simulation.scoring import blocks, per_row, portions
+from fedkin.simulation.scoring import chunks, make_blocks, per_row
 
 sizes = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 
@@ -32,7 +32,7 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
     x, y = flat(owned)
     clients = [draw % len(sizes) for draw in draws]
     model_index = [c % 3 for c in clients]
-    batches = [by_epochs(sizes[c], 4, 1 + c % 2, Stream(0).client(c)) for c in clients]
+    batches = [epoch_batches(sizes[c], 4, 1 + c % 2, Stream(0).client(c)) for c in clients]
     words = np.arange(2 * len(clients), dtype=np.uint32).reshape(-1, 2)
     made = plan(x, y, owned, np.array(clients), np.array(model_index), batches, words)
     for row, (client, batch) in enumerate(zip(clients, batches, strict=True)):
@@ -60,7 +60,7 @@ def requests(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @given(requests())
 def test_every_sample_is_in_a_block_of_its_model(request: tuple[np.ndarray, np.ndarray]) -> None:
     rows, model = request
-    made = blocks(rows, model)
+    made = make_blocks(rows, model)
     size = made.take.shape[1]
     np.testing.assert_array_equal(made.take.ravel()[made.place], rows)
     np.testing.assert_array_equal(made.model_index[made.place // size], model)
@@ -70,9 +70,9 @@ def test_every_sample_is_in_a_block_of_its_model(request: tuple[np.ndarray, np.n
 
 @given(requests(), st.integers(1, 10_000))
 def test_portions_cover_the_blocks_within_the_limit(request: tuple[np.ndarray, np.ndarray], limit: int) -> None:
-    made = blocks(*request)
+    made = make_blocks(*request)
     x = np.zeros((1000, 3), np.float32)
-    parts = [np.arange(len(made.model_index))[part] for part in portions(made, x, limit)]
+    parts = [np.arange(len(made.model_index))[part] for part in chunks(made, x, limit)]
     np.testing.assert_array_equal(np.concatenate(parts), np.arange(len(made.model_index)))
     for part in parts:
         assert len(part) == 1 or x[made.take[part]].nbytes <= limit

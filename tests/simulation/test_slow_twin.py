@@ -14,7 +14,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.models import as_model, mclr, mlp
 from fedkin.models.model import Model
-from fedkin.simulation.batching import by_epochs, by_steps
+from fedkin.simulation.batching import epoch_batches, step_batches
 from fedkin.simulation.engine import SimulatedWorld
 from tests.simulation import slow_twin
 from tests.simulation.small import EVERYONE, SIZES, federation, models, samples
@@ -44,9 +44,9 @@ def batch_lists(client: int, work: LocalTraining, epochs: int) -> tuple[list[np.
     """The client's batches as lists of sample numbers, as the run's stream draws them."""
     rng = STREAM.child("batches").client(client)
     made = (
-        by_epochs(SIZES[client], work.batch_size, epochs, rng)
+        epoch_batches(SIZES[client], work.batch_size, epochs, rng)
         if work.steps is None
-        else by_steps(SIZES[client], work.batch_size, work.steps, rng)
+        else step_batches(SIZES[client], work.batch_size, work.steps, rng)
     )
     return [row[:count] for row, count in zip(made.rows, made.valid, strict=True)], made.per_epoch
 

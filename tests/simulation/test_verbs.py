@@ -80,9 +80,9 @@ def test_evaluate(split: str) -> None:
 def test_evaluate_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded block by block, with the same results, and again when nothing may be kept."""
     whole = world().evaluate(START, EVERYONE, WHICH, split="train")
-    monkeypatch.setattr(scoring, "_PORTION", 1)
+    monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)
     for kept in (2**30, 0):
-        monkeypatch.setattr(scoring, "_KEPT", kept)
+        monkeypatch.setattr(scoring, "_CACHE_BYTES", kept)
         w = world()
         for _ in range(2):
             parts = w.evaluate(START, EVERYONE, WHICH, split="train")

@@ -1,7 +1,7 @@
-"""PyTorch modules as models: trained, scored and averaged as they are. PyTorch is imported when the first is made."""
+"""PyTorch modules as models: trained, scored and averaged as they are. PyTorch is imported with the first of them."""
 
 from __future__ import annotations
 
-from fedkin.simulation.torch.source import adopted as adopted
-from fedkin.simulation.torch.source import configured as configured
+from fedkin.simulation.torch.source import model_from_config as model_from_config
 from fedkin.simulation.torch.source import torch_model as torch_model
+from fedkin.simulation.torch.source import wrap_module as wrap_module

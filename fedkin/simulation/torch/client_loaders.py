@@ -1,4 +1,4 @@
-"""A client's own data out of PyTorch's data sets and loaders."""
+"""A client's own data from PyTorch's data sets and loaders."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
     """The data of one client.
 
     Args:
-        train, test: map-style data sets of pairs (x, y), or loaders of them, whose data set is read: x a tensor or an
-            array of one shape for all, y a whole number. Batches and their order are the federation's, not a loader's.
-        classes: C, those that this client has no sample of included.
+        train: map-style data set of pairs (x, y), or a loader of one, whose data set is read: x a tensor or an array
+            of one shape for all, y a whole number. Batches and their order are the federation's, not a loader's.
+        test: the same for the test samples; may be empty.
+        classes: C, including those that this client has no sample of.
+        name: of the data, for messages.
 
     Raises:
         DataError: not such a data set, samples of different shapes, no training sample.
     """
     parts = [_read(part, f"{name}: {what}") for part, what in ((train, "train"), (test, "test"))]
-    (x, y), (more_x, more_y) = parts
-    if len(more_y) and more_x.shape[1:] != x.shape[1:]:
-        raise DataError(f"{name}: samples of shape {x.shape[1:]} to train and of shape {more_x.shape[1:]} to test")
-    own, tested = np.split(np.arange(len(y) + len(more_y)), [len(y)])
-    xs = np.concatenate([x, more_x]) if len(more_y) else x
-    ys = np.concatenate([y, more_y])
-    return FederatedData(name, xs, ys, classes, Ragged.of([own]), Ragged.of([tested]))
+    (x, y), (test_x, test_y) = parts
+    if len(test_y) and test_x.shape[1:] != x.shape[1:]:
+        raise DataError(f"{name}: samples of shape {x.shape[1:]} to train and of shape {test_x.shape[1:]} to test")
+    train_rows, test_rows = np.split(np.arange(len(y) + len(test_y)), [len(y)])
+    xs = np.concatenate([x, test_x]) if len(test_y) else x
+    ys = np.concatenate([y, test_y])
+    return FederatedData(name, xs, ys, classes, Ragged.of([train_rows]), Ragged.of([test_rows]))
 
 
 def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +67,7 @@ def _label(y: Any) -> int:
 
 
 def _of_loader(loader: DataLoader[Any], place: str) -> Any:
-    """The data set of a loader that takes all of it."""
+    """The data set of a loader whose sampler takes all of it."""
     if not isinstance(loader.sampler, (SequentialSampler, RandomSampler)):
         raise DataError(
             f"{place}: a loader's {type(loader.sampler).__name__} is not used, so its data set would be taken whole; "
@@ -75,5 +77,5 @@ def _of_loader(loader: DataLoader[Any], place: str) -> Any:
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
-    """As federated data have them: float32, or whole numbers."""
+    """The numbers as float32 or int64, the types of federated data."""
     return x.astype(np.float32) if x.dtype.kind == "f" else x.astype(np.int64)

@@ -1,5 +1,4 @@
-"""Scoring by PyTorch, in inference mode: every client's samples by themselves, so that a client's score does not depend
-on who else is scored."""
+"""Scoring by PyTorch, in inference mode, one client at a time, so that a score does not depend on the other clients."""
 
 from __future__ import annotations
 
@@ -9,8 +8,9 @@ from jaxtyping import Float, Float32, Int
 from torch.nn.functional import cross_entropy
 
 from fedkin.data.federated import FederatedData
-from fedkin.measures.calibration import BINS, histogram
-from fedkin.simulation.torch.model import TorchModel, tensor_of
+from fedkin.measures.calibration import BINS, score_histogram
+from fedkin.simulation.torch.flat_module import FlatModule, to_tensor
+from fedkin.simulation.worker_results import ScoreSums
 
 _WIDTH = 256  # samples at a time
 
@@ -18,23 +18,23 @@ _WIDTH = 256  # samples at a time
 class Scorer:
     """Scores models on the clients of one data set."""
 
-    def __init__(self, data: FederatedData, model: TorchModel) -> None:
+    def __init__(self, data: FederatedData, model: FlatModule) -> None:
         self._data, self._model = data, model
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         """Mean training losses."""
-        nobody, out = np.zeros(len(clients), np.int64), np.zeros((len(clients), len(models)))
+        out = np.zeros((len(clients), len(models)))
         for k in range(len(models)):
-            _, loss, sizes = self.score(models[k : k + 1], clients, nobody, "train")
-            out[:, k] = loss / np.maximum(sizes, 1)
+            sums = self.score(models, clients, np.full(len(clients), k), "train")
+            out[:, k] = sums.loss / np.maximum(sums.examples, 1)
         return out
 
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         """Root mean square error of the predicted class numbers, on each client's training samples."""
         out = np.zeros((len(clients), len(models)))
         for k in range(len(models)):
-            found = self._scores(models, clients, np.full(len(clients), k), "train")
-            for row, (scores, y) in enumerate(zip(found, self._labels(clients, "train"), strict=True)):
+            scored = self._scores(models, clients, np.full(len(clients), k), "train")
+            for row, (scores, y) in enumerate(zip(scored, self._labels(clients, "train"), strict=True)):
                 out[row, k] = np.sqrt(np.mean((scores.argmax(axis=1) - y.astype(np.float64)) ** 2))
         return out
 
@@ -48,12 +48,10 @@ class Scorer:
     ) -> Int[np.ndarray, "n 2 bins"]:
         """How each row's detector scores the samples of its class, and the others."""
         counts = np.zeros((len(clients), 2, BINS), np.int64)
-        found = zip(
-            self._scores(models, clients, model_index, split), self._labels(clients, split), positive, strict=True
-        )
-        for row, (scores, y, own) in enumerate(found):
-            known = np.where(np.isnan(scores[:, 0]), -np.inf, scores[:, 0])  # a broken detector finds nothing
-            counts[row] = histogram(known, y == own)
+        scored = self._scores(models, clients, model_index, split)
+        for row, (scores, y) in enumerate(zip(scored, self._labels(clients, split), strict=True)):
+            finite = np.where(np.isnan(scores[:, 0]), -np.inf, scores[:, 0])  # NaN counts as the lowest score
+            counts[row] = score_histogram(finite, y == positive[row])
         return counts
 
     def score(
@@ -62,16 +60,16 @@ class Scorer:
         clients: Int[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n ..."],
         split: str,
-    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
+    ) -> ScoreSums:
         """Correct predictions, summed loss and number of samples of each row."""
-        find = self._together if self._model.spec.detects else self._scores
+        score = self._detector_scores if self._model.spec.detects else self._scores
         correct, loss = np.zeros((2, len(clients)))
-        found = zip(find(models, clients, model_index, split), self._labels(clients, split), strict=True)
-        for row, (scores, y) in enumerate(found):
+        scored = zip(score(models, clients, model_index, split), self._labels(clients, split), strict=True)
+        for row, (scores, y) in enumerate(scored):
             correct[row] = (scores.argmax(axis=1) == y).sum()
-            each = cross_entropy(torch.from_numpy(scores), tensor_of(y), reduction="none")
-            loss[row] = each.double().sum().item()
-        return correct, loss, self._data.part(split).sizes[clients].astype(np.int64)
+            losses = cross_entropy(torch.from_numpy(scores), to_tensor(y), reduction="none")
+            loss[row] = losses.double().sum().item()
+        return ScoreSums(correct, loss, self._data.part(split).sizes[clients].astype(np.int64))
 
     def _scores(
         self,
@@ -80,20 +78,20 @@ class Scorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> list[Float32[np.ndarray, "s _"]]:
-        """What each row's model makes of its client's samples; a row without a model (-1) scores lowest."""
+        """Scores of each client's samples by its row's model; a row without a model (-1) scores lowest."""
         owned = self._data.part(split)
         width = 1 if self._model.spec.detects else self._data.classes
-        found = [np.full((len(owned[int(c)]), width), -np.inf, np.float32) for c in clients]
-        with self._model.at_work(), torch.inference_mode():
+        out = [np.full((len(owned[int(c)]), width), -np.inf, np.float32) for c in clients]
+        with self._model.torch_settings(), torch.inference_mode():
             for k in np.unique(model_index[model_index >= 0]):
                 network = self._model.network(models[k]).eval()
                 for row in np.flatnonzero(model_index == k):
-                    x = tensor_of(self._data.x[owned[int(clients[row])]])
-                    for begin, some in enumerate(x.split(_WIDTH) if len(x) else ()):
-                        found[row][begin * _WIDTH :][: len(some)] = network(some).numpy()
-        return found
+                    x = to_tensor(self._data.x[owned[int(clients[row])]])
+                    for number, batch in enumerate(x.split(_WIDTH) if len(x) else ()):
+                        out[row][number * _WIDTH :][: len(batch)] = network(batch).numpy()
+        return out
 
-    def _together(
+    def _detector_scores(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],

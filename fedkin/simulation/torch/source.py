@@ -1,4 +1,4 @@
-"""Where a PyTorch model comes from: a module, a function that makes one, or the name of such a function."""
+"""PyTorch models from a module, from a function that makes one, or from the name of such a function."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def torch_model(
     It is called on a batch, [B ...] as the samples lie in the data (float32; integers as int64), and returns scores
     [B C]. Its flat vector holds the floating-point entries of ``state_dict()`` in their order, as float32: parameters,
     trained or frozen, and running statistics, which are averaged with them; counters are not. The last layer is to be
-    declared last: some methods look at it.
+    declared last: some methods use it alone.
 
     Args:
-        source: an ``nn.Module``, from whose weights every run starts (it is copied, and stays as it is); or a function
+        source: an ``nn.Module``, from whose weights every run starts (it is copied, never changed); or a function
             without arguments, or with the data as its only one, that returns a module, for weights drawn from the
             run's seed. The module is the same in every call but for its weights.
-        data: what such a function gets, anything with ``name``, ``x`` [M ...] and ``classes``.
+        data: argument of such a function: anything with ``name``, ``x`` [M ...] and ``classes``.
+        name: of the model, for messages and descriptions.
         detects: the model is a detector, which tells one class from all others: one score per sample, [B 1], positive
             where it sees its class. ATHENA-FL trains those.
         threads: cores for one client. One is the fastest for small networks; the last bits depend on it.
@@ -42,25 +43,32 @@ def torch_model(
     _require_torch()
     from torch import nn
 
-    from fedkin.simulation.torch.model import of_module
+    from fedkin.simulation.torch.model import build_model
 
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ModelError(f"model {name!r}: threads must be an integer of at least 1, got {threads!r}")
     if isinstance(source, nn.Module):
-        return of_module(lambda: source, True, name, detects, threads)
+        return build_model(lambda: source, True, name, detects, threads)
     if not callable(source):
         raise ModelError(f"a PyTorch model is an nn.Module or a function that makes one, got {type(source).__name__}")
-    return of_module(_factory(source, data, name), False, name, detects, threads)
+    return build_model(_factory(source, data, name), False, name, detects, threads)
 
 
-def configured(data: Any, torch: str, detects: bool = False, threads: int = 1) -> Any:
-    """The model of a configuration: ``torch = "package.module:factory"``, looked for in the current folder too."""
+def model_from_config(data: Any, torch: str, detects: bool = False, threads: int = 1) -> Any:
+    """The model of a configuration.
+
+    Args:
+        data: the federated data, for a factory that takes them.
+        torch: ``package.module:factory``, searched for in the current folder too.
+        detects: the model is a detector of one class.
+        threads: cores for one client.
+    """
     return torch_model(_imported(torch), data, detects=detects, threads=threads)
 
 
-def adopted(model: Any) -> Any:
+def wrap_module(model: Any) -> Any:
     """A bare ``nn.Module`` as a model; anything else as it is."""
-    torch = sys.modules.get("torch")  # where nobody imported it, there is no module either
+    torch = sys.modules.get("torch")  # without it there are no modules
     return torch_model(model) if torch is not None and isinstance(model, torch.nn.Module) else model
 
 
@@ -77,7 +85,7 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
     """``source`` as a function without arguments."""
     try:
         parameters = inspect.signature(source).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return source
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -96,7 +104,7 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
 
 
 def _imported(place: str) -> Callable[..., Any]:
-    """What ``package.module:name`` stands for, as ``python -m`` would find it from the current folder."""
+    """The object that ``package.module:name`` names, searched for as ``python -m`` does, from the current folder."""
     module, _, attribute = place.partition(":")
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"torch: expected package.module:factory, got {place!r}")
@@ -104,13 +112,13 @@ def _imported(place: str) -> Callable[..., Any]:
         sys.path.insert(0, os.getcwd())
     importlib.invalidate_caches()  # the file may be newer than this process
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = f"there is no module {error.name!r} in {os.getcwd()} or where Python looks (PYTHONPATH)"
         raise ConfigError(f"torch = {place!r}: {missing}") from error
     except Exception as error:  # whatever the user's own file raises
         raise ConfigError(f"torch = {place!r}: importing it failed: {type(error).__name__}: {error}") from error
-    factory = functools.reduce(lambda holder, part: getattr(holder, part, None), attribute.split("."), found)
+    factory = functools.reduce(lambda holder, part: getattr(holder, part, None), attribute.split("."), imported)
     if factory is None:
         raise ConfigError(f"torch = {place!r}: module {module!r} has no {attribute!r}")
     if not callable(factory):

@@ -1,4 +1,4 @@
-"""Local training and gradients by PyTorch: the batches, the steps and the results of the compiled simulator's trainer.
+"""Local training and gradients by PyTorch, with the batches, steps and results of the compiled simulator's trainer.
 
 Clients train one after another, each row in a fresh copy of the module with random numbers of its own, so that nothing
 depends on who else is in the call.
@@ -18,8 +18,16 @@ from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.simulation.batching import for_work
-from fedkin.simulation.torch.model import TorchModel, flat_of, reason_of, seed, tensor_of, trainable
+from fedkin.simulation.batching import local_batches
+from fedkin.simulation.torch.flat_module import (
+    FlatModule,
+    error_reason,
+    flat_vector,
+    seed_torch,
+    to_tensor,
+    trainable_entries,
+)
+from fedkin.simulation.worker_results import LocalUpdates
 
 _WIDTH = 64  # samples at a time of a full gradient
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
@@ -28,7 +36,7 @@ _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
 class Trainer:
     """Trains the clients of one data set, which streams know by ``ids``."""
 
-    def __init__(self, data: FederatedData, model: TorchModel, ids: Int[np.ndarray, "N"]) -> None:
+    def __init__(self, data: FederatedData, model: FlatModule, ids: Int[np.ndarray, "N"]) -> None:
         self._data, self._model, self._ids = data, model, ids
 
     def train(
@@ -40,9 +48,8 @@ class Trainer:
         num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
-    ) -> tuple[Float[np.ndarray, "r P"], Float[np.ndarray, "r"], Float[np.ndarray, "r"], Float[np.ndarray, "g P"]]:
-        """Updates, mean losses in the last and in the first epoch, and full gradients at the start (no rows if nobody
-        asks); ``num_steps`` is epochs, or steps, of each; ``work.positive`` has the classes of these rows' detectors.
+    ) -> LocalUpdates:
+        """As the protocol says.
 
         Raises:
             ModelError: the module does not take a batch, such as one sample for batch normalisation.
@@ -50,13 +57,13 @@ class Trainer:
         update = np.empty((len(clients), models.shape[1]), np.float32)
         last, first = np.empty((2, len(clients)))
         positive = [None] * len(clients) if work.positive is None else work.positive.tolist()
-        with self._model.at_work():
+        with self._model.torch_settings():
             for row, client in enumerate(clients.tolist()):
                 start = models[model_index[row]]
-                found = self._row(start, client, work, int(num_steps[row]), stream, positive[row])
-                update[row], last[row], first[row] = found
-        slope = self.gradients(models, clients, model_index) if gradient else update[:0]
-        return update, last, first, slope
+                update[row], last[row], first[row] = self._train_client(
+                    start, client, work, int(num_steps[row]), stream, positive[row]
+                )
+        return LocalUpdates(update, last, first, self.gradients(models, clients, model_index) if gradient else None)
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
@@ -64,14 +71,14 @@ class Trainer:
         """Gradient of each client's full training loss at its model, in inference mode; zero where nothing is trained:
         running statistics, frozen parameters."""
         out = np.zeros((len(clients), models.shape[1]), np.float32)
-        with self._model.at_work():
+        with self._model.torch_settings():
             for row, client in enumerate(clients.tolist()):
                 network = self._model.network(models[model_index[row]]).eval()
-                for name, slope in self._full_gradient(network, client).items():
-                    out[row, self._model.spec.slices[name]] = slope.reshape(-1).numpy()
+                for name, gradient in self._full_gradient(network, client).items():
+                    out[row, self._model.spec.slices[name]] = gradient.reshape(-1).numpy()
         return out
 
-    def _row(
+    def _train_client(
         self,
         start: Float[np.ndarray, "P"],
         client: int,
@@ -84,53 +91,53 @@ class Trainer:
         x, y = self._samples(client)
         y = y if positive is None else (y == positive).float()
         own = int(self._ids[client])
-        batches = for_work(len(y), work, num_steps, own, stream, len(y))
-        seed(stream.child("device").words(own))
+        batches = local_batches(len(y), work, num_steps, own, stream, len(y))
+        seed_torch(stream.child("device").words(own))
         network = self._model.network(start).train()
-        stepping = Stepping(list(trainable(network).values()), work)
+        optimizer = Optimizer(list(trainable_entries(network).values()), work)
         losses = np.empty(len(batches.valid))
         for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
-            taken = torch.from_numpy(rows[:count])
-            loss = mean_loss(self._scores(network, x[taken], client), y[taken])
-            stepping.step(loss)
+            indices = torch.from_numpy(rows[:count])
+            loss = mean_loss(self._scores(network, x[indices], client), y[indices])
+            optimizer.step(loss)
             losses[step] = loss.item()
         per_epoch = batches.per_epoch
         last, first = (
             np.average(losses[s], weights=batches.valid[s]) for s in (slice(-per_epoch, None), slice(per_epoch))
         )
-        return flat_of(network) - start, float(last), float(first)
+        return flat_vector(network) - start, float(last), float(first)
 
     def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
         """Gradient of the mean loss over all samples of a client, by entry."""
         x, y = self._samples(client)
-        entries = trainable(network)
+        entries = trainable_entries(network)
         total = [torch.zeros_like(entry) for entry in entries.values()]
-        for some, labels in zip(x.split(_WIDTH), y.split(_WIDTH), strict=True):
-            loss = cross_entropy(self._scores(network, some, client), labels, reduction="sum")
-            for whole, part in zip(total, gradients_of(loss, list(entries.values())), strict=True):
-                whole += part
-        return {name: whole / len(y) for name, whole in zip(entries, total, strict=True)}
+        for batch, labels in zip(x.split(_WIDTH), y.split(_WIDTH), strict=True):
+            loss = cross_entropy(self._scores(network, batch, client), labels, reduction="sum")
+            for summed, gradient in zip(total, gradients_of(loss, list(entries.values())), strict=True):
+                summed += gradient
+        return {name: summed / len(y) for name, summed in zip(entries, total, strict=True)}
 
     def _samples(self, client: int) -> tuple[Tensor, Tensor]:
         rows = self._data.train[client]
-        return tensor_of(self._data.x[rows]), tensor_of(self._data.y[rows])
+        return to_tensor(self._data.x[rows]), to_tensor(self._data.y[rows])
 
     def _scores(self, network: nn.Module, x: Tensor, client: int) -> Tensor:
-        """What the module makes of a batch. What it says of one that it does not take is said with its place."""
+        """The module's scores of a batch. Raises ModelError, naming the client, where it fails."""
         try:
             return network(x)
         except Exception as error:  # whatever the user's own code raises
             advice = "; choose a batch_size that leaves no single sample over" if len(x) == 1 else ""
             raise ModelError(
                 f"model {self._model.name!r} failed on a batch of {len(x)} samples of client {self._ids[client]}: "
-                f"{reason_of(error)}{advice}"
+                f"{error_reason(error)}{advice}"
             ) from error
 
 
-class Stepping:
-    """The optimiser of one client: SGD with momentum, or Adam, and the pull of FedProx towards the start.
+class Optimizer:
+    """The optimiser of one client: SGD with momentum, or Adam, and the proximal term of FedProx.
 
-    PyTorch's own are left aside: making the first one imports its compiler, which takes seconds.
+    PyTorch's own are not used: making the first one imports its compiler, which takes seconds.
     """
 
     def __init__(self, entries: Sequence[Tensor], work: LocalTraining) -> None:
@@ -141,19 +148,19 @@ class Stepping:
         self._time = 0
 
     def step(self, loss: Tensor) -> None:
-        """Move every entry against the slope of a batch's loss."""
+        """Take one step along the negative gradient of a batch's loss."""
         gradients = gradients_of(loss, self._entries)
         with torch.no_grad():
             if self._start:
                 away = zip(gradients, self._entries, self._start, strict=True)
-                gradients = [slope.add(entry - start, alpha=self._work.mu) for slope, entry, start in away]
+                gradients = [g.add(entry - start, alpha=self._work.mu) for g, entry, start in away]
             self._time += 1
             for entry, move in zip(self._entries, self._direction(gradients), strict=True):
                 entry.sub_(move, alpha=self._work.lr)
 
     def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
         if self._square:
-            return [self._adam(*three) for three in zip(self._mean, self._square, gradients, strict=True)]
+            return [self._adam(*entry) for entry in zip(self._mean, self._square, gradients, strict=True)]
         for mean, gradient in zip(self._mean, gradients, strict=False):
             mean.mul_(self._work.momentum).add_(gradient)
         return self._mean or gradients

@@ -21,7 +21,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.torch import torch_model
-from fedkin.simulation.torch.model import TorchModel, entries, flat_of
+from fedkin.simulation.torch.flat_module import flat_vector, float_entries
+from fedkin.simulation.torch.model import TorchModel
 from tests.simulation.small import EVERYONE, federation, models, samples
 from tests.simulation.torch.twins import pair, perceptron
 
@@ -72,7 +73,7 @@ def test_there_and_back() -> None:
     model = torch_model(with_norm)
     flat = np.random.default_rng(0).normal(size=model.spec.parameters).astype(np.float32)
     flat.flags.writeable = False
-    np.testing.assert_array_equal(flat_of(model.network(flat)), flat)
+    np.testing.assert_array_equal(flat_vector(model.network(flat)), flat)
     assert (model.initial(WORDS) != flat).any()
 
 
@@ -447,5 +448,5 @@ def test_a_vector_of_another_length() -> None:
 
 
 def test_entries_are_found_by_name() -> None:
-    assert list(entries(with_norm()))[:4] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert list(float_entries(with_norm()))[:4] == ["0.weight", "0.bias", "1.weight", "1.bias"]
     assert models(mclr(DATA)).shape[1] == torch_model(lambda: nn.Linear(6, 3)).spec.parameters

@@ -26,7 +26,7 @@ from fedkin.core.errors import CheckpointError, ConfigError, MissingExtra, Model
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.run import simulate as simulate_module
-from fedkin.simulation.torch import configured
+from fedkin.simulation.torch import model_from_config
 from tests.conftest import ROOT
 from tests.refusals import refused
 from tests.simulation.torch.twins import of_jax
@@ -317,4 +317,4 @@ except fk.MissingExtra as error:
 
 def test_configured_takes_a_place_only() -> None:
     with pytest.raises(ConfigError, match=r"torch: expected package\.module:factory, got 'nets'"):
-        configured(DATA, "nets")
+        model_from_config(DATA, "nets")

@@ -41,7 +41,7 @@ def perceptron(widths: tuple[int, ...]) -> nn.Module:
 def of_jax(like: Model, widths: tuple[int, ...]) -> StartsLike:
     """The same network in PyTorch."""
     made = torch_model(lambda: perceptron(widths), name=f"torch {like.name}", detects=like.spec.detects)
-    return StartsLike(made.name, made.spec, made.make, made.module, like=like)
+    return StartsLike(made.name, made.spec, made.module, made.threads, made.make, like=like)
 
 
 def pair(name: str, data: Any) -> tuple[Model, StartsLike]:

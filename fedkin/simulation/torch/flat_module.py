@@ -1,0 +1,88 @@
+"""A PyTorch module behind a flat vector: the floating-point entries of its ``state_dict``, end to end."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped, UInt32
+from torch import Tensor, nn
+
+from fedkin.core.errors import ModelError
+from fedkin.core.world import ModelSpec
+
+
+@dataclass(frozen=True, eq=False)
+class FlatModule:
+    """A module whose weights are given as a flat vector. ``module`` is never trained, only copies of it are."""
+
+    name: str
+    spec: ModelSpec
+    module: nn.Module
+    threads: int  # cores for one client
+
+    def network(self, flat: Float[np.ndarray, "P"]) -> nn.Module:
+        """A copy of the module with the weights of a flat vector, such as a row of ``run.models``.
+
+        Raises:
+            ModelError: a vector of another length.
+        """
+        if flat.shape != (self.spec.parameters,):
+            raise ModelError(
+                f"model {self.name!r} has {self.spec.parameters} parameters, got an array of shape {flat.shape}"
+            )
+        network = copy.deepcopy(self.module)
+        with torch.no_grad():
+            for name, entry in float_entries(network).items():
+                entry.copy_(torch.tensor(flat[self.spec.slices[name]]).reshape(entry.shape))
+        return network
+
+    @contextmanager
+    def torch_settings(self) -> Iterator[None]:
+        """PyTorch's threads and gradients as this model needs them; settings and random state are restored after."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+                yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def float_entries(module: nn.Module) -> dict[str, Tensor]:
+    """The floating-point entries of the module's state, by name; an entry that two layers share occurs once."""
+    by_identity: dict[int, tuple[str, Tensor]] = {}
+    for name, entry in module.state_dict(keep_vars=True).items():
+        if isinstance(entry, Tensor) and entry.is_floating_point():
+            by_identity.setdefault(id(entry), (name, entry))
+    return dict(by_identity.values())
+
+
+def trainable_entries(module: nn.Module) -> dict[str, Tensor]:
+    """The entries that gradient steps move: neither running statistics nor frozen parameters."""
+    return {name: entry for name, entry in float_entries(module).items() if entry.requires_grad}
+
+
+def flat_vector(module: nn.Module) -> Float[np.ndarray, "P"]:
+    """The module's state as one vector."""
+    return torch.cat([entry.detach().reshape(-1) for entry in float_entries(module).values()]).numpy()
+
+
+def to_tensor(x: Shaped[np.ndarray, "s ..."]) -> Tensor:
+    """Samples or labels as a tensor: float32, and integers as int64; copied only where the type differs."""
+    dtype = np.float32 if np.issubdtype(x.dtype, np.floating) else np.int64
+    return torch.from_numpy(np.require(x, dtype, ["C", "W"]))
+
+
+def seed_torch(words: UInt32[np.ndarray, "2"]) -> None:
+    """Seed PyTorch's CPU generator with two uint32 words."""
+    torch.default_generator.manual_seed(int(words[0]) << 32 | int(words[1]))
+
+
+def error_reason(error: Exception) -> str:
+    """The type and the first line of an error of PyTorch, or of a user's own code."""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'no reason given')}"
