@@ -65,6 +65,10 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
 
+# Where byte code is not written, each of the tests' many processes compiles fedkin again: seconds each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # No deadline: tests never time anything. Derandomised: the same commit gives the same verdict.
 settings.register_profile("fedkin", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("fedkin")

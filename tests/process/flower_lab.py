@@ -42,7 +42,6 @@ READY = {  # what a program says when it is ready, and the number by which it is
 }
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"}
 HURRY = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # the only interval that Flower lets one choose
-SLOW = "PYTHONDONTWRITEBYTECODE"  # where it is set, every process may compile all its modules again: 3 seconds each
 
 OTHERS = re.compile("^FLWR_|_proxy$", re.IGNORECASE)  # what would take Flower elsewhere
 
@@ -211,7 +210,7 @@ class Lab:
 
     def _environment(self, home: str) -> dict[str, str]:
         """That of a process: ours, without what would change Flower's ways."""
-        kept = {key: value for key, value in os.environ.items() if key != SLOW and not OTHERS.search(key)}
+        kept = {key: value for key, value in os.environ.items() if not OTHERS.search(key)}
         path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"  # Flower starts its programs by name
         return {**kept, **QUIET, **HURRY, "PATH": path, "FLWR_HOME": f"{self.folder}/{home}"}
 
