@@ -8,7 +8,7 @@ import typer
 
 from fedkin import __version__
 from fedkin.cli.advise import advise_command
-from fedkin.cli.common import Plain
+from fedkin.cli.common import OneLineErrors
 from fedkin.cli.compare import compare_command
 from fedkin.cli.data import data_app
 from fedkin.cli.deploy import deploy_app
@@ -18,7 +18,7 @@ from fedkin.cli.report import report_command
 from fedkin.cli.reproduce import reproduce_command
 from fedkin.cli.run import run_command
 
-app = typer.Typer(cls=Plain, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=OneLineErrors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(data_app, name="data")
 app.add_typer(peer_app, name="peer")
 app.add_typer(deploy_app, name="deploy")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import configured, plainly, show
+from fedkin.cli.common import error_exit, load_config, print_table
 from fedkin.core.errors import StorageError
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ def advise_command(
 ) -> None:
     """Whether clustering helps these clients, with how many clusters and which method, and what it costs. The file is
     that of `fedkin run`; its method, scenario and shift are not looked at."""
-    with plainly():
+    with error_exit():
         from fedkin.analysis.advise import of_config
 
         if out is not None:
             _check_place(out)
-        config = configured(settings or [], None)
+        config = load_config(settings or [], None)
         advice = of_config(config, private_labels=private_labels, say=lambda line: print(line, file=sys.stderr))
         if as_json:
             print(json.dumps(advice.summary(), allow_nan=False))
@@ -85,12 +85,16 @@ def _picture(advice: Advice, out: Path) -> list[Path]:
 def _tell(advice: Advice) -> None:
     """The tables, the verdict, and what to paste."""
     kinds = advice.kinds
-    show(_written(advice.differences, ".4g"), "how far clients differ, and if the same data were dealt at random")
-    show(_written(advice.numbers, ".3g"), f"how many kinds of clients, from {len(kinds.used):,} of {advice.clients:,}")
+    print_table(
+        _written(advice.differences, ".4g"), "client differences, compared with an IID split"
+    )
+    print_table(
+        _written(advice.numbers, ".3g"), f"number of clusters, from {len(kinds.used):,} of {advice.clients:,} clients"
+    )
     typer.echo("; ".join(f"{way}: {number}" for way, number in kinds.votes.items()))
     if advice.pilots is not None:
         title = f"do {advice.tried_with} clusters help: gains over plain averaging, percentage points"
-        show(_written(advice.pilots, ",.1f"), title)
+        print_table(_written(advice.pilots, ",.1f"), title)
     typer.echo(f"\n{advice.verdict}: {advice.why}\n\n{advice.toml()}")
 
 

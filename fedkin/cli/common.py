@@ -1,4 +1,4 @@
-"""What all commands share: how their arguments are read, and how they end."""
+"""What all commands share: arguments, tables, and errors as one line with status 2."""
 
 from __future__ import annotations
 
@@ -19,54 +19,55 @@ if TYPE_CHECKING:
 BAD_INPUT, INTERRUPTED = 2, 130
 
 
-class Plain(TyperGroup):
+class OneLineErrors(TyperGroup):
     """Usage errors end as one line and status 2, as all other bad input does."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         try:
             status = super().main(*arguments, **{**options, "standalone_mode": False})
         except Exception as error:
-            told = getattr(error, "format_message", None)  # the parser's errors; their class has moved between versions
-            if told is None:
+            # the parser's errors: their class has moved between versions
+            format_message = getattr(error, "format_message", None)
+            if format_message is None:
                 raise
-            message, status = told(), BAD_INPUT
+            message, status = format_message(), BAD_INPUT
             if message:  # there is none where help was printed instead
-                complain(f"{message} (see: fedkin --help)")
+                print_error(f"{message} (see: fedkin --help)")
         sys.exit(status or 0)
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """One line on standard error, whatever the message holds."""
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def error_exit() -> Iterator[None]:
     """Errors that fedkin raises on purpose, and too little memory, end as one line and status 2, not as a traceback."""
     try:
         yield
     except FedkinError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(BAD_INPUT) from None
     except Exception as error:
-        if not _of_the_machine(error):
+        if not _is_machine_error(error):
             raise
         reason = next(iter(str(error).splitlines()), "no more memory")
-        complain(f"the machine cannot do this: {reason}; try fewer or smaller clients, or run.clients_per_batch=1")
+        print_error(f"the machine cannot do this: {reason}; try fewer or smaller clients, or run.clients_per_batch=1")
         raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _of_the_machine(error: Exception) -> bool:
+def _is_machine_error(error: Exception) -> bool:
     """Whether memory ran out, or a device gave up."""
     jax = sys.modules.get("jax")
     return isinstance(error, MemoryError) or (jax is not None and isinstance(error, jax.errors.JaxRuntimeError))
 
 
-def arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
-    """The file that the arguments name, if they do, and the changes to it."""
+def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
+    """The configuration file among the arguments, if there is one, and the changes to it."""
     files = [text for text in settings if "=" not in text or text.endswith(".toml")]
     for text in files:
         if not text.endswith(".toml"):
@@ -76,12 +77,12 @@ def arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
     return Path(files[0]) if files else None, [text for text in settings if text not in files]
 
 
-def configured(settings: list[str], resume: Path | None) -> Config:
+def load_config(settings: list[str], resume: Path | None) -> Config:
     """The configuration that the arguments name."""
     from fedkin.config import run
     from fedkin.run import run_folder
 
-    file, overrides = arguments(settings)
+    file, overrides = split_arguments(settings)
     if resume is None:
         return run.load(file, overrides)
     if file:
@@ -93,16 +94,17 @@ def configured(settings: list[str], resume: Path | None) -> Config:
     return run.load(resume / run_folder.CONFIG, overrides)
 
 
-def new_folder(what: str) -> Path:
-    """A name that is not taken: runs/<what>-<time>."""
+def new_run_folder(prefix: str) -> Path:
+    """A name that is not taken: runs/<prefix>-<time>."""
     from datetime import datetime
 
-    stem = f"{what}-{datetime.now():%Y%m%d-%H%M%S}"
+    stem = f"{prefix}-{datetime.now():%Y%m%d-%H%M%S}"
     names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
     return next(path for path in (Path("runs") / name for name in names) if not path.exists())
 
 
-def option(text: str) -> tuple[str, Any]:
+def parse_option(text: str) -> tuple[str, Any]:
+    """``key=value`` as a key and a typed value."""
     from fedkin.config.loader import parse_value
 
     key, equals, value = text.partition("=")
@@ -111,8 +113,8 @@ def option(text: str) -> tuple[str, Any]:
     return key, parse_value(value)
 
 
-def show(frame: Any, title: str) -> None:
-    """A DataFrame as a table."""
+def print_table(frame: Any, title: str) -> None:
+    """Print a DataFrame."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

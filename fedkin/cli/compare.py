@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import BAD_INPUT, INTERRUPTED, arguments, new_folder, plainly
+from fedkin.cli.common import BAD_INPUT, INTERRUPTED, error_exit, new_run_folder, split_arguments
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,14 +32,15 @@ def compare_command(
         typer.Option("--grid", metavar="section.key=A,B,...", help="Each of these values; may be repeated."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="MEASURE", help="Compare by final, best or bottom (10% of clients) accuracy.")
+        str | None,
+        typer.Option("--by", metavar="MEASURE", help="Compare by final, best or bottom (10% of clients) accuracy."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep it in this new folder.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on in DIR.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
 ) -> None:
     """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences hold."""
-    with plainly():
+    with error_exit():
         from fedkin.analysis.compare import comparison_folder
         from fedkin.config.comparison_grid import check_measure
 
@@ -51,7 +52,7 @@ def compare_command(
             wanted, folder, made = comparison_folder.reopen(resume, seeds, by), resume, None
         else:
             wanted = _grid(settings or [], methods, seeds, grid or [], by or "final")
-            folder = out or new_folder("compare")
+            folder = out or new_run_folder("compare")
             made = comparison_folder.create(folder, wanted)
         comparison, stopped = _run(wanted, folder, made)
         _close(comparison, folder, as_json)
@@ -65,7 +66,7 @@ def compare_command(
 def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str) -> Grid:
     from fedkin.config import comparison as grid
 
-    file, overrides = arguments(settings)
+    file, overrides = split_arguments(settings)
     named = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import option, plainly, show
+from fedkin.cli.common import error_exit, parse_option, print_table
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
@@ -19,10 +19,10 @@ data_app = typer.Typer(no_args_is_help=True, help="What data there are, and who 
 @data_app.command("list")
 def list_command() -> None:
     """All named data sets, and where they are found."""
-    with plainly():
+    with error_exit():
         from fedkin.data.describe import available
 
-        show(available(), "data sets")
+        print_table(available(), "data sets")
         typer.echo("also: file (path=..., your own file or folder in LEAF's layout) and planted (a known true cluster)")
 
 
@@ -33,11 +33,11 @@ def describe_command(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture; data-NAME.png.")] = None,
 ) -> None:
     """A table and a picture of who has what."""
-    with plainly():
+    with error_exit():
         from fedkin.data.describe import picture, table
 
         data = _dataset(name, options or [])
-        show(table(data).reset_index(), data.name)
+        print_table(table(data).reset_index(), data.name)
         paths = picture(data, out or Path(f"data-{name}.png"))
         typer.echo(f"picture: {' and '.join(map(str, paths))}")
 
@@ -52,7 +52,7 @@ def pni_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
     """How far the clients differ: FedSim's privacy-preserving non-IID index. Compare like with like only."""
-    with plainly():
+    with error_exit():
         from fedkin.analysis import non_iid_index
         from fedkin.config import registry, run
 
@@ -63,13 +63,13 @@ def pni_command(
         if as_json:
             print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **found.summary()}))
             return
-        show(non_iid_index.figures(found).reset_index(), f"{data.name}, {made.name}")
-        show(non_iid_index.extremes(found, data), "clients by their index")
+        print_table(non_iid_index.figures(found).reset_index(), f"{data.name}, {made.name}")
+        print_table(non_iid_index.extremes(found, data), "clients by their index")
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
     """A named data set with ``key=value`` options."""
     from fedkin.config import registry, run
 
-    values = {"name": name, **dict(option(text) for text in options)}
+    values = {"name": name, **dict(parse_option(text) for text in options)}
     return registry.make(registry.datasets(), run.named("data set", registry.datasets(), values, str))

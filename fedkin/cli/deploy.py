@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import plainly
+from fedkin.cli.common import error_exit
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def init_command(
 ) -> None:
     """Write all that a federation needs, with data to try it on, and say how to start it. Again with more clients: adds
     sites, and leaves what is there."""
-    with plainly():
+    with error_exit():
         from fedkin.server.deploy.init import init
 
         more = {"host": host, "port": port, "secure": not insecure, "settings": settings or []}
@@ -51,7 +51,7 @@ def check_command(
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="Only this site.")] = None,
 ) -> None:
     """Whether all is ready that is in a folder. Status 1 if anything is wrong."""
-    with plainly():
+    with error_exit():
         if server and site is not None:
             raise ConfigError("--server and --site exclude each other; without both, all is checked")
         from fedkin.server.deploy.check import check

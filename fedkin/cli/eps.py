@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import configured, plainly, show
+from fedkin.cli.common import error_exit, load_config, print_table
 
 
 def eps_command(
@@ -21,16 +21,16 @@ def eps_command(
 ) -> None:
     """Show which eps gives which clusters, for the methods hierarchical and athena. One clustering round is run, and
     nothing is trained after it."""
-    with plainly():
+    with error_exit():
         from fedkin.analysis import eps_study
         from fedkin.reporting import eps_figure
 
-        config = configured(settings or [], None)
+        config = load_config(settings or [], None)
         study = eps_study.of_config(config)
         paths = eps_figure.save(study, out)
         if as_json:
             print(json.dumps(study.summary()))
             return
-        show(study.table(), f"{config.data['name']}, {config.model['name']}: clusters found by DBSCAN")
+        print_table(study.table(), f"{config.data['name']}, {config.model['name']}: clusters found by DBSCAN")
         typer.echo(f"suggested: method.eps={study.suggested:.3g}")
         typer.echo(f"figure: {' and '.join(map(str, paths))}")

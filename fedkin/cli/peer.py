@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fedkin.cli.common import plainly
+from fedkin.cli.common import error_exit
 
 if TYPE_CHECKING:
     from fedkin.p2p.peer import Peer
@@ -41,7 +41,7 @@ def run_command(
     ] = None,
 ) -> None:
     """Run one peer until its rounds are done or it is stopped (Ctrl-C). `run` may be left out."""
-    with plainly():
+    with error_exit():
         from fedkin.config import peer as peer_config
         from fedkin.p2p.launch import build_peer
 
@@ -66,7 +66,7 @@ def init_command(
     port: Annotated[int, typer.Option("--port", help="Of the first peer; the next have the next.")] = 7450,
 ) -> None:
     """Write a peer.toml for each peer of a federation; with --tls keys, certificates and access rules too."""
-    with plainly():
+    with error_exit():
         from fedkin.p2p.init_federation import init_federation
 
         paths = init_federation(

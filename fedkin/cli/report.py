@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import plainly
+from fedkin.cli.common import error_exit
 
 
 def report_command(
@@ -21,7 +21,7 @@ def report_command(
     ] = True,
 ) -> None:
     """One page about a run, its seeds or a comparison, finished or not: a file that opens anywhere, without network."""
-    with plainly():
+    with error_exit():
         from fedkin.reporting.report import report
 
         written = report(folder, out, figures=figures, similarity_map=similarity_map)

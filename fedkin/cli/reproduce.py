@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import INTERRUPTED, plainly
+from fedkin.cli.common import INTERRUPTED, error_exit
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def reproduce_command(
 ) -> None:
     """Repeat a table or a figure of the papers, and see it beside the published numbers. Runs that were kept are not
     run again; --out with a new folder runs all. With no argument: what there is, and how long it takes."""
-    with plainly():
+    with error_exit():
         if out is not None and out.exists() and not out.is_dir():
             raise ConfigError(f"--out: expected a folder, {out} is a file")
         if table is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import INTERRUPTED, configured, new_folder, plainly
+from fedkin.cli.common import INTERRUPTED, error_exit, load_config, new_run_folder
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def run_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
 ) -> None:
     """Run a method, and others beside it. With no argument: FedGroup beside FedAvg on handwritten digits."""
-    with plainly():
+    with error_exit():
         if out and resume:
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
-        config = configured(settings or [], resume)
-        folder = resume or out or new_folder(f"{config.data['name']}-{config.method['name']}")
+        config = load_config(settings or [], resume)
+        folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name']}")
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(config, folder, resume is not None, track or [])
