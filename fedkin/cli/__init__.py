@@ -48,4 +48,4 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Clustered federated learning: find which clients are kin, and train one model per kind."""
+    """Clustered federated learning: group clients with similar data, and train one model per cluster."""
