@@ -1,21 +1,14 @@
-"""peer.toml: what it says, what it may not say, and the peers that ``fedkin peer init`` describes."""
+"""peer.toml: what it says, and what it may not say."""
 
 from __future__ import annotations
 
-import json
-import logging
-import stat
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedkin.config import peer
 from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.core.errors import ConfigError
-from fedkin.p2p.init_federation import init_federation
-from fedkin.p2p.launch import build_peer
 
 SMALL = '[peer]\nname = "ada"\nfolder = "state"\n'
 
@@ -94,70 +87,3 @@ def test_in_a_file_the_place_has_the_files_name(tmp_path: Path) -> None:
         peer.load(tmp_path / "none.toml")
     with pytest.raises(ConfigError, match=r"peer\.name: is required"):
         peer.load(written(tmp_path, "[peer]\nclient = 1\n"))
-
-
-def test_a_built_peer_keeps_its_folder_and_goes_on_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("zenoh")
-    (config,) = init_federation(tmp_path / "fed", 1, settings=["data.clusters=1", "data.samples=20", "peer.rounds=2"])
-    told: list[dict[str, Any]] = []
-    with caplog.at_level(logging.WARNING, "fedkin"):
-        for changes in ([], ["peer.rounds=3"]):
-            free = [*changes, "network.listen=['tcp/127.0.0.1:0']"]
-            build_peer(peer.load(config, free), on_round=told.append).run()
-    assert [record["round"] for record in told] == [1, 2, 3]
-    assert all("no other peer can be reached" in record.getMessage() for record in caplog.records)
-    assert {path.name for path in config.parent.iterdir()} == {"peer.toml", "peer.safetensors", "metrics.jsonl"}
-
-
-# --- init
-
-
-def test_init_writes_a_peer_each_that_finds_the_others_through_two(tmp_path: Path) -> None:
-    configs = init_federation(
-        tmp_path, 4, federation="mine", port=8000, settings=["method.name=gossip", "local.lr=0.5"]
-    )
-    assert configs == [tmp_path / f"peer-{k}" / "peer.toml" for k in range(4)]
-    for k, path in enumerate(configs):
-        found = peer.load(path)
-        assert (found.peer.name, found.peer.client, found.peer.federation) == (f"peer-{k}", k, "mine")
-        assert found.network.listen == [f"tcp/127.0.0.1:{8000 + k}"]
-        assert found.network.connect == [f"tcp/127.0.0.1:{port}" for port in (8000, 8001) if port != 8000 + k]
-        assert found.data["clients"] == 4 and found.method == {"name": "gossip", "neighbours": 3}
-        assert found.local.lr == 0.5 and found.peer.folder == str(path.parent)
-
-
-def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> None:
-    pytest.importorskip("cryptography")
-    configs = init_federation(tmp_path, 2, tls=True)
-    configs[0].write_text(configs[0].read_text().replace("seed = 0", "seed = 9"))
-    own_rules = tmp_path / "peer-1" / "access.json5"
-    own_rules.write_text(json.dumps({**json.loads(own_rules.read_text()), "metadata": {"room": "7"}}))
-    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.name != "access.json5"}
-    init_federation(tmp_path, 3, tls=True)
-    assert {path: path.read_bytes() for path in kept} == kept
-    for k in range(3):
-        own = tmp_path / f"peer-{k}"
-        assert stat.S_IMODE((own / "key.pem").stat().st_mode) == 0o600
-        assert (own / "ca.pem").read_bytes() == (tmp_path / "ca.pem").read_bytes()
-        rules = json.loads((own / "access.json5").read_text())["access_control"]
-        assert [subject["id"] for subject in rules["subjects"]] == ["peer-0", "peer-1", "peer-2"]
-        told = tomllib.loads((own / "peer.toml").read_text())["network"]
-        assert told["zenoh"] == "access.json5" and told["listen"][0].startswith("tls/")
-    assert json.loads(own_rules.read_text())["metadata"] == {"room": "7"}  # what a peer tells Zenoh besides
-    with pytest.raises(ConfigError, match="holds peers with certificates"):
-        init_federation(tmp_path, 3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"peers": 0}, "at least one peer"),
-        ({"peers": 3, "port": 65_535}, "ports up to 65535"),
-        ({"peers": 2, "federation": "a b"}, "peer.federation: expected 1 to 64"),
-        ({"peers": 2, "settings": ["method.nieghbours=1"]}, "did you mean 'neighbours'"),
-    ],
-)
-def test_init_refuses_what_cannot_be_and_writes_nothing(tmp_path: Path, arguments: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        init_federation(tmp_path, **arguments)
-    assert not list(tmp_path.iterdir())

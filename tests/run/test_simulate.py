@@ -190,13 +190,13 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
     command = [sys.executable, "-c", UNTYPED, str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "run.rounds must be an integer of at least 1, got 2.5",
-        "run.cohort must be an integer of at least 1, got True",
-        "run.seed must be an integer of at least 0, got 'x'",
+        "run.rounds: expected a valid integer, got 2.5",
+        "run.cohort: expected a valid integer, got True",
+        "run.seed: expected a valid integer, got 'x'",
         "target must be a fraction above 0 and at most 1, got 'all'",
         "devices must be an integer of at least 1, got 1.5",
         "clients_per_batch must be an integer of at least 1, got 2.5",
-        "run.evaluate_every must be an integer of at least 0, got None",
+        "run.evaluate_every: expected a valid integer, got None",
         "shift must be a way in which data move, such as SwapAll(), got <class 'fedkin.scenarios.swaps.SwapAll'>",
         "shift must be a way in which data move, such as SwapAll(), got 'swap_all'",
         "1",  # numbers of NumPy's are numbers, and go into a run's folder
