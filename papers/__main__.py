@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from papers.catalogue import PAPERS
-from papers.page import page
 from papers.result_store import Job, carry_out, pending, read
+from papers.results_page import page
 
 DOCS = Path("docs")
 RESULTS = Path("papers/results")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from papers.marks import MARGIN, POINTS, Compared, Mark, Measured, average, digits, number, of
 from papers.recipe import Cell
+from papers.reproduction_marks import MARGIN, POINTS, Compared, Mark, Measured, average, digits, number, of
 from papers.result_store import Job
 
 

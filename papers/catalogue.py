@@ -9,30 +9,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from papers import (
-    accuracy_numbers,
-    advise,
-    advise_page,
-    athena,
-    athena_figures,
-    athena_numbers,
-    athena_page,
-    fedgroup,
-    fedgroup_page,
-    fedsim,
-    fedsim_figures,
-    fedsim_numbers,
-    fedsim_page,
-    flexcfl,
-    flexcfl_numbers,
-    flexcfl_page,
-    peers,
-    peers_page,
-    planted,
-    planted_page,
-)
-from papers.marks import Compared, Measured
+from papers import accuracy_numbers
+from papers.advise import page as advise_page
+from papers.advise import recipes as advise
+from papers.athena import figures as athena_figures
+from papers.athena import numbers as athena_numbers
+from papers.athena import page as athena_page
+from papers.athena import recipes as athena
+from papers.fedgroup import page as fedgroup_page
+from papers.fedgroup import recipes as fedgroup
+from papers.fedsim import figures as fedsim_figures
+from papers.fedsim import numbers as fedsim_numbers
+from papers.fedsim import page as fedsim_page
+from papers.fedsim import recipes as fedsim
+from papers.flexcfl import communication as flexcfl_numbers
+from papers.flexcfl import page as flexcfl_page
+from papers.flexcfl import recipes as flexcfl
+from papers.panm import page as peers_page
+from papers.panm import recipes as peers
+from papers.planted_clusters import page as planted_page
+from papers.planted_clusters import recipes as planted
 from papers.recipe import Cell, measure
+from papers.reproduction_marks import Compared, Measured
 from papers.result_store import Job, Measure, job_of
 
 

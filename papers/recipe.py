@@ -14,7 +14,7 @@ from fedkin.core.method import Method
 from fedkin.core.world import SGD, LocalTraining
 from fedkin.data import DATASETS
 from fedkin.data import load as own_file
-from fedkin.data.download import Source, find
+from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData
 from fedkin.models import MODELS
 from fedkin.run.results import Run
@@ -72,7 +72,7 @@ def published(folder: str, file: str) -> FederatedData:
     help = (
         f"The authors' file as npz: see help(fedkin.data.load); set FEDKIN_DATA to the folder that has {folder}/ in it"
     )
-    return own_file(find(Source(file, {file: None}, folders=(folder,), help=help)) / file)
+    return own_file(fetch(Source(file, {file: None}, folders=(folder,), help=help)) / file)
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:

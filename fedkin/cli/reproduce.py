@@ -13,7 +13,7 @@ from fedkin.cli.common import INTERRUPTED, error_exit
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from papers.selection import Wish
+    from papers.table_request import Wish
 
 
 def reproduce_command(
@@ -46,7 +46,7 @@ def reproduce_command(
             if rows or columns or seeds is not None:
                 raise ConfigError("--rows, --columns and --seeds need a table: fedkin reproduce NAME --rows ...")
             return _list(out, as_json)
-        from papers.selection import wish
+        from papers.table_request import wish
 
         asked = wish(table, rows or (), columns or (), seeds, out)
         _close(asked, _run(asked), as_json)
@@ -56,7 +56,8 @@ def _list(out: Path | None, as_json: bool) -> None:
     """Everything that can be repeated."""
     from rich.console import Console
 
-    from papers import selection, terminal
+    from papers import table_request as selection
+    from papers import terminal_tables as terminal
 
     offers = selection.offers(out)
     if as_json:
@@ -68,7 +69,7 @@ def _list(out: Path | None, as_json: bool) -> None:
 def _run(asked: Wish) -> int:
     """Run what the store lacks; how many runs that were."""
     from papers.result_store import carry_out
-    from papers.terminal import Line
+    from papers.terminal_tables import Line
 
     todo, done = asked.todo(), 0
     if not todo:
@@ -93,7 +94,7 @@ def _close(asked: Wish, ran: int, as_json: bool) -> None:
     """Ours beside the paper's."""
     from rich.console import Console
 
-    from papers import terminal
+    from papers import terminal_tables as terminal
 
     numbers = asked.compared()
     if as_json:

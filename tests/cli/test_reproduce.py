@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.methods import FedAvg, FedProx
-from papers import recipe, selection
+from papers import recipes as recipe
+from papers import table_request as selection
 from papers.accuracy_numbers import best_accuracies
 from papers.catalogue import Paper, Table, tables
 from papers.recipe import Cell, Setting

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from papers import advise, advise_page
-from papers.advise import OTHERS, PLANTED, Case, federation, jobs
-from papers.marks import Mark
+from papers.advise import page as advise_page
+from papers.advise import recipes as advise
+from papers.advise.recipes import OTHERS, PLANTED, Case, federation, jobs
+from papers.reproduction_marks import Mark
 
 
 def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:

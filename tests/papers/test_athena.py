@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from fedkin.methods import Athena, FedAvg, Hierarchical
-from papers import athena, athena_figures, athena_numbers, athena_page
-from papers.athena import APART, CELLS, CLUSTERINGS, SHARED, WORK
+from papers.athena import figures as athena_figures
+from papers.athena import numbers as athena_numbers
+from papers.athena import page as athena_page
+from papers.athena import recipes as athena
+from papers.athena.recipes import APART, CELLS, CLUSTERINGS, SHARED, WORK
 from papers.catalogue import PAPERS
-from papers.marks import Mark
-from papers.page import section
 from papers.recipe import Cell, Setting
+from papers.reproduction_marks import Mark
+from papers.results_page import section
 
 PRINTED = {  # Table 1: TDT of the detectors, of FedAvg, and the economy
     "CIFAR-10, IID": ("37.635", "378.106", "90.05"),

@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from papers import athena, fedgroup, fedsim, flexcfl, peers, planted
+from papers.athena import recipes as athena
 from papers.catalogue import PAPERS, Table, tables
+from papers.fedgroup import recipes as fedgroup
+from papers.fedsim import recipes as fedsim
+from papers.flexcfl import recipes as flexcfl
+from papers.panm import recipes as peers
+from papers.planted_clusters import recipes as planted
 from tests.conftest import SHARED
 
 RECIPES = {"fedgroup": fedgroup, "flexcfl": flexcfl, "fedsim": fedsim, "athena": athena}

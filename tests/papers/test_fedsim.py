@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from fedkin.methods import FedAvg, FedSim
-from papers import fedsim, fedsim_figures, fedsim_page
 from papers.catalogue import PAPERS
-from papers.fedsim import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
-from papers.fedsim_numbers import components, curves_of, heterogeneity, improvements
-from papers.marks import Mark
-from papers.page import section
+from papers.fedsim import figures as fedsim_figures
+from papers.fedsim import page as fedsim_page
+from papers.fedsim import recipes as fedsim
+from papers.fedsim.numbers import components, curves_of, heterogeneity, improvements
+from papers.fedsim.recipes import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
 from papers.recipe import Cell, Setting
+from papers.reproduction_marks import Mark
+from papers.results_page import section
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=2, cohort=4, seeds=(0, 1))
 

@@ -10,10 +10,10 @@ import pytest
 
 from fedkin.methods import FedAvg
 from papers.__main__ import everything, main
-from papers.fedgroup import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
-from papers.page import page
+from papers.fedgroup.recipes import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
 from papers.recipe import Cell, Setting, measure
-from papers.tables import accuracies, number, percent, seeds, share
+from papers.results_page import page
+from papers.tables_markdown import accuracies, number, percent, seeds, share
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
 

@@ -20,8 +20,9 @@ from fedkin.analysis.statistics import (
     verdict,
 )
 from fedkin.core.randomness import Stream
-from fedkin.measures.pca import components as fewest
-from papers.fedsim import (
+from fedkin.measures.pca import component_count
+from papers.fedsim.numbers import BASELINES, Curves, curves_of, improvements, table_of
+from papers.fedsim.recipes import (
     AS_CODED,
     AUTHORS,
     DRAWN,
@@ -35,10 +36,9 @@ from papers.fedsim import (
     THREE,
     Published,
 )
-from papers.fedsim_numbers import BASELINES, Curves, curves_of, improvements, table_of
-from papers.marks import of
 from papers.recipe import Setting
-from papers.tables import Measured, markdown
+from papers.reproduction_marks import of
+from papers.tables_markdown import Measured, markdown
 
 VARIANTS = ("FedSim", AS_CODED, "FedSim, round robin")
 SEVEN = {AUTHORS: TABLE_7["(0, 0)"], **{SYNTHETIC[name]: published for name, published in TABLE_7.items()}}
@@ -224,7 +224,7 @@ def components(measured: Measured) -> str:
     lines = []
     for cell in FIGURE_8:
         shares = of(measured, "Fig. 8", cell.setting.row, cell.column, "explained")
-        counts = [fewest(np.array(share, np.float64), 0.95) for share in shares]
+        counts = [component_count(np.array(share, np.float64), 0.95) for share in shares]
         shown = f"**{mean(counts):.1f}** ({min(counts)} - {max(counts)})" if counts else "not run"
         lines.append([cell.setting.row, str(cell.setting.cohort), shown])
     return markdown(["", "gradients", "components for 95% (paper: 4 to 15)"], lines)

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.analysis.statistics import improvement
-from fedkin.measures.pca import components as fewest
-from papers.fedsim import ALPHAS, AS_CODED, BETAS, FIGURE_8, TABLE_4, THREE, Published
-from papers.marks import Compared, Mark, Measured, average, held, number, of
+from fedkin.measures.pca import component_count
+from papers.fedsim.recipes import ALPHAS, AS_CODED, BETAS, FIGURE_8, TABLE_4, THREE, Published
 from papers.recipe import Setting
+from papers.reproduction_marks import Compared, Mark, Measured, average, held, number, of
 
 BASELINES = ("FedAvg", "FedProx")
 LEAST, MOST = 4, 15  # principal components that keep 95% of the variance, over the paper's data sets
@@ -59,7 +59,7 @@ def components(measured: Measured) -> list[Compared]:
     found = []
     for cell in FIGURE_8:
         shares = of(measured, "Fig. 8", cell.setting.row, cell.column, "explained")
-        mean = average([fewest(np.array(share, np.float64), 0.95) for share in shares])
+        mean = average([component_count(np.array(share, np.float64), 0.95) for share in shares])
         mark = held(None if mean is None else LEAST <= mean <= MOST)
         ours = "" if mean is None else f"{mean:.1f}"
         shown = Compared(cell.setting.row, "FedSim", f"{LEAST} - {MOST}", ours, None, mark, "components", len(shares))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from papers.flexcfl import COUNTED, FIGURE_6, MNIST, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV
-from papers.flexcfl_numbers import bytes_of, communication
-from papers.tables import Measured, accuracies, by_classes, markdown, number, of, percent, share
+from papers.flexcfl.communication import bytes_of, communication
+from papers.flexcfl.recipes import COUNTED, FIGURE_6, MNIST, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV
+from papers.tables_markdown import Measured, accuracies, by_classes, markdown, number, of, percent, share
 
 CURVES = "images/flexcfl-shift.svg"
 

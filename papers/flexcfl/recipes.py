@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fedkin.methods import IFCA, FedAvg, FedProx, FeSEM, FlexCFL, IFCAMig
 from fedkin.scenarios.shift import Incremental, SwapAll, SwapPart
-from papers.fedgroup import OWN_IMAGES
+from papers.fedgroup.recipes import OWN_IMAGES
 from papers.recipe import Cell, Options, Setting
 
 L2: Options = (("l2", 0.001),)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from papers import peers, peers_page
 from papers.__main__ import everything
 from papers.catalogue import PAPERS
-from papers.page import section
-from papers.peers import COMPARED, METHODS, Question
+from papers.panm import page as peers_page
+from papers.panm import recipes as peers
+from papers.panm.recipes import COMPARED, METHODS, Question
 from papers.result_store import carry_out, job_of_question, pending, read
+from papers.results_page import section
 
 
 def run_of(question: Question, seed: int = 0, **figures: object) -> dict:

@@ -10,10 +10,10 @@ import numpy as np
 
 from fedkin.analysis.statistics import LEAST_SEEDS, compare
 from fedkin.core.randomness import Stream
-from papers.fedsim import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
-from papers.fedsim_numbers import curves_of, table_of
-from papers.marks import Measured, of
+from papers.fedsim.numbers import curves_of, table_of
+from papers.fedsim.recipes import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
 from papers.recipe import Setting
+from papers.reproduction_marks import Measured, of
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
 

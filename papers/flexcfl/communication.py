@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from statistics import mean
 
-from papers.flexcfl import COUNTED, FIGURE_6, MORE_6, PRINTED_6
-from papers.marks import Compared, Measured, number, of
+from papers.flexcfl.recipes import COUNTED, FIGURE_6, MORE_6, PRINTED_6
+from papers.reproduction_marks import Compared, Measured, number, of
 
 MARGIN = 0.02  # of the ratio
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError, unknown
 from papers.catalogue import PAPERS, Paper, Table, tables
-from papers.marks import Compared, Measured
+from papers.reproduction_marks import Compared, Measured
 from papers.result_store import Job, Todo, pending, read, seconds_of_rows
 
 CHECKOUT = Path("papers/results")

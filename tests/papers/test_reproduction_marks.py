@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from papers import accuracy_numbers, coverage, flexcfl
+from papers import accuracy_numbers
+from papers import reproduced_share as coverage
 from papers.catalogue import tables
-from papers.coverage import Share, cpu_sized, headline, share_of
-from papers.flexcfl_numbers import communication
-from papers.marks import Compared, Mark, number
+from papers.flexcfl import recipes as flexcfl
+from papers.flexcfl.communication import communication
+from papers.reproduced_share import Share, cpu_sized, headline, share_of
+from papers.reproduction_marks import Compared, Mark, number
 
 
 def line(column: str, best: float | None, row: str = "MNIST-MCLR", table: str = "III", **more: Any) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from papers import coverage
+from papers import reproduced_share as coverage
 from papers.catalogue import PAPERS, Paper
-from papers.marks import SYMBOLS, Mark, Measured
+from papers.reproduction_marks import SYMBOLS, Mark, Measured
 
 ABOUT = f"""\
 Written by `make results` from the runs in `papers/results/*.jsonl`, one line a run. Unless a section says otherwise, each

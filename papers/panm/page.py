@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from papers.peers import ABSENT, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
-from papers.peers import STAGE_ONE as T1
-from papers.tables import Measured, markdown, percent
+from papers.panm.recipes import ABSENT, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
+from papers.panm.recipes import STAGE_ONE as T1
+from papers.tables_markdown import Measured, markdown, percent
 
 CURVES, BREAKS = "images/peers-neighbours.svg", "images/where-panm-breaks.svg"
 AXES = {

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table as Grid
 
-from papers.marks import POINTS, SYMBOLS, Compared
+from papers.reproduction_marks import POINTS, SYMBOLS, Compared
 from papers.result_store import Job, Todo
-from papers.selection import Offer, Wish
+from papers.table_request import Offer, Wish
 
 SIZES = (
     "times: of runs as long as those in the store, on two cores; ~ where some row has none, and the recipe's guess "

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from papers import accuracy_numbers
-from papers.marks import MARGIN, Mark, Measured, of
 from papers.recipe import Cell, Setting
+from papers.reproduction_marks import MARGIN, Mark, Measured, of
 
 
 def share(measured: Measured, cells: Sequence[Cell]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from papers.catalogue import NO_RECIPE, PAPERS, Table
-from papers.marks import MARGIN, POINTS, Compared, Mark, Measured
+from papers.reproduction_marks import MARGIN, POINTS, Compared, Mark, Measured
 from papers.result_store import seconds_of_rows
-from papers.tables import markdown
+from papers.tables_markdown import markdown
 
 CPU_SIZED = 300  # seconds of a run on two cores, at most
 

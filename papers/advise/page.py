@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import mean
 
 from fedkin.analysis.advise.split_half_stability import HOLDS, LEARNT
-from papers.advise import OTHERS, PLANTED, SEEDS, Case, named
-from papers.marks import Compared, held
-from papers.tables import Measured, markdown
+from papers.advise.recipes import OTHERS, PLANTED, SEEDS, Case, named
+from papers.reproduction_marks import Compared, held
+from papers.tables_markdown import Measured, markdown
 
 PROMISED = 9  # of ten seeds
 WAYS = ("clients return", "gap statistic", "silhouette", "eigengap", "dendrogram")

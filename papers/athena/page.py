@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedkin.clustering.density import without_noise
+from fedkin.clustering.density import assign_noise
 from fedkin.core.world import BYTES_PER_NUMBER
 from fedkin.measures.convergence import (
     confidence_interval,
     convergence_epoch,
     economy,
-    transmitted,
+    transmitted_mib,
 )
-from papers.athena import (
+from papers.athena.numbers import Run, converged, one, range_of
+from papers.athena.recipes import (
     APART,
     APART_PUBLISHED,
     CLUSTERINGS,
@@ -32,8 +33,7 @@ from papers.athena import (
     TABLE_1,
     TITLES,
 )
-from papers.athena_numbers import Run, converged, one, range_of
-from papers.tables import Measured, markdown
+from papers.tables_markdown import Measured, markdown
 
 MIB = 2**20
 COLUMNS = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
@@ -137,7 +137,7 @@ def found(measured: Measured) -> str:
             labels, true_clusters = np.array(cell[algorithm]), np.arange(10) * clusters // 10
             noise = int((labels < 0).sum())
             count = f"**{len(np.unique(labels[labels >= 0]))}**" + (f" and {noise} noise" if noise else "")
-            apart = without_noise(np.array(cell["biases"], np.float64), labels, "own")
+            apart = assign_noise(np.array(cell["biases"], np.float64), labels, "own")
             shown.append(f"{count} ({adjusted_rand_score(true_clusters, apart):.2f})")
         dense, steep = FOUND_PUBLISHED[split]
         given = str(clusters) if clusters > 1 else "3"
@@ -187,7 +187,7 @@ def printed() -> str:
     """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files."""
     lines = []
     for (data, split), (ours, theirs) in TABLE_1.items():
-        sent = transmitted(ours, 10, DETECTOR_FILE), transmitted(theirs, 1, MOBILENET_FILE)
+        sent = transmitted_mib(ours, 10, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE)
         cells = [str(ours), f"{sent[0]:.3f}", str(theirs), f"{sent[1]:.3f}", f"{100 * economy(*sent):.2f}"]
         lines.append([f"{TITLES[data]}, {split}", *cells])
     return markdown(["", "E[e]", "TDT (MiB)", "E[e] FedAvg", "TDT (MiB)", "economy (%)"], lines)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from papers.planted import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, THRESHOLDS, Question
-from papers.tables import Measured, markdown, percent
+from papers.planted_clusters.recipes import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, THRESHOLDS, Question
+from papers.tables_markdown import Measured, markdown, percent
 
 PICTURE = "images/where-clustering-breaks.svg"
 AXES = {

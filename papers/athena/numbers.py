@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.world import BYTES_PER_NUMBER
-from fedkin.measures.convergence import convergence_epoch, economy, mean_convergence_epoch, transmitted
-from papers.athena import (
+from fedkin.measures.convergence import convergence_epoch, economy, mean_convergence_epoch, transmitted_mib
+from papers.athena.recipes import (
     APART,
     APART_PUBLISHED,
     CLUSTERINGS,
@@ -23,7 +23,7 @@ from papers.athena import (
     TABLE_1,
     TITLES,
 )
-from papers.marks import Compared, Measured, held, number
+from papers.reproduction_marks import Compared, Measured, held, number
 
 Run = dict[str, Any]
 DETECTORS = 10
@@ -126,7 +126,7 @@ def table_1(measured: Measured) -> list[Compared]:
 
 def _as_printed(data: str, split: str) -> float:
     ours, theirs = TABLE_1[data, split]
-    return 100 * economy(transmitted(ours, DETECTORS, DETECTOR_FILE), transmitted(theirs, 1, MOBILENET_FILE))
+    return 100 * economy(transmitted_mib(ours, DETECTORS, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE))
 
 
 def converged(run: Run) -> tuple[float | None, float | None]:
@@ -135,4 +135,4 @@ def converged(run: Run) -> tuple[float | None, float | None]:
     accuracy = np.array(run["detectors"], np.float64)[1:].T if detects else np.array(run["curve"], np.float64)[1:]
     epoch = mean_convergence_epoch(accuracy) if detects else convergence_epoch(accuracy)
     each = run["parameters"] * BYTES_PER_NUMBER
-    return (None, None) if epoch is None else (epoch, transmitted(epoch, len(accuracy) if detects else 1, each))
+    return (None, None) if epoch is None else (epoch, transmitted_mib(epoch, len(accuracy) if detects else 1, each))

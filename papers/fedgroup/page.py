@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from papers.fedgroup import TABLE_I_PUBLISHED, TABLE_III
-from papers.tables import Measured, accuracies, by_classes, share
+from papers.fedgroup.recipes import TABLE_I_PUBLISHED, TABLE_III
+from papers.tables_markdown import Measured, accuracies, by_classes, share
 
 PUBLISHED_I = {str(classes): numbers for classes, numbers in TABLE_I_PUBLISHED.items()}
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fedkin.clustering.dbscan_eps import eps_ranges
-from papers.athena import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
-from papers.athena_numbers import one
-from papers.athena_page import COLUMNS
-from papers.tables import Measured
+from papers.athena.numbers import one
+from papers.athena.page import COLUMNS
+from papers.athena.recipes import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
+from papers.tables_markdown import Measured
 
 
 def draw(measured: Measured, docs: Path) -> None:

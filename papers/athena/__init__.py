@@ -1,0 +1,1 @@
+"""Hierarchical clustering and ATHENA-FL (SBRC 2022, CoUrb 2023)."""

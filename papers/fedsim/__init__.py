@@ -1,0 +1,1 @@
+"""FedSim (Neurocomputing 2022)."""

@@ -1,0 +1,1 @@
+"""PANM and other methods without a server, on planted clusters of peers."""

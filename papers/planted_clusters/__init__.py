@@ -1,0 +1,1 @@
+"""Planted clusters: which method finds the true clusters, and where each fails."""
