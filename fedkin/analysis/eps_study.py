@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest
-from fedkin.config.run import Config
+from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest_eps
+from fedkin.config.run import RunConfig
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, World
 from fedkin.data.federated import FederatedData
-from fedkin.methods.last_layer import LastLayer
-from fedkin.run.loop import check_kind
+from fedkin.methods.last_layer_clustering import LastLayerClustering
+from fedkin.run.method_checks import check_model
 from fedkin.run.simulate import from_config
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
@@ -46,8 +46,8 @@ class EpsStudy:
 
     @property
     def suggested(self) -> float:
-        """The middle of the widest range with least noise and several clusters (``clustering.dbscan_eps.suggest``)."""
-        return suggest(self.ranges)
+        """The middle of the widest range with least noise and several clusters (see ``suggest_eps``)."""
+        return suggest_eps(self.ranges)
 
     @property
     def knee(self) -> float:
@@ -105,10 +105,10 @@ def study_eps(
     return of_world(method, SimulatedWorld(data, model, local), seed)
 
 
-def of_config(config: Config) -> EpsStudy:
+def of_config(config: RunConfig) -> EpsStudy:
     """The study of a configuration."""
-    experiment, methods = from_config(config, False, None)
-    return of_world(methods[0][1], experiment.world(), experiment.plan.seed)
+    experiment, methods = from_config(config)
+    return of_world(methods[0][1], experiment.worlds.make(), experiment.plan.seed)
 
 
 def of_world(method: Method, world: World, seed: int) -> EpsStudy:
@@ -121,13 +121,13 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
 
     Raises ConfigError for another method, or a model that it does not train.
     """
-    if not isinstance(method, LastLayer):
+    if not isinstance(method, LastLayerClustering):
         raise ConfigError(
             f"eps is for the methods hierarchical and athena, got {type(method).__name__}; see method.name"
         )
-    check_kind(method, world.spec)
+    check_model(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))
-    state = method.clustered(world, Stream(seed, 0, "method/init"))
+    state = method.cluster_clients(world, Stream(seed, 0, "method/init"))
     clients = np.flatnonzero(state.assignment != UNASSIGNED)
     layers = state.layers[clients]
     curve = k_distances(layers, method.min_samples)

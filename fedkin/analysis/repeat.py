@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns, seeds_of
-from fedkin.config.run import Config
+from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.storage import whole_lines
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.lifecycle import Experiment, Methods
+from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, holds_run
@@ -51,7 +51,7 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRun
 
 
 def execute_seeds(
-    config: Config,
+    config: RunConfig,
     *,
     out: Path | None,
     resume: bool = False,
@@ -74,9 +74,9 @@ def execute_seeds(
     """
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
-    experiment = dataclasses.replace(experiment, track=trackers)
-    experiment.refuse(methods)
-    digests = experiment.digests()
+    experiment = dataclasses.replace(experiment, trackers=trackers)
+    experiment.check(methods)
+    digests = experiment.worlds.digests()
     identity = fingerprint(experiment.description, *digests)
     assert config.run.seeds
     seeds, folder = seeds_of(config.run.seed, config.run.seeds), None
@@ -105,12 +105,12 @@ def execute_seeds(
 
 
 def _one(
-    experiment: Experiment, methods: Methods, digests: tuple[str, str], seed: int, out: Path | None, resume: bool
+    experiment: Experiment, methods: Methods, digests: Digests, seed: int, out: Path | None, resume: bool
 ) -> Run:
     """Run one seed in its own folder, resumed where it had been begun."""
     inner = out / SEEDS / str(seed) if out else None
     begun = resume and inner is not None and holds_run(inner)
-    return experiment.of_seed(seed).side_by_side(methods, digests, inner, begun)
+    return experiment.with_seed(seed).side_by_side(methods, digests, inner, begun)
 
 
 def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of a report for a paper: one column wide (3.3 inches), 8 points, as PDF, SVG and PNG."""
+"""The figures of a report for a paper: one column wide (3.3 inches), 8 points, as PDF, SVG and PNG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedkin.core.storage import write_atomic
-from fedkin.reporting.html.charts import size
+from fedkin.reporting.html.communication_chart import format_bytes
+from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.page import PALETTE
 from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE
-from fedkin.run import run_folder as folders
+from fedkin.run import run_folder
 
-Json = dict[str, Any]
 WIDTH = 3.3  # inches
 COLUMN: Any = {
     **STYLE,
@@ -42,137 +42,149 @@ _DATES: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, 
 
 
 def save(contents: Json, target: Path) -> list[Path]:
-    """Write all pictures into a folder: ``accuracy`` (one per setting), and of the first run ``clusters``, ``alluvial``,
-    ``bytes`` and, where there is a portrait, ``map``, ``similarity`` and ``labels``; the same run gives the same bytes.
+    """Write all figures into a folder: ``accuracy`` (one per setting), and of the first run ``clusters``, ``alluvial``,
+    ``communication`` and, where similarities are known, ``map``, ``similarity`` and ``labels``. The same run gives the
+    same bytes.
 
     Raises StorageError where they cannot be written.
     """
-    folders.make(target)
+    run_folder.make(target)
     paths = []
     with matplotlib.rc_context(COLUMN):
-        for name, height, drawn in _pictures(contents):
+        for name, height, draw in _figures(contents):
             figure = Figure(figsize=(WIDTH, height), layout="constrained")
             FigureCanvasAgg(figure)
-            drawn(figure)
+            draw(figure)
             figure.draw_without_rendering()
             figure.set_layout_engine("none")  # laid out once, and not again for every kind of file
             for kind, metadata in _DATES.items():
-                picture = io.BytesIO()
-                figure.savefig(picture, format=kind, dpi=300, metadata=metadata)
+                content = io.BytesIO()
+                figure.savefig(content, format=kind, dpi=300, metadata=metadata)
                 paths.append(target / f"{name}.{kind}")
-                write_atomic(paths[-1], picture.getvalue())
+                write_atomic(paths[-1], content.getvalue())
     return paths
 
 
-def _pictures(contents: Json) -> Iterator[tuple[str, float, Callable[[Figure], None]]]:
-    """Name, height in inches, and who draws it."""
-    views, cell = contents["views"], contents["cells"][0]
-    for view in views:
-        name = f"accuracy-{_file_name(view['setting'])}" if len(views) > 1 else "accuracy"
-        yield name, 2.2, lambda figure, view=view: _accuracy(figure, view)
-    if cell["clusters"]["lines"]:
-        yield "clusters", 2.2, lambda figure: _clusters(figure, cell)
-    if cell["ribbon"]:
-        yield "ribbon", 2.2, lambda figure: _ribbon(figure, cell)
-    if cell["bytes"]["rows"]:
-        yield "bytes", 0.7 + 0.35 * len(cell["bytes"]["rows"]), lambda figure: _bytes(figure, cell)
-    similarity_map = contents["portraits"].get(cell["portrait"])
-    if similarity_map:
-        yield "map", 2.8, lambda figure: _map(figure, cell, similarity_map)
-        yield "similarity", 2.4, lambda figure: _similarity(figure, cell, similarity_map)
-        yield "labels", 0.9 + 0.2 * len(cell["labels"]["names"]), lambda figure: _labels(figure, cell)
+class _PaperFigure(NamedTuple):
+    """A file's name, the figure's height in inches, and the function that draws it."""
+
+    name: str
+    height: float
+    draw: Callable[[Figure], None]
 
 
-def _accuracy(figure: Figure, view: Json) -> None:
-    axes = _over_rounds(figure, view["marks"], "test accuracy")
-    for place, line in enumerate(view["lines"]):
+def _figures(contents: Json) -> Iterator[_PaperFigure]:
+    charts, run = contents["accuracy"], contents["runs"][0]
+    for chart in charts:
+        name = f"accuracy-{_file_name(chart['setting'])}" if len(charts) > 1 else "accuracy"
+        yield _PaperFigure(name, 2.2, lambda figure, chart=chart: _accuracy(figure, chart))
+    if run["cluster_accuracy"]["lines"]:
+        yield _PaperFigure("clusters", 2.2, lambda figure: _clusters(figure, run))
+    if run["alluvial"]:
+        yield _PaperFigure("alluvial", 2.2, lambda figure: _alluvial(figure, run))
+    if run["communication"]:
+        height = 0.7 + 0.35 * len(run["communication"])
+        yield _PaperFigure("communication", height, lambda figure: _communication(figure, run))
+    similarity = contents["similarities"].get(run["similarity"])
+    if similarity:
+        yield _PaperFigure("map", 2.8, lambda figure: _map(figure, run, similarity))
+        yield _PaperFigure("similarity", 2.4, lambda figure: _similarity(figure, run, similarity))
+        height = 0.9 + 0.2 * len(run["labels"]["names"])
+        yield _PaperFigure("labels", height, lambda figure: _labels(figure, run))
+
+
+def _accuracy(figure: Figure, chart: Json) -> None:
+    axes = _over_rounds(figure, chart["events"], "test accuracy")
+    for place, line in enumerate(chart["lines"]):
         colour, dash, x = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)], line["rounds"]
-        for name, strength in (("accuracy", 0.2), ("worst", 0.1)):
+        for name, strength in (("accuracy", 0.2), ("bottom_decile", 0.1)):
             low, high = _numbers(line[f"{name}_low"]), _numbers(line[f"{name}_high"])
             if np.isfinite(low).any():
                 axes.fill_between(x, low, high, color=colour, alpha=strength, lw=0)
-        if "pale" in line:
-            axes.plot(x, _numbers(line["pale"]), color=colour, alpha=0.35, lw=1.4)
+        if "partial" in line:
+            axes.plot(x, _numbers(line["partial"]), color=colour, alpha=0.35, lw=1.4)
         axes.plot(x, _numbers(line["accuracy"]), color=colour, ls=dash, lw=1.4, label=line["method"])
-        axes.plot(x, _numbers(line["worst"]), color=colour, ls=dash, lw=0.6, alpha=0.8)
+        axes.plot(x, _numbers(line["bottom_decile"]), color=colour, ls=dash, lw=0.6, alpha=0.8)
     _legend(figure, axes)
 
 
-def _clusters(figure: Figure, cell: Json) -> None:
-    axes = _over_rounds(figure, cell["marks"], "test accuracy")
-    for line in cell["clusters"]["lines"]:
-        place = _hue(cell, line["cluster"])
+def _clusters(figure: Figure, run: Json) -> None:
+    axes = _over_rounds(figure, run["events"], "test accuracy")
+    for line in run["cluster_accuracy"]["lines"]:
+        place = _hue(run, line["cluster"])
         style = {"color": PALETTE[place], "ls": DASHES[place % len(DASHES)]}
-        axes.plot(cell["clusters"]["rounds"], _numbers(line["accuracy"]), lw=1.2, label=f"{line['cluster']}", **style)
+        axes.plot(
+            run["cluster_accuracy"]["rounds"], _numbers(line["accuracy"]), lw=1.2, label=f"{line['cluster']}", **style
+        )
     _legend(figure, axes, "cluster")
 
 
-def _ribbon(figure: Figure, cell: Json) -> None:
-    axes, drawn = figure.subplots(), cell["ribbon"]
-    for place, band in enumerate(drawn["bands"]):
-        colour = _colour(cell, band["cluster"])
-        columns = zip(drawn["rounds"], drawn["ends"], drawn["base"], drawn["sizes"], strict=True)
+def _alluvial(figure: Figure, run: Json) -> None:
+    axes, chart = figure.subplots(), run["alluvial"]
+    for place, band in enumerate(chart["bands"]):
+        colour = _colour(run, band["cluster"])
+        columns = zip(chart["rounds"], chart["ends"], chart["base"], chart["sizes"], strict=True)
         blocks = [_block(start, end, base[place], sizes[place]) for start, end, base, sizes in columns]
-        flows = [(source == target, shape) for _, source, target, _, shape in drawn["flows"] if source == place]
+        flows = [(source == target, shape) for _, source, target, _, shape in chart["flows"] if source == place]
         stay = [shape for stays, shape in flows if stays]
         axes.add_collection(PolyCollection([*blocks, *stay], facecolor=colour, edgecolor="none", alpha=0.85))
         axes.add_collection(PolyCollection([s for stays, s in flows if not stays], facecolor=colour, lw=0, alpha=0.5))
         axes.plot([], [], color=colour, lw=4, label=band["name"].removeprefix("cluster "))
-    top = max(base[-1] + sizes[-1] for base, sizes in zip(drawn["base"], drawn["sizes"], strict=True))
-    axes.set(xlim=(0, max(1, drawn["last"])), ylim=(0, top), yticks=[], ylabel="clients", xlabel="communication round")
+    top = max(base[-1] + sizes[-1] for base, sizes in zip(chart["base"], chart["sizes"], strict=True))
+    axes.set(xlim=(0, max(1, chart["last"])), ylim=(0, top), yticks=[], ylabel="clients", xlabel="communication round")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _upright(axes, cell["marks"])
+    _mark_events(axes, run["events"])
     _legend(figure, axes, "cluster")
 
 
-def _bytes(figure: Figure, cell: Json) -> None:
-    axes, rows = figure.subplots(), cell["bytes"]["rows"]
+def _communication(figure: Figure, run: Json) -> None:
+    axes, rows = figure.subplots(), run["communication"]
     at = np.arange(len(rows))
-    for side, shift, place, hatch in (("down", -0.2, 0, ""), ("up", 0.2, 1, "////")):
+    for side, shift, place, hatch in (("download", -0.2, 0, ""), ("upload", 0.2, 1, "////")):
         values = [row[side] for row in rows]
         axes.barh(at + shift, values, 0.38, color=PALETTE[place], hatch=hatch, edgecolor="white", lw=0, label=side)
         for y, value in zip(at + shift, values, strict=True):
-            axes.annotate(size(value), (value, y), (2, 0), textcoords="offset points", va="center", fontsize=6)
-    axes.set_yticks(at, [row["verb"] for row in rows])
-    axes.set(xlabel="bytes", xlim=(0, 1.3 * max(1, *(row[side] for row in rows for side in ("down", "up")))))
+            axes.annotate(format_bytes(value), (value, y), (2, 0), textcoords="offset points", va="center", fontsize=6)
+    axes.set_yticks(at, [row["operation"] + (f" ({row['kind']})" if row["kind"] else "") for row in rows])
+    axes.set(xlabel="bytes", xlim=(0, 1.3 * max(1, *(row[side] for row in rows for side in ("download", "upload")))))
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(lambda value, _: size(value))
+    axes.xaxis.set_major_formatter(lambda value, _: format_bytes(value))
     _legend(figure, axes)
 
 
-def _map(figure: Figure, cell: Json, similarity_map: Json) -> None:
-    axes, group = figure.subplots(), np.array(cell["group"])
-    x, y = np.array(similarity_map["x"]), np.array(similarity_map["y"])
-    for kind in np.unique(group).tolist():
-        who, own = group == kind, kind in cell["shown"]
-        marker = _MARKERS[_hue(cell, kind) % len(_MARKERS)] if own else "."
-        name = f"cluster {kind}" if own else "no cluster" if kind < 0 else None
-        axes.scatter(x[who], y[who], s=12, color=_colour(cell, kind), marker=marker, lw=0, alpha=0.85, label=name)
-    first, second = similarity_map["explained"]
-    axes.set(xlabel=f"first principal direction ({first:.0%})", ylabel=f"second ({second:.0%})", xticks=[], yticks=[])
+def _map(figure: Figure, run: Json, similarity: Json) -> None:
+    axes, clusters = figure.subplots(), np.array(run["assignment"])
+    x, y = np.array(similarity["x"]), np.array(similarity["y"])
+    for k in np.unique(clusters).tolist():
+        members, own = clusters == k, k in run["largest_clusters"]
+        marker = _MARKERS[_hue(run, k) % len(_MARKERS)] if own else "."
+        name = f"cluster {k}" if own else "no cluster" if k < 0 else None
+        axes.scatter(x[members], y[members], s=12, color=_colour(run, k), marker=marker, lw=0, alpha=0.85, label=name)
+    first, second = similarity["explained"]
+    axes.set(xlabel=f"first principal component ({first:.0%})", ylabel=f"second ({second:.0%})", xticks=[], yticks=[])
     _legend(figure, axes)
 
 
-def _similarity(figure: Figure, cell: Json, similarity_map: Json) -> None:
+def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
     beside, axes = figure.subplots(1, 2, width_ratios=(0.3, 1))
-    tree, n = cell["tree"], len(similarity_map["ids"])
-    low, high = similarity_map["range"]
-    steps = np.frombuffer(base64.b64decode(similarity_map["similarity"]), np.uint8).reshape(n, n)
+    tree, n = run["tree"], len(similarity["ids"])
+    low, high = similarity["range"]
+    steps = np.frombuffer(base64.b64decode(similarity["cosines"]), np.uint8).reshape(n, n)
     matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
     apart = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
     least, most = np.quantile(apart, [0.02, 0.98])
     image = axes.imshow(matrix, cmap="cividis", vmin=least, vmax=max(most, least + 1e-6), interpolation="nearest")
     figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, aspect=25)
-    kinds = np.array(cell["group"])[tree["order"]]
-    edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), n]
+    clusters = np.array(run["assignment"])[tree["order"]]
+    edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
     few = len(edges) <= 13
     for edge in edges[1:-1] if few else ():
         axes.axhline(edge - 0.5, color="white", lw=0.7)
         axes.axvline(edge - 0.5, color="white", lw=0.7)
     middles = [(a + b - 1) / 2 for a, b in pairwise(edges)] if few else []
     axes.set_xticks([])
-    axes.set_yticks(middles, [str(kinds[a]) if kinds[a] >= 0 else "none" for a in edges[:-1]] if few else [])
+    axes.set_yticks(middles, [str(clusters[a]) if clusters[a] >= 0 else "none" for a in edges[:-1]] if few else [])
     beside.add_collection(LineCollection([np.array(line) for line in tree["lines"]], colors="#222222", lw=0.5))
     heights = [h for line in tree["lines"] for h, _ in line] or [0, 1]
     ends = (0, max(heights) * 1.03) if tree["kind"] == "splits" else (max(heights) * 1.03 or 1, 0)
@@ -182,33 +194,33 @@ def _similarity(figure: Figure, cell: Json, similarity_map: Json) -> None:
     beside.spines["left"].set_visible(False)
 
 
-def _labels(figure: Figure, cell: Json) -> None:
-    axes, told = figure.subplots(), cell["labels"]
-    counts = np.array(told["counts"], np.float64)
+def _labels(figure: Figure, run: Json) -> None:
+    axes, labels = figure.subplots(), run["labels"]
+    counts = np.array(labels["counts"], np.float64)
     shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
     image = axes.imshow(shares, cmap="cividis", aspect="auto", vmin=0, interpolation="nearest")
-    axes.set_yticks(np.arange(len(shares)), told["names"])
-    every = max(1, -(-len(told["classes"]) // 12))
-    axes.set_xticks(np.arange(0, len(told["classes"]), every), [str(c) for c in told["classes"][::every]])
+    axes.set_yticks(np.arange(len(shares)), labels["names"])
+    every = max(1, -(-len(labels["classes"]) // 12))
+    axes.set_xticks(np.arange(0, len(labels["classes"]), every), [str(c) for c in labels["classes"][::every]])
     axes.set_xlabel("class")
     figure.colorbar(image, ax=axes, format=PercentFormatter(1, decimals=0), aspect=15)
 
 
-def _over_rounds(figure: Figure, marks: Json, label: str) -> Axes:
+def _over_rounds(figure: Figure, events: Json, label: str) -> Axes:
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.margins(x=0)
     axes.set(ylim=(0, 1.02), xlabel="communication round", ylabel=label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    _upright(axes, marks)
+    _mark_events(axes, events)
     return axes
 
 
-def _upright(axes: Axes, marks: Json) -> None:
-    """Rounds in which data moved, and in which newcomers were placed."""
-    for what, dash in (("shift", "-"), ("placed", ":")):
-        for round in marks[what]:
+def _mark_events(axes: Axes, events: Json) -> None:
+    """Mark rounds of data shifts, and rounds in which newcomers got a cluster."""
+    for what, dash in (("shifts", "-"), ("newcomers", ":")):
+        for round in events[what]:
             axes.axvline(round, color=FADED, ls=dash, lw=0.6, zorder=0.5)
 
 
@@ -224,14 +236,16 @@ def _legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
     )
 
 
-def _hue(cell: Json, cluster: int) -> int:
-    """Which colour a cluster has: that of its number, or where numbers are many, that of its place among the shown."""
-    shown = cell["shown"]
-    return cluster if all(k < len(PALETTE) for k in shown) else shown.index(cluster) if cluster in shown else 0
+def _hue(run: Json, cluster: int) -> int:
+    """The index of a cluster's colour: its number, or where numbers are large, its place among the largest clusters."""
+    largest = run["largest_clusters"]
+    if all(k < len(PALETTE) for k in largest):
+        return cluster
+    return largest.index(cluster) if cluster in largest else 0
 
 
-def _colour(cell: Json, cluster: int) -> str:
-    return PALETTE[_hue(cell, cluster)] if cluster in cell["shown"] else _GREY
+def _colour(run: Json, cluster: int) -> str:
+    return PALETTE[_hue(run, cluster)] if cluster in run["largest_clusters"] else _GREY
 
 
 def _block(start: float | int, end: float, low: float, height: float | int) -> list[tuple[float, float]]:

@@ -14,7 +14,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import page
-from fedkin.reporting.html.read_runs import subject_of
+from fedkin.reporting.html.read_runs import read_runs
 from fedkin.run.results import Run
 
 if TYPE_CHECKING:
@@ -26,43 +26,47 @@ FILE = "report.html"
 
 
 def report(
-    what: Run | RepeatedRuns | Comparison | str | Path,
+    result: Run | RepeatedRuns | Comparison | str | Path,
     out: str | Path | None = None,
     *,
     figures: str | Path | None = None,
+    similarity: bool = False,
     data: FederatedData | None = None,
     model: AnyModel | None = None,
-    similarity_map: bool = True,
 ) -> Path:
     """Write a report: one HTML file that opens anywhere and needs no network.
 
     Args:
-        what: a run, several seeds or a comparison, or the folder of one, finished or not.
+        result: a run, several seeds or a comparison, or the folder of one, finished or not.
         out: the file; ``report.html`` in the folder where nothing is said.
-        figures: a folder for the same pictures as PDF, SVG and PNG, as wide as a paper's column.
-        data, model: those of a run started from Python. Without them there is no client map, no similarity matrix and
-            no label distribution of it; a run from a configuration needs neither.
-        portrait: whether to make these three at all. At most 200 clients train one local epoch for them, once; what
-            comes of it is kept in the run's folder (``similarity_map.npz``).
+        figures: a folder for the same charts as PDF, SVG and PNG, as wide as a paper's column.
+        similarity: whether to add the map of the clients, their similarity matrix and labels by cluster. At most 200
+            clients train one local epoch for them, once; the result is kept in the run's folder
+            (``similarity.safetensors``), and later reports show it without being asked.
+        data: for ``similarity`` of a run started from Python: its data; a run from a configuration needs none.
+        model: likewise, its model.
 
     Returns:
         Path of the file.
 
     Raises:
         CheckpointError: a folder in which nothing can be shown.
-        ConfigError: no ``out`` for what has no folder; data without a model, or the reverse; what is no run.
+        ConfigError: no ``out`` for what has no folder; data without a model, or the reverse, or without
+            ``similarity``; what is no run.
         StorageError: a file that cannot be written.
     """
     if (data is None) != (model is None):
         raise ConfigError("data and model belong together: give both, or neither")
-    subject = subject_of(what)
-    if out is None and subject.folder is None:
+    if data is not None and not similarity:
+        raise ConfigError("a report trains no clients unless it is asked to: give similarity=True with data and model")
+    runs = read_runs(result)
+    if out is None and runs.folder is None:
         raise ConfigError("this run is in no folder; say where its report goes: out='report.html'")
-    target = Path(out) if out is not None else Path(str(subject.folder)) / FILE
-    told = contents(subject, data, model, similarity_map)
-    write_atomic(target, page(told))
+    target = Path(out) if out is not None else Path(str(runs.folder)) / FILE
+    charts = contents(runs, data, model, similarity)
+    write_atomic(target, page(charts))
     if figures is not None:
         from fedkin.reporting.paper_figures import save
 
-        save(told, Path(figures))
+        save(charts, Path(figures))
     return target

@@ -36,7 +36,7 @@ def draw(run: Run) -> Figure:
     histories = {name: one.history for name, one in runs.items()}
     accuracy = figure.add_subplot(grid[:, 0])
     _accuracy(accuracy, histories)
-    _upheavals(accuracy, run)
+    _mark_shifts(accuracy, run)
     sizes = figure.add_subplot(grid[1, 1])
     (_neighbours if "neighbours" in run.history else _sizes)(sizes, *next(iter(histories.items())))
     _discrepancy(figure.add_subplot(grid[0, 1], sharex=sizes), histories)
@@ -48,10 +48,10 @@ def draw(run: Run) -> Figure:
 
 
 def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Test accuracy of all clients (strong) and of the worst tenth of them (faint); partial rounds are pale."""
+    """Test accuracy of all clients (bold) and of the bottom 10% of clients (thin); partial rounds are pale."""
     partial = any(history["partial"].fillna(False).astype(bool).any() for history in histories.values())
     pale = "; pale: some clients have no cluster yet" if partial else ""
-    prepare(axes, "Test accuracy", f"all clients together; thin: the worst-served tenth of them{pale}")
+    prepare(axes, "Test accuracy", f"all clients together; thin: bottom 10% of clients{pale}")
     ends = []
     for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         scored = history.dropna(subset=["accuracy"])
@@ -69,20 +69,20 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     label_ends(axes, ends, gap=0.1)
 
 
-def _upheavals(axes: Axes, run: Run) -> None:
-    """An upright line at every round in which the data of more than a quarter of the clients moved at once, where that
-    is the exception."""
+def _mark_shifts(axes: Axes, run: Run) -> None:
+    """A vertical line at every round in which the data of more than a quarter of the clients shifted, where such rounds
+    are rare."""
     rounds = [r["round"] for r in run.records if 4 * (r["data_shifts"] or 0) > len(run.assignment)]
     rounds = rounds if 4 * len(rounds) <= len(run.records) else []
     for round in rounds:
         axes.axvline(round, color=FADED, lw=0.8, zorder=0.5)
-    for round in rounds[:1]:  # one is told what they mean
-        axes.annotate("data moved", (round, 0.015), (3, 0), textcoords="offset points", fontsize=8, color="#666")
+    for round in rounds[:1]:  # the first has a label
+        axes.annotate("data shift", (round, 0.015), (3, 0), textcoords="offset points", fontsize=8, color="#666")
 
 
 def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Mean distance between a client's local solution and its cluster's model."""
-    prepare(axes, "Discrepancy", "mean distance of local solutions to the model that came of them")
+    """Mean distance of client models to their aggregate."""
+    prepare(axes, "Discrepancy", "mean distance of client models to their aggregate")
     for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         known = history["discrepancy_mean"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
@@ -91,10 +91,10 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 
 def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """How many clients each of the first method's clusters has, stacked."""
+    """Clients in each cluster of the first method, stacked."""
     prepare(axes, "Cluster sizes", f"clients in each cluster of {method_title(name)}")
     known = history["cluster_sizes"].dropna()
-    sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)  # [K, rounds]; a cluster to come has no clients
+    sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)  # [K, rounds]; a later cluster has no clients yet
     shades = matplotlib.colormaps["Blues"](np.linspace(0.75, 0.25, len(sizes)))
     axes.stackplot(known.index, sizes, colors=shades, edgecolor="white", linewidth=0.8, step="post")
     middle = np.cumsum(sizes[:, -1]) - sizes[:, -1] / 2
@@ -108,8 +108,8 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
 
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """How many others a peer trusts."""
-    prepare(axes, "Neighbours", f"how many others a peer of {method_title(name)} trusts, mean")
+    """The mean number of peers that a peer trusts."""
+    prepare(axes, "Neighbours", f"mean number of peers that a peer of {method_title(name)} trusts")
     axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("communication round")

@@ -80,7 +80,7 @@ def test_the_truth_is_not_looked_at() -> None:
 def test_small_clients_are_left_out_and_large_federations_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     data = federation(1, clients=20)
     lists = [data.train[i] if i % 2 else data.train[i][:7] for i in range(20)]
-    some = data.rearranged(Ragged.of(lists), data.test)
+    some = data.with_rows(Ragged.of(lists), data.test)
     assert usable(some, Stream(0)).tolist() == list(range(1, 20, 2))
     monkeypatch.setattr(kinds_module, "MOST_CLIENTS", 9)
     drawn = usable(some, Stream(0))
@@ -99,7 +99,7 @@ def test_refusals() -> None:
     with pytest.raises(DataError, match="at least 8 clients with 8 training samples or more, got 7 of 7"):
         how_many_kinds(federation(1, clients=7), mclr(data))
     with pytest.raises(DataError, match="all training samples are of one class"):
-        how_many_kinds(data.rearranged(data.train, data.test, y=np.zeros_like(data.y)), mclr(data))
+        how_many_kinds(data.with_rows(data.train, data.test, y=np.zeros_like(data.y)), mclr(data))
     with pytest.raises(ConfigError, match="most"):
         how_many_kinds(data, mclr(data), most=1)
     large = fk.data.digits(clients=10, size=32)
@@ -167,7 +167,7 @@ def test_the_gain_is_paired_by_seeds() -> None:
 
 def test_without_test_samples_there_is_nothing_to_gain() -> None:
     data = federation(2, clients=8)
-    bare = data.rearranged(data.train, Ragged.of([row[:0] for row in (data.test[i] for i in range(8))]))
+    bare = data.with_rows(data.train, Ragged.of([row[:0] for row in (data.test[i] for i in range(8))]))
     with pytest.raises(DataError, match="no client has test samples"):
         pilots(bare, mclr(data), LOCAL, 2, QUICK)
 
@@ -261,7 +261,7 @@ def test_of_one_kind_two_clusters_are_tried() -> None:
 @pytest.mark.parametrize(("kinds", "verdict"), [(1, "do not cluster"), (2, "cannot tell")])
 def test_without_test_samples_kinds_are_found_and_their_gain_is_not_claimed(kinds: int, verdict: str) -> None:
     data = federation(kinds, clients=12)
-    bare = data.rearranged(data.train, Ragged.of([data.test[i][:0] for i in range(12)]))
+    bare = data.with_rows(data.train, Ragged.of([data.test[i][:0] for i in range(12)]))
     advice = advise(bare, mclr(bare), LOCAL, trials=QUICK)
     assert (advice.verdict, advice.clusters, advice.pilots) == (verdict, kinds, None)
     assert "nobody has test samples" in advice.why and advice.summary()["tried_with"] is None

@@ -151,7 +151,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(
     with pytest.raises(Stop):
         compare(tmp_path / "c", on_round=stop)
     halfway = Comparison.load(tmp_path / "c")
-    assert len(halfway.found) == number - 1 and len(halfway.missing) == 9 - number
+    assert len(halfway.finished) == number - 1 and len(halfway.missing) == 9 - number
     compare(tmp_path / "c", resume=True, on_round=lambda record: again.append(record["round"]))
     same(whole[0], tmp_path / "c", SECONDS)
     last_kept = max(kept for kept in (0, 2, 3) if kept <= round)  # the rounds that have a checkpoint
@@ -174,10 +174,10 @@ def test_more_seeds_are_added_and_fewer_are_not_counted(whole: tuple[Path, Compa
     grid = {"local.lr": [0.01, 0.1]}
     three = compare(copy, resume=True, seeds=3, grid=grid, on_round=lambda record: rounds.append(record["round"]))
     assert rounds == [0, 1, 2, 3] * 4
-    assert (three.seeds, len(three.found), Comparison.load(copy).seeds) == ((0, 1, 2), 12, (0, 1, 2))
+    assert (three.seeds, len(three.finished), Comparison.load(copy).seeds) == ((0, 1, 2), 12, (0, 1, 2))
     same(whole[0] / "cells/lr-0.1/fedavg/1", copy / "cells/lr-0.1/fedavg/1")
     one = compare(copy, resume=True, seeds=1, on_round=lambda _: pytest.fail("nothing was missing"))
-    assert (one.seeds, len(one.found), one.table()["seeds"].tolist()) == ((0,), 4, [1] * 4)
+    assert (one.seeds, len(one.finished), one.table()["seeds"].tolist()) == ((0,), 4, [1] * 4)
     assert (copy / "cells/lr-0.1/fedavg/2/summary.json").exists()
 
 
@@ -188,7 +188,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: 
     out = tmp_path / "c"
     more = {"methods": ["oracle", "ifca"], "grid": {"method.clusters": [2, 9], "run.cohort": [4, 9]}}
     found = compare(out, "run.rounds=1", **more)
-    assert set(found.found) == {("cohort 4", "IFCA, clusters 2", 0), ("cohort 4", "IFCA, clusters 2", 1)}
+    assert set(found.finished) == {("cohort 4", "IFCA, clusters 2", 0), ("cohort 4", "IFCA, clusters 2", 1)}
     assert set(found.failed) == set(found.missing) and len(found.failed) == 10
     assert "must know the true clusters" in found.failed["cohort 4", "Oracle", 0]
     assert (
@@ -206,7 +206,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: 
 
 def test_data_that_one_setting_lacks_stop_no_other(tmp_path: Path) -> None:
     found = compare(tmp_path / "c", "run.rounds=1", methods=["fedavg"], seeds=1, grid={"data.clients": [0, 8]})
-    assert list(found.found) == [("clients 8", "FedAvg", 0)]
+    assert list(found.finished) == [("clients 8", "FedAvg", 0)]
     assert "data: " in found.failed["clients 0", "FedAvg", 0]
 
 
@@ -273,7 +273,7 @@ def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
     own(0.0)
     fk.compare(tmp_path / "s.toml", *settings, seeds=1, out=tmp_path / "c")
     own(0.0)  # written anew, and the same
-    assert len(fk.compare(tmp_path / "s.toml", *settings, seeds=2, out=tmp_path / "c", resume=True).found) == 2
+    assert len(fk.compare(tmp_path / "s.toml", *settings, seeds=2, out=tmp_path / "c", resume=True).finished) == 2
     own(0.5)
     with pytest.raises(CheckpointError, match="other data"):
         fk.compare(tmp_path / "s.toml", *settings, seeds=3, out=tmp_path / "c", resume=True)

@@ -116,7 +116,7 @@ def test_it_grows_with_the_root_of_the_number_of_clients() -> None:
     """Every client four times: four times the sum of eq. 17, since a twin adds nothing."""
     data = federation()
     four = np.tile(np.arange(data.clients), 4)
-    crowd = data.rearranged(data.train.taken(four), data.test.taken(four))
+    crowd = data.with_rows(data.train.select(four), data.test.select(four))
     model = fk.models.mclr(data)
     assert non_iid_index(crowd, model).pni == pytest.approx(2 * non_iid_index(data, model).pni, rel=1e-9)
 
@@ -124,7 +124,7 @@ def test_it_grows_with_the_root_of_the_number_of_clients() -> None:
 def test_equal_clients_have_none() -> None:
     data = federation()
     same = np.zeros(5, np.int64)
-    alike = data.rearranged(data.train.taken(same), data.test.taken(same))
+    alike = data.with_rows(data.train.select(same), data.test.select(same))
     assert non_iid_index(alike, fk.models.mclr(alike), models=2).pni == pytest.approx(0, abs=1e-9)
 
 

@@ -15,7 +15,7 @@ import fedkin as fk
 from fedkin.analysis.repeat import execute_seeds, repeat
 from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.config import run as configuration
-from fedkin.config.run import Config
+from fedkin.config.run import RunConfig
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
@@ -33,7 +33,7 @@ class Stop(Exception):
     pass
 
 
-def settings(seeds: int | None = 3, rounds: int = 3, **run: Any) -> Config:
+def settings(seeds: int | None = 3, rounds: int = 3, **run: Any) -> RunConfig:
     chosen = {"rounds": rounds, "cohort": 3, "seeds": seeds, "against": ["fedavg"], "checkpoint_every": 2} | run
     sections = {"data": {"name": "digits", "clients": 8}, "local": {"epochs": 1}}
     return configuration.from_dict({**sections, "run": {k: v for k, v in chosen.items() if v is not None}})

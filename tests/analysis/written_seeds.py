@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.config import run as configuration
 from fedkin.config.plan import Plan
-from fedkin.config.run import Config
+from fedkin.config.run import RunConfig
 from fedkin.run.loop import run
 from fedkin.run.results import Run
 from tests.run.toy_method import Toy, fake_world
 
 
-def with_options(config: dict[str, dict[str, Any]]) -> Config:
+def with_options(config: dict[str, dict[str, Any]]) -> RunConfig:
     """Two rounds of a few clients with digits, and sections on top."""
     base = {"data": {"name": "digits", "clients": 8}, "local": {"epochs": 1}}
     sections = {name: {**base.get(name, {}), **entries} for name, entries in config.items()}

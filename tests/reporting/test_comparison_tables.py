@@ -48,7 +48,7 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
         assert [told[name], told[f"{name}_low"], told[f"{name}_high"]] == pytest.approx([np.mean(values), low, high])
     assert (told["seeds"], told["seconds"]) == (3, 0.5)
     assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)  # a run's: seed s has s + 1 millions down
-    assert comparison_tables.cells_in_words(comparison({"": CURVES}).summary()["table"][0])[4] == "2.0 / 4.0"
+    assert comparison_tables.cells(comparison({"": CURVES}).summary()["table"][0])[4] == "2.0 / 4.0"
 
 
 def test_without_a_target_it_is_what_the_first_method_has_at_the_end() -> None:
@@ -66,8 +66,8 @@ def test_a_target_that_is_asked_for() -> None:
     assert [found.target(""), *found.table()["target"]] == [0.82] * 4
     assert (row(found, "IFCA")["reached"], row(found, "IFCA")["rounds_to_target"]) == (2, 2.0)
     assert row(found, "FedAvg")["reached"] == 0
-    assert comparison_tables.cells_in_words(found.summary()["table"][0])[3] == "-"
-    assert comparison_tables.cells_in_words(found.summary()["table"][1])[3] == "2.0 (2 of 3)"
+    assert comparison_tables.cells(found.summary()["table"][0])[3] == "-"
+    assert comparison_tables.cells(found.summary()["table"][1])[3] == "2.0 (2 of 3)"
 
 
 def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
@@ -110,8 +110,8 @@ def test_differences_are_told_by_setting_and_measure() -> None:
     assert best.to_dict()["a", "IFCA", "FedAvg"] == pytest.approx(
         np.mean([0.81, 0.83, 0.82]) - np.mean([0.62, 0.64, 0.63])
     )
-    worst = found.differences("worst")
-    assert worst.loc[0, "difference"] == pytest.approx(0.21) and set(worst["measure"]) == {"worst"}
+    bottom = found.differences("bottom")
+    assert bottom.loc[0, "difference"] == pytest.approx(0.21) and set(bottom["measure"]) == {"bottom"}
     with pytest.raises(ConfigError, match="unknown measure 'fianl'; did you mean 'final'"):
         found.differences("fianl")
 
@@ -183,7 +183,7 @@ def test_numbers_are_those_of_the_table() -> None:
     assert table[4][5] == "2.0 (1 of 2)"
 
 
-@pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("worst", 4)])
+@pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("bottom", 4)])
 def test_bold_is_the_best_and_what_was_not_shown_to_differ(measure: str, place: int) -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
@@ -206,24 +206,24 @@ def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None
     assert "interval" not in text and "t-test" not in text
 
 
-def test_differences_in_words() -> None:
+def test_findings() -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
-    told = comparison_tables.differences_in_words(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
+    told = comparison_tables.findings(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
     assert len(told) == 3  # two hold, one is not shown
     d = np.array([0.21, 0.22, 0.20])
     low, high = stats.t.interval(0.95, 2, d.mean(), stats.sem(d))
     (line,) = [line for line in told if line.startswith("IFCA over FedAvg")]
     assert f"+21.0 points ({100 * low:.1f} to {100 * high:.1f}), p = " in line
     assert told[-1] == "no difference shown between 1 of 3 pairs"
-    assert comparison_tables.differences_in_words(comparison({"": {"FedAvg": AVG}})) == []
+    assert comparison_tables.findings(comparison({"": {"FedAvg": AVG}})) == []
 
 
-def test_small_print_says_what_the_numbers_are() -> None:
-    told = " ".join(comparison_tables.small_print(comparison({"": CURVES})))
+def test_table_notes_says_what_the_numbers_are() -> None:
+    told = " ".join(comparison_tables.table_notes(comparison({"": CURVES})))
     assert "with their 95% intervals" in told and "Holm" in told
     assert "Target: what FedAvg has in its last round, 61.0%" in told and "Not finished: 1 of 9 runs." in told
-    assert "Target: run.target, 70.0%" in " ".join(comparison_tables.small_print(comparison({"": CURVES}, target=0.7)))
-    alone = " ".join(comparison_tables.small_print(comparison({"": {"FedAvg": AVG[:1]}})))
+    assert "Target: run.target, 70.0%" in " ".join(comparison_tables.table_notes(comparison({"": CURVES}, target=0.7)))
+    alone = " ".join(comparison_tables.table_notes(comparison({"": {"FedAvg": AVG[:1]}})))
     assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
 
 

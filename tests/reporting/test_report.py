@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.config.run import Config, from_dict
+from fedkin.config.run import RunConfig, from_dict
 from fedkin.core.errors import CheckpointError, ConfigError, DataError
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
-from fedkin.reporting.html.client_similarity import FILE, portrait_of
+from fedkin.reporting.html.client_similarity import FILE, client_similarity
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import in_script
-from fedkin.reporting.html.read_runs import subject_of
+from fedkin.reporting.html.read_runs import read_runs
 from fedkin.run.simulate import execute
 from tests.reporting.written_runs import a_run, unfinished, wandering
 
@@ -32,7 +32,7 @@ DIGITS: dict[str, dict[str, Any]] = {
     "local": {"epochs": 1},
     "run": {"rounds": 2, "cohort": 4},
 }
-PICTURES = {"accuracy", "clusters", "ribbon", "bytes", "map", "similarity", "labels"}
+FIGURES = {"accuracy", "clusters", "alluvial", "communication", "map", "similarity", "labels"}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(page: Path) -> dict[str, Any]:
+def contents_of(page: Path) -> dict[str, Any]:
     """The contents inside a page."""
     found = re.search(r'<script type="application/json" id="contents">(.*?)</script>', page.read_text())
     assert found
@@ -59,44 +59,45 @@ def test_a_run_becomes_one_file_that_asks_for_nothing(kept: Path) -> None:
     text = page.read_text()
     assert not re.search(r"""(src|href)\s*=\s*["'](?!#|data:)""", text.split("<script>")[0])
     assert text.count("<h1>") == 1 and "default-src 'none'" in text
-    assert told(page)["notes"] == []
-    assert "ifca" in told(page)["cells"][0]["settings"] and "numpy" in told(page)["cells"][0]["versions"]
+    assert contents_of(page)["notes"] == [] and "fedkin report DIR --similarity" in contents_of(page)["hint"]
+    assert "fedkin report DIR --similarity" in text.split("<script")[0] and 'id="map"' not in text.split("<script")[0]
+    assert "ifca" in contents_of(page)["runs"][0]["config"] and "numpy" in contents_of(page)["runs"][0]["versions"]
 
 
 def test_the_table_says_what_the_summary_says(kept: Path) -> None:
     summary = fk.Run.load(kept).summary()
-    table = contents(subject_of(kept), portraits=False)["table"]
+    table = contents(read_runs(kept))["table"]
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["final accuracy"] == f"{100 * summary['final_accuracy']:.1f}%"
-    assert row["bytes down"] == f"{summary['bytes_down'] / 1000:.1f} kB"
+    assert row["download"] == f"{summary['bytes_down'] / 1000:.1f} kB"
 
 
 def test_a_run_in_memory_needs_a_place(tmp_path: Path) -> None:
     run = a_run(wandering(6, 4))
     with pytest.raises(ConfigError, match="say where its report goes"):
         fk.report(run)
-    assert fk.report(run, tmp_path / "r.html", similarity_map=False).exists()
+    assert fk.report(run, tmp_path / "r.html").exists()
     with pytest.raises(ConfigError, match="got int"):
-        subject_of(3)
+        read_runs(3)
 
 
 def test_whatever_names_hold_they_stay_text(tmp_path: Path) -> None:
     nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     run = a_run(wandering(6, 4), data=nasty)
-    page = fk.report(run, tmp_path / "r.html", similarity_map=False)
+    page = fk.report(run, tmp_path / "r.html")
     text = page.read_text()
     assert "<script>alert" not in text and "<img" not in text.split("<script>")[0]
-    assert told(page)["title"] == f"IFCA on {nasty}"
+    assert contents_of(page)["title"] == f"IFCA on {nasty}"
     assert json.loads(in_script({"a": "<&>\u2028"})) == {"a": "<&>\u2028"} and "<" not in in_script("<")
 
 
 def test_seeds_give_intervals_and_a_choice(tmp_path: Path) -> None:
     rows = wandering(6, 4)
     runs = tuple(a_run(rows, seed=s, accuracy=[0.1 + s / 10] * 5) for s in range(3))
-    made = contents(subject_of(fk.RepeatedRuns(runs)), portraits=False)
-    assert [cell["label"] for cell in made["cells"]] == ["IFCA, seed 0", "IFCA, seed 1", "IFCA, seed 2"]
-    assert made["views"][0]["lines"][0]["accuracy_low"][0] is not None
-    assert "3 seeds (0 to 2)" in made["line"]
+    made = contents(read_runs(fk.RepeatedRuns(runs)))
+    assert [cell["label"] for cell in made["runs"]] == ["IFCA, seed 0", "IFCA, seed 1", "IFCA, seed 2"]
+    assert made["accuracy"][0]["lines"][0]["accuracy_low"][0] is not None
+    assert "3 seeds (0 to 2)" in made["subtitle"]
 
 
 def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
@@ -104,13 +105,13 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
 
     grid = {"data.clients": "8"}
     made = _compared(tmp_path, grid)
-    shown = contents(subject_of(made), portraits=False)
-    assert [cell["method"] for cell in shown["cells"]] == ["FedAvg"] * 2 + ["IFCA"] * 2
-    assert [one["heading"] for one in shown["comparison"]] == ["The comparison", "Which differences hold"]
-    assert shown["words"]
+    shown = contents(read_runs(made))
+    assert [cell["method"] for cell in shown["runs"]] == ["FedAvg"] * 2 + ["IFCA"] * 2
+    assert [one["heading"] for one in shown["comparison"]] == ["Comparison", "Statistical significance"]
+    assert shown["findings"]
     (next(made.glob("cells/**/summary.json"))).unlink()
     assert isinstance(Comparison.load(made), Comparison)
-    assert any("1 run is not finished" in note for note in contents(subject_of(made), portraits=False)["notes"])
+    assert any("1 run is incomplete" in note for note in contents(read_runs(made))["notes"])
 
 
 def _compared(folder: Path, grid: dict[str, str]) -> Path:
@@ -129,7 +130,7 @@ def _compared(folder: Path, grid: dict[str, str]) -> Path:
 
 def test_a_comparison_has_the_bold_and_the_small_print_of_its_markdown(tmp_path: Path) -> None:
     folder = _compared(tmp_path, {"data.clients": "8"})
-    page = fk.report(folder, similarity_map=False).read_text().split("<script")[0]
+    page = fk.report(folder).read_text().split("<script")[0]
     written = (folder / "comparison.md").read_text()
     bold = re.findall(r"\*\*(.*?)\*\*", written)
     assert bold and re.findall(r"<strong>([0-9].*?)</strong>", page) == bold
@@ -137,7 +138,7 @@ def test_a_comparison_has_the_bold_and_the_small_print_of_its_markdown(tmp_path:
     assert "Bold: the highest" in small and f'<p class="small">{escape(small)}</p>' in page
 
 
-# --- what is not finished or not whole
+# --- what is not finished or incomplete
 
 
 def torn(cell: Path) -> str:
@@ -167,20 +168,20 @@ def test_one_damaged_cell_leaves_the_others_of_a_comparison(tmp_path: Path, harm
     folder = _compared(tmp_path, {"data.clients": "8"})
     cell = folder / "cells/all/ifca/1"
     said = harm(cell)
-    made = told(fk.report(folder, similarity_map=False))
+    made = contents_of(fk.report(folder))
     assert any(said in note and str(cell) in note for note in made["notes"])
-    labels = ["FedAvg, seed 0", "FedAvg, seed 1", "IFCA, seed 0", "IFCA, seed 1, not whole"]
-    assert [one["label"] for one in made["cells"]] == labels
+    labels = ["FedAvg, seed 0", "FedAvg, seed 1", "IFCA, seed 0", "IFCA, seed 1, incomplete"]
+    assert [one["label"] for one in made["runs"]] == labels
     assert [row[1:3] for row in made["comparison"][0]["rows"]] == [["FedAvg", "2"], ["IFCA", "1"]]
-    assert [line["seeds"] for line in made["views"][0]["lines"]] == [2, 1]
+    assert [line["seeds"] for line in made["accuracy"][0]["lines"]] == [2, 1]
 
 
 def test_a_run_of_something_else_is_no_part_of_a_comparison(tmp_path: Path) -> None:
     folder = _compared(tmp_path, {"data.clients": "8"})
     config = folder / "cells/all/ifca/1/config.toml"
     config.write_text(re.sub(r"batch_size = \d+", "batch_size = 3", config.read_text()))
-    made = contents(subject_of(folder), portraits=False)
-    assert len(made["cells"]) == 3 and any("holds another run" in note for note in made["notes"])
+    made = contents(read_runs(folder))
+    assert len(made["runs"]) == 3 and any("holds another run" in note for note in made["notes"])
 
 
 def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(tmp_path: Path) -> None:
@@ -193,31 +194,31 @@ def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(
     for name in ("summary.json", "clients.parquet"):
         (first / name).unlink()
     (first / "metrics.jsonl").write_text((first / "metrics.jsonl").read_text().splitlines()[0] + "\n")
-    made = told(fk.report(folder, similarity_map=False))
-    assert made["views"][0]["lines"][0]["rounds"] == [0] and made["cells"][0]["label"] == "FedAvg, seed 0, not whole"
+    made = contents_of(fk.report(folder))
+    assert made["accuracy"][0]["lines"][0]["rounds"] == [0] and made["runs"][0]["label"] == "FedAvg, seed 0, incomplete"
     assert any("shown up to round 0 of 1" in note for note in made["notes"])
-    assert any("4 runs are not finished" in note for note in made["notes"])
+    assert any("4 runs are incomplete" in note for note in made["notes"])
     shutil.rmtree(folder / "cells")
     with pytest.raises(CheckpointError, match="no run that can be shown yet"):
         fk.report(folder)
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_moves_into_a_cluster_that_there_is_not_are_damage(kept: Path, tmp_path: Path, whole: bool) -> None:
+def test_migrations_into_an_unknown_cluster_are_damage(kept: Path, tmp_path: Path, whole: bool) -> None:
     import shutil
 
     folder = tmp_path / "a"
     shutil.copytree(kept, folder)
-    if not whole:
+    if incomplete:
         (folder / "summary.json").unlink()
     with (folder / "migrations.jsonl").open("a") as file:
         file.write('{"round": 2, "clients": [0], "clusters": [7]}\n')
-    made = told(fk.report(folder, similarity_map=False))
-    assert made["cells"][0]["ribbon"] is None and all(cluster < 2 for cluster in made["cells"][0]["shown"])
+    made = contents_of(fk.report(folder))
+    assert made["runs"][0]["alluvial"] is None and all(cluster < 2 for cluster in made["runs"][0]["largest_clusters"])
     assert any("does not fit the run" in note and "migrations.jsonl" in note for note in made["notes"])
-    loaded = contents(subject_of(fk.Run.load(kept) if not whole else _with_moves(kept)), portraits=False)
-    assert (loaded["cells"][0]["ribbon"] is None) == whole
-    assert any("its moves are damaged" in note for note in loaded["notes"]) == whole
+    loaded = contents(read_runs(fk.Run.load(kept) if incomplete else _with_moves(kept)))
+    assert (loaded["runs"][0]["alluvial"] is None) == whole
+    assert any("its migrations are damaged" in note for note in loaded["notes"]) == whole
 
 
 def _with_moves(folder: Path) -> fk.Run:
@@ -228,10 +229,10 @@ def _with_moves(folder: Path) -> fk.Run:
 def test_an_unfinished_run_is_shown_as_far_as_it_got(tmp_path: Path) -> None:
     run = a_run(wandering(10, 6))
     run.config["run"]["rounds"] = 50
-    made = contents(subject_of(unfinished(run, tmp_path / "a")), portraits=False)
+    made = contents(read_runs(unfinished(run, tmp_path / "a")))
     assert any("shown up to round 6 of 50" in note for note in made["notes"])
-    assert made["cells"][0]["ribbon"]["last"] == 6
-    assert made["line"].startswith("10 clients")
+    assert made["runs"][0]["alluvial"]["last"] == 6
+    assert made["subtitle"].startswith("10 clients")
 
 
 @pytest.mark.parametrize(
@@ -243,9 +244,9 @@ def test_a_damaged_line_leaves_the_rounds_before_it(tmp_path: Path, damage: str)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     lines[3] = damage
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    made = contents(subject_of(folder), portraits=False)
+    made = contents(read_runs(folder))
     assert any("damaged in line 4" in note for note in made["notes"])
-    assert made["views"][0]["lines"][0]["rounds"] == [0, 1, 2] and made["cells"][0]["ribbon"]["last"] == 2
+    assert made["accuracy"][0]["lines"][0]["rounds"] == [0, 1, 2] and made["runs"][0]["alluvial"]["last"] == 2
 
 
 @pytest.mark.parametrize(
@@ -268,8 +269,8 @@ def test_any_damaged_file_leaves_a_page(kept: Path, tmp_path: Path, name: str, c
     folder = tmp_path / "a"
     shutil.copytree(kept, folder)
     (folder / name).write_text(content)
-    page = fk.report(folder, similarity_map=False)
-    assert told(page)["views"][0]["lines"][0]["rounds"] == [0, 1, 2]
+    page = fk.report(folder)
+    assert contents_of(page)["accuracy"][0]["lines"][0]["rounds"] == [0, 1, 2]
 
 
 def test_nothing_to_show_is_said(tmp_path: Path) -> None:
@@ -290,48 +291,49 @@ def test_a_seed_that_has_not_begun_is_named(tmp_path: Path) -> None:
 
     (whole / "config.toml").write_text(tomli_w.dumps({**run.config, "run": {**run.config["run"], "seeds": 2}}))
     unfinished(run, whole / "seeds/0")
-    subject = subject_of(whole)
+    subject = read_runs(whole)
     assert [cell.label for cell in subject.cells] == ["IFCA, seed 0"]
     assert "Seed 1 has not begun." in subject.notes
 
 
-# --- the portrait
+# --- client similarity
 
 
-def test_a_portrait_is_one_epoch_of_each_client_from_one_model(tiny: FederatedData) -> None:
+def test_similarity_is_one_epoch_of_each_client_from_one_model(tiny: FederatedData) -> None:
     run = a_run(np.zeros((3, 12), np.int64))
     model = fk.models.mclr(tiny)
-    made = portrait_of(run, tiny, model)
+    made = client_similarity(run, tiny, model)
     world = fk.SimulatedWorld(tiny, model, fk.SGD(epochs=1, batch_size=10, lr=0.1))
     stream = fk.Stream(0, 0, "portrait")
     start = world.initial(stream)[None]
     updates = world.train(start, np.arange(12), np.zeros(12, np.int64), stream=stream).update
-    assert np.array_equal(made.similarity, cosine(updates, updates).astype(np.float32))
+    assert np.array_equal(made.cosines, cosine(updates, updates).astype(np.float32))
     centred = updates.astype(np.float64) - updates.astype(np.float64).mean(axis=0)
     values = np.linalg.svd(centred, full_matrices=False)
     assert np.allclose(np.abs(made.scores), np.abs(values[0][:, :2] * values[1][:2]), atol=1e-5)
-    assert np.array_equal(made.counts, tiny.label_counts()) and made.true_clusters is not None
-    shown = contents(subject_of(run), tiny, model)["cells"][0]
+    assert np.array_equal(made.label_counts, tiny.label_counts()) and made.true_clusters is not None
+    shown = contents(read_runs(run), tiny, model, similarity=True)["runs"][0]
     assert sum(map(sum, shown["labels"]["counts"])) == len(tiny.train.rows)
     assert sorted(shown["tree"]["order"]) == list(range(12))
 
 
-def test_a_portrait_is_kept_and_believed_only_of_the_same_run(kept: Path) -> None:
+def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     run = fk.Run.load(kept)
-    made = portrait_of(run)
-    assert made.remark == ""
+    made = client_similarity(run)
+    assert made.note == ""
+    assert contents(read_runs(kept))["similarities"] and contents(read_runs(kept))["hint"] == ""  # shown without asking
     file = kept / FILE
     before = file.read_bytes()
-    again = portrait_of(run)
-    assert file.read_bytes() == before and np.array_equal(again.similarity, made.similarity)
+    again = client_similarity(run)
+    assert file.read_bytes() == before and np.array_equal(again.cosines, made.cosines)
     other = {**run.config, "run": {**run.config["run"], "seed": 1}}
-    assert not np.array_equal(portrait_of(dataclasses.replace(run, config=other)).similarity, made.similarity)
+    assert not np.array_equal(client_similarity(dataclasses.replace(run, config=other)).similarity, made.cosines)
     assert file.read_bytes() != before
     file.write_bytes(b"nonsense")
-    assert np.array_equal(portrait_of(run).similarity, made.similarity)
+    assert np.array_equal(client_similarity(run).similarity, made.cosines)
 
 
-def test_a_portrait_of_data_that_move_is_that_of_the_last_round() -> None:
+def test_a_client_similarity_data_that_move_is_that_of_the_last_round() -> None:
     moving = {**DIGITS, "shift": {"name": "swap_all", "probability": 1.0}}
     run = execute(from_dict(moving), out=None)
     world = fk.SimulatedWorld(
@@ -339,73 +341,85 @@ def test_a_portrait_of_data_that_move_is_that_of_the_last_round() -> None:
     )
     for round in range(3):
         world.begin(fk.Stream(0, round, "scenario"))
-    assert np.array_equal(portrait_of(run).counts, world.data.label_counts())
+    assert np.array_equal(client_similarity(run).label_counts, world.data.label_counts())
 
 
-def test_seeds_have_a_portrait_each_where_data_move_and_share_one_where_they_stay() -> None:
+def test_seeds_share_a_similarity_unless_their_data_shift() -> None:
     moving = {**DIGITS, "data": {**DIGITS["data"], "classes_per_client": 2}, "shift": {"name": "swap_all"}}
     moving["shift"] |= {"probability": 1.0}
     runs = [execute(_seed(moving, seed), out=None) for seed in (0, 1)]
-    made = contents(subject_of(fk.RepeatedRuns(tuple(runs))))
-    assert len(made["portraits"]) == 2
-    for seed, cell in enumerate(made["cells"]):
+    made = contents(read_runs(fk.RepeatedRuns(tuple(runs))), similarity=True)
+    assert len(made["similarities"]) == 2
+    for seed, cell in enumerate(made["runs"]):
         data = fk.data.digits(clients=8, classes_per_client=2)
         world = fk.SimulatedWorld(data, fk.models.mclr(data), shift=fk.SwapAll(1.0))
         for round in range(3):
             world.begin(fk.Stream(seed, round, "scenario"))
         counts, assignment = world.data.label_counts(), runs[seed].assignment
         by_cluster = [counts[assignment == k].sum(axis=0).tolist() for k in [0, 1, -1] if (assignment == k).any()]
-        assert cell["labels"]["counts"] == by_cluster and cell["portrait"] in made["portraits"]
-    assert made["cells"][0]["labels"] != made["cells"][1]["labels"]  # else nothing above tells seeds apart
-    still = contents(subject_of(fk.RepeatedRuns(tuple(execute(_seed(DIGITS, seed), out=None) for seed in (0, 1)))))
-    assert len(still["portraits"]) == 1 and {cell["portrait"] for cell in still["cells"]} == set(still["portraits"])
+        assert cell["labels"]["counts"] == by_cluster and cell["similarity"] in made["similarities"]
+    assert made["runs"][0]["labels"] != made["runs"][1]["labels"]  # else nothing above tells seeds apart
+    still = contents(
+        read_runs(fk.RepeatedRuns(tuple(execute(_seed(DIGITS, seed), out=None) for seed in (0, 1)))), similarity=True
+    )
+    assert len(still["similarities"]) == 1 and {cell["similarity"] for cell in still["runs"]} == set(
+        still["similarities"]
+    )
 
 
-def _seed(settings: dict[str, Any], seed: int) -> Config:
+def _repeated(settings: dict[str, Any]) -> fk.RepeatedRuns:
+    return fk.RepeatedRuns(tuple(execute(_seed(settings, seed), out=None) for seed in (0, 1)))
+
+
+def _seed(settings: dict[str, Any], seed: int) -> RunConfig:
     return from_dict({**settings, "run": {**settings["run"], "seed": seed}})
 
 
-def test_where_portraits_are_many_the_last_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["fedkin.reporting.html.contents"], "PORTRAITS", 1)
+def test_beyond_the_limit_similarities_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["fedkin.reporting.html.similarity_charts"], "LIMIT", 1)
     moving = {**DIGITS, "shift": {"name": "swap_all"}}
-    made = contents(subject_of(fk.RepeatedRuns(tuple(execute(_seed(moving, seed), out=None) for seed in (0, 1)))))
-    assert len(made["portraits"]) == 1
-    assert made["cells"][1]["portrait"] is None and "labels" not in made["cells"][1]
-    assert any("IFCA, seed 1" in note and "data moved otherwise" in note for note in made["notes"])
+    made = contents(
+        read_runs(fk.RepeatedRuns(tuple(execute(_seed(moving, seed), out=None) for seed in (0, 1)))), similarity=True
+    )
+    assert len(made["similarities"]) == 1
+    assert made["runs"][1]["similarity"] is None and "labels" not in made["runs"][1]
+    assert any("IFCA, seed 1" in note and "other data shifts" in note for note in made["notes"])
 
 
 def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_told(tiny: FederatedData) -> None:
     model = fk.models.mclr(tiny)
     runs = [fk.simulate(fk.FedAvg(), tiny, model, rounds=1, cohort=2, seed=seed) for seed in (0, 1)]
     runs[1] = dataclasses.replace(runs[1], fingerprint="of other data")
-    made = contents(subject_of(fk.RepeatedRuns(tuple(runs))), tiny, model)
-    remarks = [made["portraits"][cell["portrait"]]["remark"] for cell in made["cells"]]
+    made = contents(read_runs(fk.RepeatedRuns(tuple(runs))), tiny, model, similarity=True)
+    remarks = [made["similarities"][cell["similarity"]]["note"] for cell in made["runs"]]
     assert remarks[0] == "" and "are not those the run was made with" in remarks[1]
 
 
-def test_what_has_no_portrait_says_so(tiny: FederatedData) -> None:
+def test_runs_without_similarity_are_noted(tiny: FederatedData) -> None:
     run = a_run(wandering(6, 3))
-    made = contents(subject_of(run))
-    assert any("started from Python" in note for note in made["notes"]) and made["portraits"] == {}
-    assert "labels" not in made["cells"][0] and made["cells"][0]["ribbon"]
+    made = contents(read_runs(run), similarity=True)
+    assert any("started from Python" in note for note in made["notes"]) and made["similarities"] == {}
+    assert "labels" not in made["runs"][0] and made["runs"][0]["alluvial"]
     with pytest.raises(DataError, match="the run had 6 clients"):
-        portrait_of(run, tiny, fk.models.mclr(tiny))
+        client_similarity(run, tiny, fk.models.mclr(tiny))
     with pytest.raises(ConfigError, match="belong together"):
         fk.report(run, "r.html", data=tiny)
+    with pytest.raises(ConfigError, match="give similarity=True"):
+        fk.report(run, "r.html", data=tiny, model=fk.models.mclr(tiny))
 
 
-# --- pictures for a paper
+# --- figures for a paper
 
 
-def test_pictures_are_written_in_three_kinds_and_the_same_again(tmp_path: Path, tiny: FederatedData) -> None:
+def test_figures_are_written_in_three_formats_and_the_same_again(tmp_path: Path, tiny: FederatedData) -> None:
     run = a_run(wandering(12, 6, share=0.2))
-    given: dict[str, Any] = {"data": tiny, "model": fk.models.mclr(tiny)}
+    given: dict[str, Any] = {"data": tiny, "model": fk.models.mclr(tiny), "similarity": True}
     fk.report(run, tmp_path / "r.html", figures=tmp_path / "f", **given)
-    assert {p.name for p in (tmp_path / "f").iterdir()} == {f"{n}.{k}" for n in PICTURES for k in ("pdf", "svg", "png")}
-    fk.report(run, tmp_path / "r.html", figures=tmp_path / "g", similarity_map=False)
-    for name in ("accuracy", "clusters", "ribbon", "bytes"):
+    assert {p.name for p in (tmp_path / "f").iterdir()} == {f"{n}.{k}" for n in FIGURES for k in ("pdf", "svg", "png")}
+    fk.report(run, tmp_path / "r.html", figures=tmp_path / "g")
+    for name in ("accuracy", "clusters", "alluvial", "communication"):
         for kind, start in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):
             content = (tmp_path / f"f/{name}.{kind}").read_bytes()
             assert content.startswith(start) and content == (tmp_path / f"g/{name}.{kind}").read_bytes()
-    width = re.search(r'width="([0-9.]+)pt"', (tmp_path / "f/ribbon.svg").read_text())
+    width = re.search(r'width="([0-9.]+)pt"', (tmp_path / "f/alluvial.svg").read_text())
     assert width and float(width[1]) / 72 == pytest.approx(3.3)

@@ -13,13 +13,13 @@ from fedkin.analysis.advise.heterogeneity import differences
 from fedkin.analysis.advise.pilot_runs import Plans, pilots
 from fedkin.analysis.advise.split_half_stability import Say, check, how_many_kinds, of_clients
 from fedkin.config import registry
-from fedkin.config.run import Config
-from fedkin.config.schema import Values
+from fedkin.config.run import RunConfig
+from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.world import SGD, LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.lifecycle import error_context, plain_values
-from fedkin.run.simulate import known
+from fedkin.run.description import plain_values
+from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
 ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
@@ -68,7 +68,7 @@ def advise(
         DataError: too few clients with enough samples, or a single class.
         ModelError: a detector, or a model that does not fit the data.
     """
-    model = known(model)
+    model = trainable(model)
     local, tell = local or SGD(epochs=10, lr=0.03), say or (lambda _: None)
     _check_local(local)
     trials = trials or Plans(seed=seed)
@@ -84,7 +84,7 @@ def advise(
     return replace(advice, pilots=pilots(some, model, local, advice.tried_with, trials, tell))
 
 
-def of_config(config: Config, *, private_labels: bool = False, say: Say | None = None) -> Advice:
+def of_config(config: RunConfig, *, private_labels: bool = False, say: Say | None = None) -> Advice:
     """The same for a configuration: its data, model, local work, seed, rounds and cohort. Its method, scenario and
     shift are not looked at."""
     with error_context("data"):

@@ -39,7 +39,7 @@ def differences(
     chance = []
     for one in range(deals):
         rng = stream.child(f"deal {one}").rng()
-        same_sizes = bare.rearranged(dealt(bare.train, rng), bare.test)
+        same_sizes = bare.with_rows(dealt(bare.train, rng), bare.test)
         chance.append(_measured(same_sizes, model, stream, private_labels))
     rows = {name: _row(value, np.array([other[name] for other in chance])) for name, value in found.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("measure")

@@ -123,7 +123,9 @@ def how_many_kinds(
     if there.sum() < LEAST_CLIENTS:
         raise DataError(f"{there.sum()} of {len(used)} clients gave an update in every pilot; try a smaller local.lr")
     most = min(most, int(there.sum()) // 4)
-    shares = [cluster_count.returning(first[there], second[there], most, looks.rng) for first, second in seen]
+    shares = [
+        cluster_count.split_half_stability(first[there], second[there], most, looks.rng) for first, second in seen
+    ]
     chance = max(_chance(looks, one, deals, most, tell) for one in range(deals))
     updates = np.sum([first[there] + second[there] for first, second in seen], axis=0)
     return _found(used[there], np.median(np.concatenate(shares), axis=0), chance, updates, looks.rng)
@@ -158,7 +160,7 @@ def dealt(part: Ragged, rng: np.random.Generator) -> Ragged:
 def of_clients(data: FederatedData, clients: Int[np.ndarray, "n"]) -> FederatedData:
     """Some clients, without what is known of them."""
     bare = dataclasses.replace(data, true_clusters=None, client_names=None)
-    return bare.rearranged(data.train.taken(clients), data.test.taken(clients))
+    return bare.with_rows(data.train.select(clients), data.test.select(clients))
 
 
 def _pilot(local: LocalTraining | None) -> LocalTraining:
@@ -201,7 +203,7 @@ class _Looks:
     def _trained(self, halves: Ragged, stream: Stream) -> TrainingReply:
         """What every half learns, from one initial model."""
         nothing = Ragged.of([np.zeros(0, np.int64)] * len(halves))
-        world = SimulatedWorld(self.data.rearranged(halves, nothing), self.model, self.work)
+        world = SimulatedWorld(self.data.with_rows(halves, nothing), self.model, self.work)
         everybody = np.arange(len(halves))
         start = world.initial(self.stream.child("model"))
         return world.train(start[None], everybody, np.zeros_like(everybody), stream=stream.child("train"))
@@ -221,7 +223,9 @@ def _chance(looks: _Looks, one: int, deals: int, most: int, tell: Say) -> float:
     most = min(most, int(there.sum()) // 4)
     if most < 2:
         return 1.0
-    return float(cluster_count.returning(first[there], second[there], most, looks.rng).mean(axis=0)[1:].max())
+    return float(
+        cluster_count.split_half_stability(first[there], second[there], most, looks.rng).mean(axis=0)[1:].max()
+    )
 
 
 def _found(
@@ -233,7 +237,7 @@ def _found(
 ) -> Kinds:
     most = len(returned)
     holds = (returned >= HOLDS) & (returned > chance)
-    points, _ = cluster_count.principal(updates, updates, most - 1)
+    points, _ = cluster_count.principal_projections(updates, updates, most - 1)
     centred = updates - updates.mean(axis=0)
     return Kinds(
         clusters=int(np.flatnonzero(holds)[1:].max(initial=0)) + 1,

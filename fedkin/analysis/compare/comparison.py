@@ -1,4 +1,4 @@
-"""What a comparison came to: tables of means and intervals, and which differences hold."""
+"""A comparison's finished runs: tables of means and intervals, and the significance of differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.compare.comparison_folder import cells_of, finished, reopen
+from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, reopen
 from fedkin.analysis.compare.pairwise_tests import pairs
 from fedkin.analysis.repeated_runs import CURVES, curve_of
 from fedkin.analysis.tables import mean_and_interval, rows_of
@@ -27,23 +27,23 @@ Key = tuple[str, str, int]  # setting, method, seed
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The runs of a grid, as far as they are finished. S seeds.
+    """The finished runs of a grid. S seeds.
 
     Attributes:
-        grid: what was asked for.
-        found: the finished runs, by setting, method and seed.
-        failed: why the others of this process could not be run.
+        grid: settings, methods and seeds.
+        finished: runs, by setting, method and seed.
+        failed: why others could not be run in this process.
         folder: where it is kept.
     """
 
     grid: Grid
-    found: Mapping[Key, Run]
+    finished: Mapping[Key, Run]
     failed: Mapping[Key, str] = field(default_factory=dict)
     folder: Path | None = None
 
     def __repr__(self) -> str:
         shape = f"{len(self.settings)} settings x {len(self.methods)} methods x {len(self.seeds)} seeds"
-        return f"Comparison({shape}: {len(self.found)} finished, {len(self.missing)} missing)"
+        return f"Comparison({shape}: {len(self.finished)} finished, {len(self.missing)} missing)"
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -57,54 +57,59 @@ class Comparison:
 
     @property
     def seeds(self) -> tuple[int, ...]:
+        """The seeds, from which every method is run in every setting."""
         return self.grid.seeds
 
     @property
     def missing(self) -> list[Key]:
         """Runs that are not finished."""
         return [
-            key for s in self.settings for m in self.methods for i in self.seeds if (key := (s, m, i)) not in self.found
+            key
+            for s in self.settings
+            for m in self.methods
+            for i in self.seeds
+            if (key := (s, m, i)) not in self.finished
         ]
 
     @property
     def by(self) -> str:
-        """What methods are told apart by, where nothing else is asked for."""
+        """The measure by which methods are compared, where no other is given."""
         return self.grid.by
 
     def runs(self, setting: str, method: str) -> list[Run]:
         """The finished runs of a cell, in the order of the seeds."""
-        return [self.found[setting, method, seed] for seed in self.seeds if (setting, method, seed) in self.found]
+        return [self.finished[setting, method, seed] for seed in self.seeds if (setting, method, seed) in self.finished]
 
-    def values(self, setting: str, figure: str) -> dict[str, Float[np.ndarray, "S"]]:
-        """A figure of the summaries by method, a number a seed; NaN where there is none."""
+    def values(self, setting: str, name: str) -> dict[str, Float[np.ndarray, "S"]]:
+        """A number of the runs' summaries by method, one per seed; NaN where there is none."""
         return {
-            method: np.array([self._value((setting, method, seed), figure) for seed in self.seeds])
+            method: np.array([self._value((setting, method, seed), name) for seed in self.seeds])
             for method in self.methods
         }
 
-    def _value(self, key: Key, figure: str) -> float:
-        value = self.found[key].summary()[figure] if key in self.found else None
+    def _value(self, key: Key, name: str) -> float:
+        value = self.finished[key].summary()[name] if key in self.finished else None
         return float("nan") if value is None else float(value)
 
-    def curves(self, setting: str, figure: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
+    def curves(self, setting: str, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
         """A column of the histories by method, one row per finished seed; a method without one is left out."""
         runs = {method: self.runs(setting, method) for method in self.methods}
         return {
-            method: np.stack([curve_of(run, figure) for run in several]) for method, several in runs.items() if several
+            method: np.stack([curve_of(run, column) for run in several]) for method, several in runs.items() if several
         }
 
     def target(self, setting: str) -> float | None:
-        """The accuracy that ``rounds_to_target`` asks for: ``run.target``, or else what the first method of the
-        comparison has in its last round (mean over the seeds)."""
-        asked = [run.config["run"].get("target") for m in self.methods for run in self.runs(setting, m)]
-        if asked and asked[0] is not None:
-            return float(asked[0])
+        """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first method in its last
+        round (mean over the seeds)."""
+        given = [run.config["run"].get("target") for m in self.methods for run in self.runs(setting, m)]
+        if given and given[0] is not None:
+            return float(given[0])
         last = self.values(setting, "final_accuracy")[self.methods[0]]
         return float(np.nanmean(last)) if np.isfinite(last).any() else None
 
     def table(self) -> pd.DataFrame:
-        """One row per cell: its finished seeds, and of the final and the best accuracy and the worst-served tenth of
-        the clients the mean over them with its 95% interval (Student's t; none below three seeds); in how many rounds
+        """One row per cell: its finished seeds, and of the final and the best accuracy and the bottom 10% of
+        clients the mean over them with its 95% interval (Student's t; none below three seeds); in how many rounds
         the target was reached (mean over the ``reached`` seeds that got there; from round 1 on, because in round 0
         methods have done different things to find their clusters), bytes and seconds a run."""
         return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
@@ -113,8 +118,8 @@ class Comparison:
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
-        for figure in ("final_accuracy", "best_accuracy", "bottom_decile"):
-            row |= mean_and_interval(figure, [summary[figure] for summary in summaries])
+        for name in ("final_accuracy", "best_accuracy", "bottom_decile"):
+            row |= mean_and_interval(name, [summary[name] for summary in summaries])
         target = self.target(setting)
         rounds = [r for run in runs if (r := _first_round(run, target)) is not None]
         row |= {
@@ -122,15 +127,15 @@ class Comparison:
             "reached": len(rounds),
             "rounds_to_target": float(np.mean(rounds)) if rounds else None,
         }
-        for figure in ("bytes_down", "bytes_up", "seconds"):
-            row[figure] = float(np.mean([summary[figure] for summary in summaries])) if runs else None
+        for name in ("bytes_down", "bytes_up", "seconds"):
+            row[name] = float(np.mean([summary[name] for summary in summaries])) if runs else None
         return row
 
     def differences(self, measure: str | None = None) -> pd.DataFrame:
         """Every pair of methods in every setting, and whether their difference holds (``differences.pairs``).
 
         Args:
-            measure: ``final`` or ``best`` accuracy, or that of the ``worst`` served tenth of the clients; the
+            measure: ``final`` or ``best`` accuracy, or that of the ``bottom`` 10% of clients; the
                 comparison's own (``by``) where nothing is said.
 
         Raises ConfigError for another measure.
@@ -147,13 +152,13 @@ class Comparison:
 
     def ranks(self, measure: str | None = None) -> dict[str, float]:
         """Mean rank of each method over the settings in which no run is missing (1 is best, ties share)."""
-        figure = MEASURES[self.by if measure is None else measure]
-        means = pd.DataFrame({s: {m: np.mean(v) for m, v in self.values(s, figure).items()} for s in self.settings})
+        name = MEASURES[self.by if measure is None else measure]
+        means = pd.DataFrame({s: {m: np.mean(v) for m, v in self.values(s, name).items()} for s in self.settings})
         whole = means.dropna(axis=1)
         return whole.rank(ascending=False).mean(axis=1).to_dict() if len(whole.columns) else {}
 
     def summary(self, measure: str | None = None) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """Tables, differences and ranks as plain JSON values."""
         return {
             "settings": list(self.settings),
             "methods": list(self.methods),
@@ -190,14 +195,14 @@ class Comparison:
 
     @classmethod
     def load(cls, path: str | Path) -> Comparison:
-        """What is finished of the comparison in a folder.
+        """Read the finished runs of the comparison in a folder.
 
         Raises CheckpointError where there is none, or where a finished run is damaged.
         """
         folder = Path(path)
         grid = reopen(folder)
-        found = {cell.key: run for cell in cells_of(grid, folder) if (run := finished(cell)) is not None}
-        return cls(grid, found, {}, folder)
+        runs = {cell.key: run for cell in cells_of(grid, folder) if (run := finished_run(cell)) is not None}
+        return cls(grid, runs, {}, folder)
 
 
 def _first_round(run: Run, target: float | None) -> int | None:

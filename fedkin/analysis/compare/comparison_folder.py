@@ -1,9 +1,10 @@
-"""A comparison's folder: comparison.toml says what was asked for, and every run of it has a run folder of its own.
+"""A comparison's folder: comparison.toml holds the grid, and every run has a run folder of its own.
 
 comparison.toml                           the grid, spelled out
 cells/SETTING/METHOD/SEED/                a run folder, as ``fedkin run`` would have written it
-comparison.csv, .md, .tex                 the table; differences.csv, curves.csv: what it was made of
-summary.json, figure.png, figure.svg      the same for machines, and for the eye
+comparison.csv, .md, .tex                 the table; differences.csv and curves.csv: its data
+summary.json                              the same as JSON
+figure.png, .svg                          accuracy over the rounds
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fedkin.config.comparison_grid import Grid, Setting, Variant, from_descripti
 from fedkin.config.loader import read_toml
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import write_atomic
-from fedkin.run import run_folder as folders
+from fedkin.run import run_folder
 from fedkin.run.fingerprint import essence
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
@@ -44,7 +45,7 @@ class Cell:
 
 
 def create(path: Path, grid: Grid) -> list[Path]:
-    """Begin a comparison's folder; returns the folders that were not there, innermost first.
+    """Create a comparison's folder; returns the folders that were not there, innermost first.
 
     Raises StorageError where there is a comparison, this one or another, or a run.
     """
@@ -54,22 +55,25 @@ def create(path: Path, grid: Grid) -> list[Path]:
         raise StorageError(f"{path} already holds {f'one of other {other}; choose another folder' if other else how}")
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")
-    made = folders.make(path)
+    created = run_folder.make(path)
     _write(path, grid)
-    return made
+    return created
 
 
-def abandon(path: Path, made: Sequence[Path]) -> None:
-    """Take back a comparison's folder that was begun in vain: no run is in it."""
+def abandon(path: Path, created: Sequence[Path]) -> None:
+    """Remove a comparison's folder again where no run is in it.
+
+    ``created`` are the folders that ``create`` returned.
+    """
     if not (path / CELLS).exists():
         (path / COMPARISON).unlink(missing_ok=True)
-        for folder in made:
+        for folder in created:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
 
-def same(path: Path, grid: Grid) -> None:
-    """Refuse a folder that holds no comparison, or that of another grid; it may have more or fewer seeds.
+def reopen_same(path: Path, grid: Grid) -> None:
+    """Resume a comparison with a grid that may have more or fewer seeds; refuse that of another grid.
 
     Raises CheckpointError.
     """
@@ -80,13 +84,18 @@ def same(path: Path, grid: Grid) -> None:
 
 
 def _other_part(stored: dict[str, Any], grid: Grid) -> str:
-    """In what another comparison differs from a grid; empty for the same one, from whatever seeds."""
-    asked = _plain(grid.description())
-    return next((part for part in ("methods", "settings") if _plain(stored).get(part) != asked[part]), "")
+    """The part in which another comparison differs from a grid; empty for the same one, from whatever seeds."""
+    own = _plain(grid.description())
+    return next((part for part in ("methods", "settings") if _plain(stored).get(part) != own[part]), "")
 
 
 def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
-    """The grid of a comparison that goes on, with as many seeds as are asked for now, told apart as is asked now.
+    """The grid of a comparison that is resumed.
+
+    Args:
+        path: the comparison's folder.
+        seeds: another number of seeds, if any.
+        by: another measure by which methods are compared, if any.
 
     Raises CheckpointError where there is none.
     """
@@ -110,12 +119,12 @@ def cells_of(grid: Grid, out: Path) -> Iterator[Cell]:
                 yield Cell(setting, method, seed, out / CELLS / slug(setting.label) / slug(method.label) / str(seed))
 
 
-def finished(cell: Cell) -> Run | None:
-    """A cell's run where it is whole and the one that is asked for.
+def finished_run(cell: Cell) -> Run | None:
+    """A cell's run if it is finished.
 
     Raises CheckpointError for another run in its folder, or a damaged one.
     """
-    if not (cell.path / folders.SUMMARY).exists():
+    if not (cell.path / run_folder.SUMMARY).exists():
         return None
     try:
         run = Run.load(cell.path)
@@ -137,5 +146,5 @@ def _write(path: Path, grid: Grid) -> None:
 
 
 def _plain(described: dict[str, Any]) -> dict[str, Any]:
-    """As it comes back from a file."""
+    """A description as it is read from a file."""
     return json.loads(json.dumps(described))

@@ -1,4 +1,4 @@
-"""Running a grid: one cell after another in one process, each run in a folder of its own, none of them twice."""
+"""Running a grid: one cell after another in one process, each in a folder of its own, none of them twice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison, Key
-from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished, same
+from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished_run, reopen_same
 from fedkin.config import registry
 from fedkin.config.comparison import load
 from fedkin.config.comparison_grid import Grid, Setting
-from fedkin.config.run import Config
+from fedkin.config.run import RunConfig
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Digests, Experiment, Methods
@@ -21,9 +21,10 @@ from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 from fedkin.run.simulate import from_config
+from fedkin.run.simulated_worlds import SimulatedWorlds
 
 _log = logging.getLogger("fedkin")
-OnCell = Callable[[Cell, bool], Any]  # a cell is next; whether it is finished already
+OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it is finished already
 
 
 def compare(
@@ -44,19 +45,19 @@ def compare(
             it takes); the demonstration where nothing is said. ``overrides`` are ``section.key=value``.
         methods, seeds: in place of the file's; three seeds where nothing is said.
         grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
-        by: what methods are told apart by: ``final``, ``best`` or ``worst``.
+        by: what methods are compared by: ``final``, ``best`` or ``bottom``.
         out: the folder that keeps it; with ``resume``, one that holds the same comparison already.
 
     Raises:
         ConfigError: what cannot be, and a grid without a cell.
         StorageError, CheckpointError: about the folder.
     """
-    wanted = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
+    checked = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
     folder = Path(out)
-    made = same(folder, wanted) if resume else create(folder, wanted)
-    compared = run(wanted, folder, on_round=on_round, made=made)
-    compared.write(folder)
-    return compared
+    created = reopen_same(folder, checked) if resume else create(folder, checked)
+    comparison = run(checked, folder, on_round=on_round, created=created)
+    comparison.write(folder)
+    return comparison
 
 
 def run(
@@ -64,77 +65,82 @@ def run(
     out: Path,
     on_cell: OnCell | None = None,
     on_round: OnRound | None = None,
-    made: Sequence[Path] | None = None,
+    created: Sequence[Path] | None = None,
 ) -> Comparison:
-    """Run what is not finished; a cell that cannot be run is told, and the others go on.
+    """Run all cells that are not finished; one that cannot be run is logged, and the others go on.
 
-    ``made`` are the folders that were made for a new comparison; they are taken back where no cell can be run.
-
-    Data and compiled programs are made once for all methods and seeds of a setting, and kept for the next setting
+    Data and compiled programs are set up once for all methods and seeds of a setting, and kept for the next setting
     where its data are the same.
+
+    Args:
+        grid: settings, methods and seeds.
+        out: the comparison's folder.
+        on_cell: called before each cell.
+        on_round: called with the record of every round.
+        created: folders that were created for a new comparison; they are removed where no cell can be run.
 
     Raises:
         ConfigError: no cell could be run.
         CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is full.
     """
     cells = list(cells_of(grid, out))
-    before = {cell.key: run for cell in cells if (run := finished(cell)) is not None}
-    found: dict[Key, Run] = {}
+    before = {cell.key: run for cell in cells if (run := finished_run(cell)) is not None}
+    runs: dict[Key, Run] = {}
     failed: dict[Key, str] = {}
-    untold: list[str] = []
-    held = _Held(before)
+    warnings: list[str] = []
+    reusable = _ReusableExperiment(before)
     for cell in cells:
         if on_cell:
             on_cell(cell, cell.key in before)
         try:
-            found[cell.key] = before.get(cell.key) or held.run(cell, on_round)
+            runs[cell.key] = before.get(cell.key) or reusable.run(cell, on_round)
         except (CheckpointError, StorageError):
             raise
         except FedkinError as error:
             failed[cell.key] = str(error)
-            untold.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {error}")
-        while found and untold:  # where nothing can be run, the error at the end says it once
-            _log.warning("%s", untold.pop(0))
-    if not found:
-        if made is not None:
-            abandon(out, made)
+            warnings.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {error}")
+        while runs and warnings:  # where nothing can be run, the error at the end says it once
+            _log.warning("%s", warnings.pop(0))
+    if not runs:
+        if created is not None:
+            abandon(out, created)
         raise ConfigError(f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}")
-    return Comparison(grid, found, failed, out)
+    return Comparison(grid, runs, failed, out)
 
 
 @dataclass
-class _Held:
+class _ReusableExperiment:
     """The experiment of the last setting, and its data for the next."""
 
-    before: Mapping[Key, Run]  # what was finished in another process
+    before: Mapping[Key, Run]  # runs that were finished before
     setting: Setting | None = None
-    experiment: Experiment | None = None
-    digests: Digests = ("", "")
+    experiment: Experiment[SimulatedWorlds] | None = None
+    digests: Digests = ()
 
     def run(self, cell: Cell, on_round: OnRound | None) -> Run:
-        """One cell, begun or gone on with."""
+        """Run one cell, or resume it."""
         config = cell.setting.config(cell.method)
-        named: Methods = [(config.method, registry.make(registry.methods(), config.method))]
-        experiment = self._experiment(cell.setting, config, on_round).of_seed(cell.seed)
-        experiment.refuse(named)
-        return experiment.side_by_side(named, self.digests, cell.path, holds_run(cell.path))
+        methods: Methods = [(config.method, registry.make(registry.methods(), config.method))]
+        experiment = self._experiment(cell.setting, config, on_round).with_seed(cell.seed)
+        experiment.check(methods)
+        return experiment.side_by_side(methods, self.digests, cell.path, holds_run(cell.path))
 
-    def _experiment(self, setting: Setting, config: Config, on_round: OnRound | None) -> Experiment:
+    def _experiment(self, setting: Setting, config: RunConfig, on_round: OnRound | None) -> Experiment[SimulatedWorlds]:
         if self.experiment is None or self.setting is not setting:
             before, self.experiment = self.experiment, None
             same = before is not None and before.description["data"] == config.data
-            data = before.data if before is not None and same else None
+            data = before.worlds.data if before is not None and same else None
             del before  # else two data sets are in memory at once
             self.experiment, _ = from_config(config, False, on_round, data)
-            self.setting, self.digests = setting, self.experiment.digests()
+            self.setting, self.digests = setting, self.experiment.worlds.digests()
             self._refuse_other_data(setting)
         return self.experiment
 
     def _refuse_other_data(self, setting: Setting) -> None:
-        """Runs of one setting saw the same data; a file may have changed since some of them were finished."""
+        """Refuse data that have changed since some runs of this setting were finished."""
         for (label, *_), run in self.before.items():
             if label == setting.label and fingerprint(run.config, *self.digests) != run.fingerprint:
                 raise CheckpointError(
                     f"{run.folder} was run on other data, or with another model or version of JAX, than its "
-                    "neighbours would be now; start the comparison anew in another folder"
+                    "others would be now; start the comparison anew in another folder"
                 )

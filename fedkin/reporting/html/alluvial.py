@@ -1,31 +1,34 @@
-"""Who moved when, as a ribbon: clusters as bands over the rounds, and between them the clients that went over.
+"""The report's alluvial chart: clusters as bands over the rounds, and between them the clients that migrated.
 
-Letters: N clients, T rounds, c columns (rounds at which the ribbon is drawn), b bands.
+N clients, T rounds, c columns (rounds at which the chart is drawn), b bands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.method import UNASSIGNED
+from fedkin.reporting.html.json_values import Json, cluster_name
 
 COLUMNS = 40  # at most: more cannot be told apart on a screen
 BANDS = 10  # clusters with a band, and a colour, of their own
 OTHERS = -2
 _GAP = 0.012  # between bands, of all clients
-_SLOPE = 0.02  # of the rounds: as wide as a flow is drawn, where there is room
+_FLOW_WIDTH = 0.02  # of the rounds, where there is room
+_BUSIEST = 12  # rounds in the table of migrations
 
 Polygon = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Flow:
-    """``count`` clients that went from band ``source`` in one column to band ``target`` in the next, and the corners
-    (round, height) of their way, from where the bands of the column end."""
+    """``count`` clients that go from band ``source`` in a column to band ``target`` in the next; ``shape`` has the
+    corners (round, height) of their way, from where the bands of the column end."""
 
     column: int
     source: int
@@ -43,21 +46,52 @@ class Alluvial:
     sizes: Int[np.ndarray, "c b"]
     base: np.ndarray  # [c b], height at which a band begins
     flows: list[Flow]
-    ends: list[float]  # [c], round at which the bands of a column end, and what goes to the next begins
+    ends: list[float]  # [c], round at which the bands of a column end and the flows begin
     last: int  # round
-    left_out: int  # rounds in which somebody moved, and that have no column: flows tell what came of them in all
+    omitted: int  # rounds with migrations that have no column: flows show their net result
+
+    def to_json(self) -> Json:
+        """Plain JSON values; flows as [column, source, target, clients, four corners]."""
+        flows = [
+            [f.column, f.source, f.target, f.count, [[round(x, 2), round(float(y), 2)] for x, y in f.shape]]
+            for f in self.flows
+        ]
+        return {
+            "rounds": self.rounds.tolist(),
+            "bands": [{"cluster": band, "name": cluster_name(band)} for band in self.bands],
+            "sizes": self.sizes.tolist(),
+            "base": [[round(float(y), 2) for y in column] for column in self.base],
+            "flows": flows,
+            "ends": [round(end, 2) for end in self.ends],
+            "last": self.last,
+            "omitted": self.omitted,
+        }
 
 
-def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], shown: Sequence[int], columns: int = COLUMNS) -> Alluvial:
-    """The ribbon of a run from its assignments after rounds 0 .. T. Clusters that are not ``shown`` share a band."""
-    moved = np.array([0, *(int((a != b).sum()) for a, b in zip(assignments, assignments[1:], strict=False))])
-    rounds = chosen_rounds(moved, columns)
-    banded, names = _banded(np.stack([assignments[r] for r in rounds]), shown)
-    sizes = np.stack([np.bincount(column, minlength=len(names)) for column in banded])
+class Migration(NamedTuple):
+    """So many clients that migrated from one cluster to another in a round."""
+
+    clients: int
+    source: int
+    target: int
+
+
+def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], clusters: Sequence[int], columns: int = COLUMNS) -> Alluvial:
+    """The alluvial chart of a run.
+
+    Args:
+        assignments: the cluster of each client after rounds 0 .. T.
+        clusters: those with a band of their own; all others share one.
+        columns: how many rounds are drawn, at most.
+    """
+    changes = np.array([0, *(int((a != b).sum()) for a, b in zip(assignments, assignments[1:], strict=False))])
+    rounds = select_rounds(changes, columns)
+    banded, bands = _banded(np.stack([assignments[r] for r in rounds]), clusters)
+    sizes = np.stack([np.bincount(column, minlength=len(bands)) for column in banded])
     clients, last = banded.shape[1], len(assignments) - 1
     gap = _GAP * clients * (sizes.sum(axis=0) > 0)
     base = np.cumsum(sizes + gap, axis=1) - (sizes + gap)
-    width = max(1.0, _SLOPE * last)
+    width = max(1.0, _FLOW_WIDTH * last)
     starts = np.maximum(rounds[:-1], rounds[1:] - width)
     flows = [
         flow
@@ -67,47 +101,63 @@ def alluvial(assignments: Sequence[Int[np.ndarray, "N"]], shown: Sequence[int], 
         )
     ]
     ends = [*starts.tolist(), max(last, rounds[-1] + width)]
-    left_out = len(np.setdiff1d(np.flatnonzero(moved), rounds))
-    return Alluvial(rounds, names, sizes, base, flows, [float(end) for end in ends], last, left_out)
+    omitted = len(np.setdiff1d(np.flatnonzero(changes), rounds))
+    return Alluvial(rounds, bands, sizes, base, flows, [float(end) for end in ends], last, omitted)
 
 
-def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[tuple[int, int, int]]]:
-    """Who changed cluster when: by round (clients, from, to), the most first. Rounds without are left out, and clients
-    that had no cluster before or have none after."""
-    found = {}
+def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Migration]]:
+    """Migrations by round, the largest first. Rounds without any are left out, and clients that had no cluster before
+    or have none after."""
+    by_round = {}
     for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
         moved = (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
         if moved.any():
             pairs, clients = np.unique(np.stack([before, after])[:, moved], axis=1, return_counts=True)
-            rows = zip(clients.tolist(), *pairs.tolist(), strict=True)
-            found[round] = sorted(rows, key=lambda row: -row[0])
-    return found
+            rows = [Migration(*row) for row in zip(clients.tolist(), *pairs.tolist(), strict=True)]
+            by_round[round] = sorted(rows, key=lambda row: -row.clients)
+    return by_round
 
 
-def chosen_rounds(moved: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, "c"]:
-    """Round 0 and the rounds in which somebody moved, ``limit`` at most; where there are more, those at which equal
-    shares of all moves are done, so that columns are close where much happens."""
-    busy = np.flatnonzero(moved)
+def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
+    """The number of migrations and of rounds with any, and [round, clients, from and to] of the busiest rounds."""
+    by_round = migrations(assignments)
+    counts = {round: sum(row.clients for row in rows) for round, rows in by_round.items()}
+    busiest = sorted(counts, key=lambda round: -counts[round])[:_BUSIEST]
+    return {
+        "total": sum(counts.values()),
+        "rounds": len(counts),
+        "peak": busiest[0] if busiest else None,
+        "busiest": [
+            [r, counts[r], [[n, cluster_name(source), cluster_name(target)] for n, source, target in by_round[r][:4]]]
+            for r in sorted(busiest)
+        ],
+    }
+
+
+def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, "c"]:
+    """Round 0 and the rounds with changes, ``limit`` at most; where there are more, those at which equal shares of all
+    changes are done, so that columns are close where much happens."""
+    busy = np.flatnonzero(changes)
     if len(busy) < limit:
         return np.unique(np.concatenate([[0], busy]))
-    done = np.cumsum(moved)
+    done = np.cumsum(changes)
     shares = np.linspace(0, done[-1], limit)[1:]
     return np.unique(np.concatenate([[0], np.searchsorted(done, shares)]))
 
 
-def _banded(columns: Int[np.ndarray, "c N"], shown: Sequence[int]) -> tuple[Int[np.ndarray, "c N"], list[int]]:
-    """The band of each client in each column, and the bands' names."""
-    own = [k for k in shown if (columns == k).any()]
+def _banded(columns: Int[np.ndarray, "c N"], clusters: Sequence[int]) -> tuple[Int[np.ndarray, "c N"], list[int]]:
+    """The band of each client in each column, and the bands' clusters."""
+    own = [k for k in clusters if (columns == k).any()]
     rest = ~np.isin(columns, own) & (columns != UNASSIGNED)
-    names = [*own, *([OTHERS] if rest.any() else []), *([UNASSIGNED] if (columns == UNASSIGNED).any() else [])]
+    bands = [*own, *([OTHERS] if rest.any() else []), *([UNASSIGNED] if (columns == UNASSIGNED).any() else [])]
     banded = np.zeros(columns.shape, np.int64)
-    for place, name in enumerate(names):
-        banded[rest if name == OTHERS else columns == name] = place
-    return banded, names
+    for index, band in enumerate(bands):
+        banded[rest if band == OTHERS else columns == band] = index
+    return banded, bands
 
 
 def _flows(column: int, banded: Int[np.ndarray, "2 N"], base: np.ndarray, start: float, end: float) -> list[Flow]:
-    """Everybody's way from one column to the next, stacked by where to on the left and by where from on the right."""
+    """Flows from one column to the next, stacked by their target on the left and by their source on the right."""
     pairs = np.zeros((base.shape[1],) * 2, np.int64)
     np.add.at(pairs, (banded[0], banded[1]), 1)
     low = base[0][:, None] + np.cumsum(pairs, axis=1) - pairs

@@ -1,17 +1,13 @@
-"""The portrait of a federation: what its clients' updates look like when all of them start from the same model.
+"""The similarity of a run's clients: cosines of their updates when all of them start from the same model.
 
 At most 200 clients, evenly spread over the ids, train one local epoch each from a new model: it is drawn as the run's
-was, but from randomness of its own (the stream "portrait" of the run's seed). Their updates say who is like whom
-without any method in between. Letters: n clients, P parameters, C classes, N all clients.
+was, but from randomness of its own. Their updates show who is similar to whom, whatever the method. The result is kept
+in the run's folder. n clients, P parameters, C classes, N all clients.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import io
-import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +18,7 @@ from jaxtyping import Float, Int
 
 from fedkin.config import registry
 from fedkin.config import run as config
+from fedkin.core.codec import decode, digest, encode
 from fedkin.core.errors import DataError, FedkinError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
@@ -34,82 +31,104 @@ from fedkin.run.results import Run
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 
-CLIENTS, FILE = 200, "portrait.npz"
+CLIENTS, FILE = 200, "similarity.safetensors"
 _MEMORY = 512 * 2**20  # bytes of updates
-_LAYOUT = 1
+_LAYOUT = 2
+_ARRAYS = ("ids", "scores", "explained", "cosines", "label_counts")
 
 
 @dataclass(frozen=True, eq=False)
 class ClientSimilarity:
-    """Clients ``ids`` as their updates show them: scores on the first two principal components, the share of the
-    variance that these explain, cosines; what all N clients' labels are, and the truth where it is known."""
+    """How similar clients are, by their updates.
+
+    Attributes:
+        ids: the clients that were trained.
+        scores: of their updates on the first two principal components.
+        explained: the share of the variance that each of these two explains.
+        cosines: of their updates.
+        label_counts: training samples of every class, of all clients.
+        true_clusters, names: of all clients, where they are known.
+        note: what a reader must know; empty if nothing.
+    """
 
     ids: Int[np.ndarray, "n"]
     scores: Float[np.ndarray, "n 2"]
     explained: Float[np.ndarray, "2"]
-    similarity: Float[np.ndarray, "n n"]
-    counts: Int[np.ndarray, "N C"]
+    cosines: Float[np.ndarray, "n n"]
+    label_counts: Int[np.ndarray, "N C"]
     true_clusters: Int[np.ndarray, "N"] | None
     names: tuple[str, ...] | None = None
-    remark: str = ""
+    note: str = ""
 
 
-def portrait_of(run: Run, data: FederatedData | None = None, model: AnyModel | None = None) -> ClientSimilarity:
-    """The portrait of a run's federation, from the run's folder if one was kept there; else made and kept.
+def stored_similarity(run: Run) -> ClientSimilarity | None:
+    """The similarity of a run's clients that is kept in its folder; None where there is none of this run."""
+    return None if run.folder is None else _load(run.folder / FILE, _key(run))
+
+
+def client_similarity(run: Run, data: FederatedData | None = None, model: AnyModel | None = None) -> ClientSimilarity:
+    """The similarity of a run's clients: that in its folder; else clients are trained, and it is kept there.
 
     Args:
-        data, model: those the run was started with, where it was started from Python.
+        run: the run, in memory or read from its folder.
+        data: the run's data; needed where it was started from Python.
+        model: the run's model, likewise.
 
     Raises:
-        DataError, ModelError: no data or model to make it from, or others than the run had.
-        FedkinError: whatever else the run's configuration cannot be made again for.
+        DataError, ModelError: no data or model to train with, or others than the run had.
+        FedkinError: whatever else the run's configuration cannot be set up again for.
     """
-    place = None if run.folder is None else run.folder / FILE
-    key = _key(run)
-    kept = _load(place, key) if place else None
-    if kept is not None:
-        return kept
-    made = _made(run, data, model)
-    if place is not None:
+    stored = stored_similarity(run)
+    if stored is not None:
+        return stored
+    similarity = _compute(run, data, model)
+    if run.folder is not None:
         try:
-            write_atomic(place, _packed(made, key))
+            write_atomic(run.folder / FILE, _pack(similarity, _key(run)))
         except FedkinError:
             pass  # a folder that cannot be written can be reported on all the same
-    return made
+    return similarity
 
 
-def alike(runs: Sequence[Run], data: FederatedData | None = None, model: AnyModel | None = None) -> list[str]:
-    """A word for each run, the same for those that one portrait serves: what their data were at the end is the same.
+def similarity_keys(runs: Sequence[Run], data: FederatedData | None = None, model: AnyModel | None = None) -> list[str]:
+    """A key for each run, the same for runs whose clients had the same data at the end and so share one similarity.
 
-    Where data do not move that is the same from every seed; where they do, seed and round decide. ``data`` and
-    ``model`` that are a run's own, and those that are not, are two things.
+    Where data do not shift all seeds share it; where they do, seed and last round decide. Runs on ``data`` and
+    ``model`` and runs on others have different keys.
+
+    Args:
+        runs: all runs of a report.
+        data: given data, if any.
+        model: the given model, if any.
     """
     digests = None if data is None or model is None else (data_digest(data), model_digest(model, data))
-    return [_alike(run, digests) for run in runs]
+    return [_similarity_key(run, digests) for run in runs]
 
 
-def _alike(run: Run, digests: tuple[str, str] | None) -> str:
+def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
     own = digests is None or not run.fingerprint or fingerprint(run.config, *digests) == run.fingerprint
     if run.config.get("shift"):
         what: Any = _key(run)
     else:
         what = [{name: run.config.get(name) for name in ("data", "model", "local")}, len(run.assignment)]
-    return hashlib.sha256(json.dumps([own, what], sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return digest([own, what])
 
 
-def _made(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
+def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
     settings: dict[str, Any] = run.config
-    work, shift, population = LocalTraining(), None, None
+    local, shift, population = LocalTraining(), None, None
     if data is None or model is None:
         if "python" in settings or "method" not in settings or settings["data"]["name"] == "?":
-            raise DataError("the run was started from Python; fk.report(run, data=data, model=model) makes it")
-        read = config.from_dict({name: values for name, values in settings.items() if name != "python"})
-        data = registry.make(registry.datasets(), read.data) if data is None else data
-        model = registry.make(registry.models(), read.model, data) if model is None else model
-        work, population = read.work, registry.make_population(read.scenario)
-        shift = registry.make(registry.shifts(), read.shift) if read.shift else None
+            raise DataError(
+                "the run was started from Python; fk.report(run, similarity=True, data=data, model=model) has it"
+            )
+        own = config.from_dict({name: values for name, values in settings.items() if name != "python"})
+        data = registry.make(registry.datasets(), own.data) if data is None else data
+        model = registry.make(registry.models(), own.model, data) if model is None else model
+        local, population = own.work, registry.make_population(own.scenario)
+        shift = registry.make(registry.shifts(), own.shift) if own.shift else None
     else:
-        work = _work(settings)
+        local = _local_training(settings)
     assert data is not None and model is not None
     if model.spec.detects:
         raise ModelError(
@@ -117,25 +136,25 @@ def _made(run: Run, data: FederatedData | None, model: AnyModel | None) -> Clien
         )
     if data.clients != len(run.assignment):
         raise DataError(f"the run had {len(run.assignment):,} clients, and the data have {data.clients:,}")
-    remark = "" if _same(run, data, model) else "Data, model or versions are not those the run was made with."
+    note = "" if _same(run, data, model) else "Data, model or versions are not those the run was made with."
     if shift is not None:  # as the data are at the end
-        moving = SimulatedWorld(data, model, work, population=population, shift=shift)
+        world = SimulatedWorld(data, model, local, population=population, shift=shift)
         for round in range(run.records[-1]["round"] + 1):
-            moving.begin(Stream(run.config["run"]["seed"], round, "scenario"))
-        data = moving.data
+            world.begin(Stream(run.config["run"]["seed"], round, "scenario"))
+        data = world.data
     elif "shift" in settings:
-        remark = f"{remark} Drawn from the data as they were before any of them moved.".strip()
-    return dataclasses.replace(_drawn(data, model, work, run.config["run"]["seed"]), remark=remark)
+        note = f"{note} Drawn from the data as they were before any shift.".strip()
+    return dataclasses.replace(_train(data, model, local, run.config["run"]["seed"]), note=note)
 
 
-def _drawn(data: FederatedData, model: AnyModel, work: LocalTraining, seed: int) -> ClientSimilarity:
-    """One local epoch of each, from one model."""
-    world, stream = SimulatedWorld(data, model, work), Stream(seed, 0, "portrait")
+def _train(data: FederatedData, model: AnyModel, local: LocalTraining, seed: int) -> ClientSimilarity:
+    """One local epoch of each client, from one model."""
+    world, stream = SimulatedWorld(data, model, local), Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
     ids = np.unique(np.linspace(0, data.clients - 1, min(most, data.clients)).round().astype(np.int64))
     with world.ledger.scoring():
         start = world.initial(stream)[None]
-        one = dataclasses.replace(work, epochs=1, steps=None)
+        one = dataclasses.replace(local, epochs=1, steps=None)
         reply = world.train(start, ids, np.zeros(len(ids), np.int64), work=one, stream=stream)
     ids, updates = ids[reply.arrived], reply.update[reply.arrived]
     if not len(ids):
@@ -145,12 +164,12 @@ def _drawn(data: FederatedData, model: AnyModel, work: LocalTraining, seed: int)
     shares[: scores.shape[1]] = explained_variance(updates)[: scores.shape[1]]
     scores = np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
     names = None if data.client_names is None else tuple(data.client_names)
-    similarity = cosine(updates, updates).astype(np.float32)
-    return ClientSimilarity(ids, scores, shares, similarity, data.label_counts(), data.true_clusters, names)
+    cosines = cosine(updates, updates).astype(np.float32)
+    return ClientSimilarity(ids, scores, shares, cosines, data.label_counts(), data.true_clusters, names)
 
 
-def _work(settings: dict[str, Any]) -> LocalTraining:
-    """The local work of a run started from Python, as its configuration tells it."""
+def _local_training(settings: dict[str, Any]) -> LocalTraining:
+    """The local training of a run started from Python, from its description."""
     names = {entry.name for entry in dataclasses.fields(LocalTraining)}
     return LocalTraining(**{name: value for name, value in settings.get("local", {}).items() if name in names})
 
@@ -163,33 +182,30 @@ def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
 
 
 def _key(run: Run) -> str:
-    """What a portrait is known by: the settings that decide it, and the round up to which data moved."""
-    told = {name: run.config.get(name) for name in ("data", "model", "local", "shift", "scenario")}
+    """A digest of all settings that decide the similarity, and of the round up to which data shifted."""
+    settings = {name: run.config.get(name) for name in ("data", "model", "local", "shift", "scenario")}
     rounds = run.records[-1]["round"] if run.config.get("shift") else 0
-    parts = [_LAYOUT, told, run.config["run"]["seed"], rounds, len(run.assignment)]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+    return digest([_LAYOUT, settings, run.config["run"]["seed"], rounds, len(run.assignment)])
 
 
-def _packed(made: ClientSimilarity, key: str) -> bytes:
-    arrays = {name: getattr(made, name) for name in ("ids", "scores", "explained", "similarity", "counts")}
-    arrays |= {} if made.true_clusters is None else {"true_clusters": made.true_clusters}
-    arrays |= {} if made.names is None else {"names": np.array(made.names, dtype=np.str_)}
-    file = io.BytesIO()
-    np.savez_compressed(file, key=np.array(key), remark=np.array(made.remark), **arrays)
-    return file.getvalue()
+def _pack(similarity: ClientSimilarity, key: str) -> bytes:
+    arrays = {name: getattr(similarity, name) for name in _ARRAYS}
+    arrays |= {} if similarity.true_clusters is None else {"true_clusters": similarity.true_clusters}
+    return encode({"key": key, "note": similarity.note, "names": similarity.names}, arrays)
 
 
 def _load(path: Path, key: str) -> ClientSimilarity | None:
-    """The kept portrait, if it is one and this run's."""
+    """The similarity in a file, if it is one and this run's."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            if str(kept["key"]) != key:
-                return None
-            arrays = {name: kept[name] for name in ("ids", "scores", "explained", "similarity", "counts")}
-            true_clusters = kept["true_clusters"] if "true_clusters" in kept else None
-            names = tuple(map(str, kept["names"])) if "names" in kept else None
-            found = ClientSimilarity(**arrays, true_clusters=true_clusters, names=names, remark=str(kept["remark"]))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        header, arrays = decode(path.read_bytes())
+        if header["key"] != key:
+            return None
+        names = None if header["names"] is None else tuple(map(str, header["names"]))
+        own = {name: arrays[name] for name in _ARRAYS}
+        similarity = ClientSimilarity(
+            **own, true_clusters=arrays.get("true_clusters"), names=names, note=header["note"]
+        )
+    except (OSError, ValueError, KeyError):
         return None
-    fits = found.similarity.shape == (len(found.ids),) * 2 and found.scores.shape == (len(found.ids), 2)
-    return found if fits else None
+    n = len(similarity.ids)
+    return similarity if similarity.cosines.shape == (n, n) and similarity.scores.shape == (n, 2) else None

@@ -12,14 +12,16 @@ from typing import Any
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from fedkin import __version__
+from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.style import COLOURS
 
-Json = dict[str, Any]
-PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: a ribbon has up to ten bands
+PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: an alluvial chart has up to ten bands
 _FIGURES = (  # of one run: name, heading, class of the figure, class of the plot
     ("clusters", "Accuracy by cluster", "", ""),
-    ("bytes", "Bytes by verb", "", ""),
-    ("ribbon", "Who moved when", "wide", "tall"),
+    ("communication", "Communication by operation", "", ""),
+    ("alluvial", "Cluster membership over rounds", "wide", "tall"),
+)
+_SIMILARITY_FIGURES = (
     ("map", "Map of the clients", "", "tall"),
     ("similarity", "Similarity of the clients", "", "tall"),
     ("labels", "Labels by cluster", "wide", ""),
@@ -28,25 +30,28 @@ _FIGURES = (  # of one run: name, heading, class of the figure, class of the plo
 
 def page(contents: Json) -> str:
     """The HTML of a report's contents."""
-    cells, views = contents["cells"], contents["views"]
-    versions = list(cells[0]["versions"].items())
+    runs = contents["runs"]
+    versions = list(runs[0]["versions"].items())
+    figures = [*_FIGURES, *(_SIMILARITY_FIGURES if contents["similarities"] else ())]
     parts = {
         "title": escape(contents["title"]),
-        "line": escape(contents["line"]),
+        "subtitle": escape(contents["subtitle"]),
         "notes": _notes(contents["notes"]),
         "tables": _tables(contents),
-        "setting_chooser": _chooser("setting", "Setting", [view["setting"] or "-" for view in views]),
-        "cell_chooser": _chooser("cell", "Run", [cell["label"] for cell in cells]),
-        "overall": _figure("accuracy", "Test accuracy", "", "tall"),
-        "figures": "\n".join(_figure(*one) for one in _FIGURES),
-        "first": escape(cells[0]["label"]),
-        "settings": escape(cells[0]["settings"]),
+        "setting_chooser": _chooser("setting", "Setting", [one["setting"] or "-" for one in contents["accuracy"]]),
+        "run_chooser": _chooser("run", "Run", [run["label"] for run in runs]),
+        "accuracy": _figure("accuracy", "Test accuracy", "", "tall"),
+        "figures": "\n".join(_figure(*one) for one in figures),
+        "hint": f'<p class="soft">{escape(contents["hint"])}</p>' if contents["hint"] else "",
+        "first": escape(runs[0]["label"]),
+        "config": escape(runs[0]["config"]),
         "versions": _table("", ["part", "version"], versions) if versions else "not known",
         "version": escape(__version__),
         "plotly": escape(get_plotlyjs_version()),
         "contents": in_script({**contents, "colours": PALETTE}),
         "css": _file("page.css"),
-        "js": _file("page.js"),
+        "charts_js": _file("charts.js"),
+        "page_js": _file("page.js"),
         "plotly_js": get_plotlyjs(),
     }
     return Template(_file("page.html")).substitute(parts)
@@ -66,11 +71,11 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _tables(contents: Json) -> str:
-    """The table of all methods; of a comparison its own, and what it says in words."""
-    figures = [{"heading": "Figures", **contents["table"]}]
-    parts = [_section(**one) for one in contents["comparison"] or figures]
-    words = "".join(f"<li>{escape(line)}</li>" for line in contents["words"])
-    return "\n".join(parts) + (f"<ul>{words}</ul>" if words else "")
+    """The table of all methods; of a comparison its own, and its findings."""
+    methods = [{"heading": "Methods", **contents["table"]}]
+    parts = [_section(**one) for one in contents["comparison"] or methods]
+    findings = "".join(f"<li>{escape(line)}</li>" for line in contents["findings"])
+    return "\n".join(parts) + (f"<ul>{findings}</ul>" if findings else "")
 
 
 def _section(
@@ -78,40 +83,40 @@ def _section(
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
     bold: Sequence[Sequence[int]] = (),
-    small: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> str:
-    """A table under its heading, and below it what its numbers are."""
-    return f"<section><h2>{escape(heading)}</h2>{_table(heading, heads, rows, bold)}{_small(small)}</section>"
+    """A table under its heading, and notes below it."""
+    return f"<section><h2>{escape(heading)}</h2>{_table(heading, heads, rows, bold)}{_table_notes(notes)}</section>"
 
 
-def _small(lines: Sequence[str]) -> str:
-    """What the numbers of a table are."""
+def _table_notes(lines: Sequence[str]) -> str:
+    """How to read a table."""
     return f'<p class="small">{escape(" ".join(lines))}</p>' if lines else ""
 
 
 def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[Sequence[int]] = ()) -> str:
-    """A table with the places [row, column] of ``bold`` so."""
-    strong = {tuple(place) for place in bold}
-    made = [
+    """A table whose cells [row, column] in ``bold`` are."""
+    places = {tuple(place) for place in bold}
+    cells = [
         [
-            f"<strong>{escape(str(text))}</strong>" if (r, c) in strong else escape(str(text))
+            f"<strong>{escape(str(text))}</strong>" if (r, c) in places else escape(str(text))
             for c, text in enumerate(row)
         ]
         for r, row in enumerate(rows)
     ]
     head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
-    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in row) + "</tr>" for row in made)
+    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in row) + "</tr>" for row in cells)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'
     return f"{region}{table}</div>" if label else table
 
 
 def _chooser(name: str, label: str, choices: Sequence[str]) -> str:
-    """A list to choose from; nothing where there is no choice."""
+    """A list to choose from; empty where there is only one."""
     if len(choices) < 2:
         return ""
     options = "".join(f'<option value="{i}">{escape(text)}</option>' for i, text in enumerate(choices))
-    sticky = " sticky" if name == "cell" else ""
+    sticky = " sticky" if name == "run" else ""
     return (
         f'<div class="choose{sticky}"><label for="{name}">{label}</label><select id="{name}">{options}</select></div>'
     )
@@ -120,11 +125,9 @@ def _chooser(name: str, label: str, choices: Sequence[str]) -> str:
 def _figure(name: str, heading: str, wide: str, tall: str) -> str:
     buttons = ""
     if name == "map":
-        pressed = (("group", "by cluster", "true"), ("truth", "by truth", "false"))
-        made = (
-            f'<button type="button" id="by-{by}" aria-pressed="{is_so}">{text}</button>' for by, text, is_so in pressed
-        )
-        buttons = f'<div class="choose" role="group" aria-label="colours of the map">{"".join(made)}</div>'
+        choices = (("cluster", "by cluster", "true"), ("true_cluster", "by true cluster", "false"))
+        html = (f'<button type="button" id="by-{by}" aria-pressed="{on}">{text}</button>' for by, text, on in choices)
+        buttons = f'<div class="choose" role="group" aria-label="colours of the map">{"".join(html)}</div>'
     return (
         f'<figure id="f-{name}" class="{wide}" aria-labelledby="h-{name}"><h3 id="h-{name}">{escape(heading)}</h3>'
         f'<p class="note"></p>{buttons}<div class="plot {tall}" id="{name}"></div>'

@@ -1,4 +1,4 @@
-"""What can be saved of a run folder that is unfinished or damaged, and what is to be said of the rest."""
+"""Reading a run folder that is unfinished or damaged, as far as possible; remarks say what is missing."""
 
 from __future__ import annotations
 
@@ -31,38 +31,40 @@ _UNKNOWN: dict[str, dict[str, Any]] = {
 
 
 def read_run(path: Path) -> tuple[Run | None, list[str]]:
-    """The run in a folder as far as it can be read, and what is to be said of it; None where no round can be shown."""
+    """The run in a folder as far as it can be read, and remarks on it; None where no round can be shown."""
     remarks: list[str] = []
     config = read_config(path, remarks)
-    records = _believed(path, remarks)
+    records = _intact_records(path, remarks)
     if not records:
         return None, [f"{path} has no round that can be shown.", *remarks]
-    registry.methods()  # the kinds of state they keep are known from here on
-    moves = [one for one in _moves(path, remarks) if one["round"] <= records[-1]["round"]]
-    kept = _checkpoint(path)
-    if moves and not walk(moves, _count(moves, kept), records, kept[0].state.clusters if kept else 0):
+    registry.methods()  # registers the states that checkpoints hold
+    migrations = [one for one in _read_migrations(path, remarks) if one["round"] <= records[-1]["round"]]
+    newest = _checkpoint(path)
+    clusters = newest[0].state.clusters if newest else 0
+    if migrations and not replayed(migrations, _count(migrations, newest), records, clusters):
         remarks.append(f"{path / run_folder.MOVES} does not fit the run (a cluster it does not have?); it is left out.")
-        moves = []
-    finished = (path / run_folder.SUMMARY).exists() and kept is not None and kept[0].round == records[-1]["round"]
+        migrations = []
+    finished = (path / run_folder.SUMMARY).exists() and newest is not None and newest[0].round == records[-1]["round"]
     if not finished:
-        wanted = config["run"].get("rounds")
-        of = f" of {wanted}" if wanted else ""
-        remarks.append(f"{path} is not finished or not whole: shown up to round {records[-1]['round']}{of}.")
-    state = kept[0].state if kept and finished else _stand_in(moves, kept, records)
+        rounds = config["run"].get("rounds")
+        of = f" of {rounds}" if rounds else ""
+        remarks.append(f"{path} is incomplete: shown up to round {records[-1]['round']}{of}.")
+    state = newest[0].state if newest and finished else _last_known_state(migrations, newest, records)
     others = {}
     for inner in sorted((path / run_folder.AGAINST).glob("*")):
         if run_folder.holds_run(inner):
-            other, told = read_run(inner)
-            remarks += told
+            other, notes = read_run(inner)
+            remarks += notes
             others |= {inner.name: other} if other else {}
-    found = (state, _clients(path, remarks if finished else []), _seconds(path), others, path, kept[1] if kept else "")
-    return Run(config, records, *found, migrations=moves), remarks
+    clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
+    run = Run(config, records, state, clients, _seconds(path), others, path, fingerprint, migrations=migrations)
+    return run, remarks
 
 
-def sound(run: Run) -> bool:
-    """Whether a run's records are all there, and all of them are what they ought to be."""
-    told = list(enumerate(run.records))
-    if not all(isinstance(one, dict) and one.get("round") == round and plausible(one) for round, one in told):
+def is_intact(run: Run) -> bool:
+    """Whether a run has all its records, and all of them are plausible."""
+    records = list(enumerate(run.records))
+    if not all(isinstance(one, dict) and one.get("round") == round and plausible(one) for round, one in records):
         return False
     try:
         run.summary()
@@ -71,20 +73,24 @@ def sound(run: Run) -> bool:
     return True
 
 
-def walk(
-    moves: Sequence[Migrations], clients: int, records: Sequence[Record], clusters: int
+def replayed(
+    migrations: Sequence[Migrations], clients: int, records: Sequence[Record], clusters: int
 ) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round; empty where the moves are not those of such a run: of other clients, or into
-    clusters that it never had (``clusters`` at its end; 0 where that is not known)."""
+    """The assignment after each round; empty where migrations do not fit the run.
+
+    Args:
+        migrations: the run's migrations.
+        clients: how many clients it has.
+        records: of its rounds.
+        clusters: how many it has at its end; 0 where that is not known.
+    """
     try:
-        walked = list(replay(moves, clients, records[-1]["round"]))
+        rows = list(replay(migrations, clients, records[-1]["round"]))
     except (KeyError, TypeError, ValueError, IndexError):
         return []
     most = max([clusters, *(len(one.get("cluster_sizes") or []) for one in records)])
-    believable = all(
-        row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most) for row in walked
-    )
-    return walked if believable else []
+    fits = all(row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most) for row in rows)
+    return rows if fits else []
 
 
 def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
@@ -96,8 +102,8 @@ def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
         remarks.append(f"{error}.")
     filled: dict[str, dict[str, Any]] = {}
     for name, blank in _UNKNOWN.items():
-        told = config.get(name)
-        filled[name] = {**blank, **(told if isinstance(told, dict) else {})}
+        section = config.get(name)
+        filled[name] = {**blank, **(section if isinstance(section, dict) else {})}
     for name in ("method", "data", "model"):
         filled[name]["name"] = str(filled[name]["name"])
     if not isinstance(filled["run"]["seed"], int):
@@ -105,8 +111,8 @@ def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
     return {**config, **filled}
 
 
-def _believed(path: Path, remarks: list[str]) -> list[Record]:
-    """The records of the rounds 0, 1, ... up to the first that is damaged or missing."""
+def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
+    """The records of rounds 0, 1, ... up to the first that is damaged or missing."""
     records: list[Record] = []
     for line in whole_lines(path / run_folder.METRICS):
         try:
@@ -123,32 +129,37 @@ def _believed(path: Path, remarks: list[str]) -> list[Record]:
 
 
 def plausible(record: Record) -> bool:
-    """Whether what is drawn has the type it ought to have."""
+    """Whether a record's values that are drawn have the right types."""
     numbers = all(_number(record.get(name)) for name in _SHARES)
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
-    verbs = record.get("bytes_by_operation", {})
-    pairs = isinstance(verbs, dict) and all(isinstance(p, list) and len(p) == 2 for p in verbs.values())
-    return numbers and inner and pairs and all(isinstance(n, int) for p in verbs.values() for n in p)
+    operations = record.get("bytes_by_operation", {})
+    pairs = isinstance(operations, dict) and all(isinstance(p, list) and len(p) == 2 for p in operations.values())
+    return numbers and inner and pairs and all(isinstance(n, int) for p in operations.values() for n in p)
 
 
 def _number(value: object) -> bool:
     return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
 
 
-def _moves(path: Path, remarks: list[str]) -> list[Migrations]:
-    moves: list[Migrations] = []
+def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
+    migrations: list[Migrations] = []
     for number, line in enumerate(whole_lines(path / run_folder.MOVES), 1):
         try:
             one = json.loads(line)
-            who, where = (np.asarray(one[name], np.int64) for name in ("clients", "clusters"))
-            if who.shape != where.shape or who.ndim != 1 or who.min(initial=0) < 0 or int(one["round"]) < 0:
+            clients, clusters = (np.asarray(one[name], np.int64) for name in ("clients", "clusters"))
+            if (
+                clients.shape != clusters.shape
+                or clients.ndim != 1
+                or clients.min(initial=0) < 0
+                or int(one["round"]) < 0
+            ):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            remarks.append(f"{path / run_folder.MOVES} is damaged in line {number}; who moved after that is not shown.")
+            remarks.append(f"{path / run_folder.MOVES} is damaged in line {number}; later migrations are not shown.")
             break
-        moves.append(one)
-    return moves
+        migrations.append(one)
+    return migrations
 
 
 def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
@@ -158,21 +169,21 @@ def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
         return None
 
 
-def _stand_in(
-    moves: Sequence[Migrations], kept: tuple[checkpoint.Checkpoint, str] | None, records: list[Record]
+def _last_known_state(
+    migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None, records: list[Record]
 ) -> State:
     """The last assignment that is known, with models of no parameters."""
-    clients = _count(moves, kept)
-    last = kept[0].state.assignment if kept else np.full(clients, -1)
-    if moves:
-        *_, last = replay(moves, clients, records[-1]["round"])
+    clients = _count(migrations, newest)
+    last = newest[0].state.assignment if newest else np.full(clients, -1)
+    if migrations:
+        *_, last = replay(migrations, clients, records[-1]["round"])
     return State(np.zeros((int(last.max(initial=-1)) + 1, 0), np.float32), last)
 
 
-def _count(moves: Sequence[Migrations], kept: tuple[checkpoint.Checkpoint, str] | None) -> int:
-    """How many clients there are, as far as that is known."""
-    named = max((max(one["clients"], default=-1) + 1 for one in moves), default=0)
-    return max(named, len(kept[0].state.assignment) if kept else 0)
+def _count(migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None) -> int:
+    """The number of clients, as far as that is known."""
+    highest = max((max(one["clients"], default=-1) + 1 for one in migrations), default=0)
+    return max(highest, len(newest[0].state.assignment) if newest else 0)
 
 
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:

@@ -1,0 +1,81 @@
+"""The report's accuracy charts: curves over the rounds, per cluster, and the events that are marked in them.
+
+S seeds, R rounds, N clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.analysis.statistics import LEAST_SEEDS, Band, interval
+from fedkin.core.method import UNASSIGNED
+from fedkin.reporting.html.json_values import Json, rounded, thinned
+from fedkin.run.results import Run
+
+
+def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
+    """Accuracy of all clients and of their bottom 10%; over several seeds the mean and its 95% interval.
+
+    Rounds in which some client had no cluster yet (in any seed) are in ``partial`` instead of ``accuracy``.
+    """
+    length = min(len(run.records) for run in runs)
+    accuracy, decile = (_column(runs, name, length) for name in ("accuracy", "bottom_decile"))
+    flags = [[bool(r.get("partial")) for r in run.records[:length]] for run in runs]
+    partial: np.ndarray = np.logical_or.reduce(np.array(flags), axis=0)
+    rounds = thinned(length)
+    chart: Json = {"rounds": rounds.tolist(), "seeds": len(runs)}
+    for name, band in (
+        ("accuracy", _band(accuracy, ~partial)),
+        ("bottom_decile", _band(decile, np.full(length, True))),
+    ):
+        for ending, values in (("", band.mean), ("_low", band.low), ("_high", band.high)):
+            chart[f"{name}{ending}"] = rounded(values[rounds])
+    if partial.any():
+        beside = partial | np.append(partial[1:], False) | np.append(False, partial[:-1])
+        chart["partial"] = rounded(np.where(beside, accuracy.mean(axis=0), np.nan)[rounds])
+    return chart
+
+
+def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
+    """Accuracy of the clients of each of these clusters; those that never had one are left out."""
+    rounds = thinned(len(run.records))
+    rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
+    known = max(map(len, rows), default=0)
+    series = {
+        k: rounded([row[k] if k < len(row) and row[k] is not None else np.nan for row in rows])
+        for k in clusters
+        if k < known
+    }
+    lines = [{"cluster": k, "accuracy": values} for k, values in series.items()]
+    return {"rounds": rounds.tolist(), "lines": lines, "omitted": known - len(lines)}
+
+
+def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
+    """Rounds in which the data of more than a quarter of the clients shifted, and in which newcomers got their first
+    cluster; each only where it is rare (at most a quarter of the rounds)."""
+    shifts = [r["round"] for r in run.records if 4 * (r.get("data_shifts") or 0) > len(run.assignment)]
+    newcomers = [
+        r + 1
+        for r, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False))
+        if ((before == UNASSIGNED) & (after != UNASSIGNED)).any()
+    ]
+    rare = len(run.records) / 4
+    return {"shifts": shifts if len(shifts) <= rare else [], "newcomers": newcomers if len(newcomers) <= rare else []}
+
+
+def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S R"]:
+    rows = [[r.get(name) for r in run.records[:length]] for run in runs]
+    return np.array([[np.nan if value is None else value for value in row] for row in rows], np.float64)
+
+
+def _band(values: Float[np.ndarray, "S R"], rounds: Bool[np.ndarray, "R"]) -> Band:
+    """Mean and interval in those of the rounds that all seeds have; the interval from 3 seeds on."""
+    known = rounds & np.isfinite(values).all(axis=0)
+    band = interval(np.where(known, values, 0.0))
+    mean, low, high = (np.where(known, curve, np.nan) for curve in (band.mean, band.low, band.high))
+    if len(values) < LEAST_SEEDS:
+        return Band(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+    return Band(mean, low, high)

@@ -1,0 +1,298 @@
+const report = JSON.parse(document.getElementById("contents").textContent);
+const byId = (id) => document.getElementById(id);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const narrow = matchMedia("(max-width: 40rem)");
+const coarse = matchMedia("(pointer: coarse)");
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "3px,2px"];
+const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star", "pentagon", "hexagon"];
+const state = { setting: 0, run: 0, colour: "cluster" };
+
+// Plotly reads a little HTML in its texts; names are shown as they are.
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const percent = (value, digits = 1) => (value === null || value === undefined ? "-" : (100 * value).toFixed(digits) + "%");
+const grouped = (number) => Number(number).toLocaleString("en");
+const run = () => report.runs[state.run];
+const similarity = () => report.similarities[run().similarity];
+
+function bytes(count) {
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (count < 1000) return (unit === "B" ? count : count.toFixed(1)) + " " + unit;
+    count /= 1000;
+  }
+  return count.toFixed(1) + " TB";
+}
+
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(name).trim();
+  return { ink: read("--ink"), soft: read("--soft"), line: read("--line"), card: read("--card") };
+}
+
+// Clusters up to the tenth have the colour of their number; of more, the largest have one each.
+const hue = (cluster) => (run().largest_clusters.every((k) => k < report.colours.length) ? cluster : run().largest_clusters.indexOf(cluster));
+
+function colour(index) {
+  if (index < 0) return dark.matches ? "#7d8894" : "#9aa3ad"; // no cluster, others
+  const one = report.colours[index % report.colours.length];
+  if (one === "#000000") return theme().ink;
+  const lighter = { "#0072B2": "#3d9bd6", "#882255": "#d06a9c", "#AA4499": "#cf7cc3" };
+  return (dark.matches && lighter[one]) || one;
+}
+
+function faded(hex, opacity) {
+  const value = parseInt(hex.slice(1), 16);
+  return `rgba(${value >> 16},${(value >> 8) & 255},${value & 255},${opacity})`;
+}
+
+// ---- what all charts have in common
+
+function layout(extra) {
+  const t = theme();
+  const axis = { gridcolor: t.line, linecolor: t.soft, zeroline: false, ticks: "outside", tickcolor: t.line, automargin: true };
+  const made = {
+    font: { color: t.ink, size: 12, family: "system-ui, sans-serif" },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    margin: { l: 48, r: 12, t: 12, b: 44 }, hovermode: "closest",
+    dragmode: coarse.matches ? false : "zoom",
+    hoverlabel: { bgcolor: t.card, bordercolor: t.soft, font: { color: t.ink } },
+    legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, font: { color: t.ink } },
+    ...extra,
+  };
+  for (const name of ["xaxis", "yaxis", "xaxis2", "yaxis2"]) if (made[name] || name.length === 5) made[name] = { ...axis, ...made[name] };
+  return made;
+}
+
+const rounds = (last, extra) => ({ title: { text: "communication round" }, rangemode: "tozero", showgrid: false, ...(last <= 10 ? { dtick: 1 } : {}), ...extra });
+const shares = { tickformat: ".0%", range: [0, 1.02], title: { text: "" } };
+
+function eventLines(events) {
+  const t = theme(), shapes = [], annotations = [];
+  for (const [what, dash, text, y] of [["shifts", "solid", "data shift", 1], ["newcomers", "dot", "newcomers", 0.93]]) {
+    (events[what] || []).forEach((round, place) => {
+      shapes.push({ type: "line", x0: round, x1: round, yref: "paper", y0: 0, y1: 1, line: { color: t.soft, width: 1, dash } });
+      if (!place) annotations.push({ x: round, y, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text, font: { size: 11, color: t.soft } });
+    });
+  }
+  return { shapes, annotations };
+}
+
+const eventText = (events) =>
+  [["shifts", "Data shifts in rounds "], ["newcomers", "Newcomers in rounds "]]
+    .filter(([what]) => (events[what] || []).length)
+    .map(([what, text]) => " " + text + events[what].slice(0, 12).join(", ") + (events[what].length > 12 ? ", ..." : "") + ".")
+    .join("");
+
+function last(values) {
+  for (let i = values.length - 1; i >= 0; i--) if (values[i] !== null) return values[i];
+  return null;
+}
+
+function some(count, limit = 12) { // evenly spread places of a list
+  if (count <= limit) return Array.from({ length: count }, (_, i) => i);
+  return [...new Set(Array.from({ length: limit }, (_, i) => Math.round((i * (count - 1)) / (limit - 1))))];
+}
+
+// ---- the charts: traces, layout, a description for screen readers, and a short table
+
+const charts = {
+  accuracy() {
+    const chart = report.accuracy[state.setting], traces = [];
+    chart.lines.forEach((line, i) => {
+      const shade = colour(i), dash = DASHES[i % DASHES.length], name = plain(line.method);
+      const draw = (y, extra) => traces.push({ x: line.rounds, y, mode: "lines", name, legendgroup: line.method, showlegend: false, hoverinfo: "skip", ...extra });
+      for (const kind of ["accuracy", "bottom_decile"]) {
+        if (line[kind + "_low"].some((v) => v !== null)) {
+          const known = line.rounds.map((_, k) => k).filter((k) => line[kind + "_low"][k] !== null);
+          const back = [...known].reverse();
+          traces.push({
+            x: [...known, ...back].map((k) => line.rounds[k]), fill: "toself", mode: "lines", line: { width: 0 },
+            y: [...known.map((k) => line[kind + "_low"][k]), ...back.map((k) => line[kind + "_high"][k])],
+            fillcolor: faded(shade, kind === "accuracy" ? 0.2 : 0.1), legendgroup: line.method, showlegend: false, hoverinfo: "skip",
+          });
+        }
+      }
+      if (line.partial) draw(line.partial, { line: { color: shade, width: 2 }, opacity: 0.4 });
+      draw(line.bottom_decile, { line: { color: shade, width: 1.1, dash }, hoverinfo: "all", hovertemplate: `${name}, bottom 10% of clients: %{y:.1%}<extra>round %{x}</extra>` });
+      draw(line.accuracy, { line: { color: shade, width: 2.6, dash }, showlegend: true, hoverinfo: "all", hovertemplate: `${name}: %{y:.1%}<extra>round %{x}</extra>` });
+    });
+    const ends = chart.lines.map((line) => `${line.method} ends at ${percent(last(line.accuracy) ?? last(line.partial || []))}, its bottom 10% of clients at ${percent(last(line.bottom_decile))}`);
+    const longest = chart.lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
+    const at = (line, kind, k) => percent(line[kind][k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null));
+    return {
+      traces, layout: layout({ xaxis: rounds(last(longest.rounds)), yaxis: shares, ...eventLines(chart.events) }),
+      label: `Test accuracy over the rounds. ${ends.join("; ")}.${eventText(chart.events)}`,
+      note: "Bold: all clients together. Thin: bottom 10% of clients." + (chart.lines[0].seeds > 2 ? " Bands: 95% intervals over the seeds." : "") + (chart.lines.some((l) => l.partial) ? " Pale: some clients have no cluster yet." : ""),
+      heads: ["round", ...chart.lines.flatMap((l) => [l.method, l.method + ", bottom 10%"])],
+      rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...chart.lines.flatMap((l) => [at(l, "accuracy", k), at(l, "bottom_decile", k)])]),
+    };
+  },
+
+  clusters() {
+    const { rounds: x, lines, omitted } = run().cluster_accuracy;
+    if (!lines.length) return { empty: "No accuracy by cluster was measured." };
+    const traces = lines.map((line) => ({
+      x, y: line.accuracy, mode: "lines", name: `cluster ${line.cluster}`,
+      line: { color: colour(hue(line.cluster)), dash: DASHES[Math.max(0, hue(line.cluster)) % DASHES.length], width: 2 },
+      hovertemplate: `cluster ${line.cluster}: %{y:.1%}<extra>round %{x}</extra>`,
+    }));
+    const ends = lines.map((line) => `cluster ${line.cluster} ends at ${percent(last(line.accuracy))}`);
+    return {
+      traces, layout: layout({ xaxis: rounds(last(x)), yaxis: shares, showlegend: true, ...eventLines(run().events) }),
+      label: `Test accuracy of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
+      note: omitted > 0 ? `The ${lines.length} largest clusters; ${omitted} others are omitted.` : "All clients of a cluster together.",
+      heads: ["round", ...lines.map((l) => `cluster ${l.cluster}`)],
+      rows: some(x.length).map((k) => [x[k], ...lines.map((l) => percent(l.accuracy[k]))]),
+    };
+  },
+
+  alluvial() {
+    const r = run().alluvial;
+    if (!r) return { empty: "Cluster membership is not known: the run has no migrations.jsonl." };
+    const traces = [], moved = new Map();
+    r.bands.forEach((band, b) => {
+      for (const stays of [true, false]) {
+        const x = [], y = [];
+        const add = (corners) => { for (const [cx, cy] of [...corners, corners[0]]) { x.push(cx); y.push(cy); } x.push(null); y.push(null); };
+        if (stays) r.rounds.forEach((round, c) => {
+          const low = r.base[c][b], high = low + r.sizes[c][b];
+          if (r.sizes[c][b] && r.ends[c] > round) add([[round, low], [r.ends[c], low], [r.ends[c], high], [round, high]]);
+        });
+        for (const [column, source, target, count, corners] of r.flows) {
+          if (source !== b || (source === target) !== stays) continue;
+          add(corners);
+          if (!stays) moved.set(column, [...(moved.get(column) || []), [count, source, target]]);
+        }
+        if (x.length) traces.push({
+          x, y, fill: "toself", mode: "lines", line: { width: stays ? 0 : 0.5, color: colour(hue(band.cluster)) }, hoverinfo: "skip",
+          fillcolor: faded(rgb(colour(hue(band.cluster))), stays ? 0.85 : 0.5), name: band.name, legendgroup: band.name, showlegend: stays,
+        });
+      }
+    });
+    const spots = { x: [], y: [], text: [] };
+    r.rounds.forEach((round, c) => r.bands.forEach((band, b) => {
+      if (!r.sizes[c][b]) return;
+      const arrivals = (moved.get(c - 1) || []).filter(([, , target]) => target === b);
+      spots.x.push(round); spots.y.push(r.base[c][b] + r.sizes[c][b] / 2);
+      spots.text.push(`${band.name}, round ${round}: ${grouped(r.sizes[c][b])} clients` + arrivals.map(([n, s]) => `<br>${grouped(n)} from ${r.bands[s].name}${r.omitted ? ` since round ${r.rounds[c - 1]}` : ""}`).join(""));
+    }));
+    traces.push({ ...spots, mode: "markers", marker: { size: 12, opacity: 0 }, hovertemplate: "%{text}<extra></extra>", showlegend: false });
+    const net = r.omitted ? ` Of the rounds with migrations, ${r.omitted === 1 ? "1 is" : grouped(r.omitted) + " are"} not drawn: flows between two columns are net flows.` : "";
+    const all = run().migrations, count = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
+    return {
+      traces,
+      layout: layout({ xaxis: rounds(r.last, { range: [0, r.last || 1] }), yaxis: { title: { text: "clients" }, showticklabels: false, showgrid: false, ticks: "" }, ...eventLines(run().events) }),
+      label: `Clusters as bands over the rounds; ${all.total ? `${count(all.total, "migration")} in ${count(all.rounds, "round")}; the most in round ${all.peak}` : "no migrations"}.${net}` + eventText(run().events),
+      note: "The height of a band is the number of clients in the cluster; migrations are paler. " + (all.total ? `${count(all.total, "migration")}.` : "No migrations.") + net + (all.rounds > all.busiest.length ? ` The table has the ${all.busiest.length} rounds with the most migrations.` : "") + (run().peers ? " Communities of peers are numbered anew in each round: some migrations may be changes of number only." : ""),
+      heads: ["round", "migrations", "from and to"],
+      rows: all.busiest.map(([round, count, list]) => [round, count, list.map(([n, from, to]) => `${n}: ${from} to ${to}`).join("; ")]),
+    };
+  },
+
+  map() {
+    const p = similarity();
+    if (!p) return { empty: missing };
+    const truth = state.colour === "true_cluster" && p.true_clusters;
+    const what = truth ? "true cluster" : "cluster", OTHERS = -2, own = run().largest_clusters;
+    const clusters = truth ? p.true_clusters.map((k) => (k < 10 ? k : OTHERS)) : run().assignment.map((k) => (k < 0 || own.includes(k) ? k : OTHERS));
+    const place = (k) => (truth || k < 0 ? k : hue(k));
+    const traces = [...new Set(clusters)].sort((a, b) => a - b).map((k) => {
+      const members = clusters.map((_, i) => i).filter((i) => clusters[i] === k);
+      const name = k === OTHERS ? "other clusters" : k < 0 ? "no cluster" : `${what} ${k}`;
+      return {
+        x: members.map((i) => p.x[i]), y: members.map((i) => p.y[i]), mode: "markers", name,
+        marker: { color: colour(place(k)), symbol: SYMBOLS[Math.max(0, place(k)) % SYMBOLS.length] + (k < 0 ? "-open" : ""), size: k < 0 ? 7 : 9, opacity: 0.85, line: { width: k < 0 ? 1.2 : 0.5, color: k < 0 ? colour(-1) : theme().card } },
+        text: members.map((i) => `client ${p.ids[i]}` + (p.names ? ` (${plain(p.names[i])})` : "") + `<br>cluster ${run().assignment[i] < 0 ? "-" : run().assignment[i]}` + (p.true_clusters ? `, true cluster ${p.true_clusters[i]}` : "")),
+        hovertemplate: "%{text}<extra></extra>",
+      };
+    });
+    return {
+      traces,
+      layout: layout({ showlegend: true, xaxis: { title: { text: `first component (${percent(p.explained[0], 0)} of the variance)` }, showticklabels: false, ticks: "" }, yaxis: { title: { text: `second (${percent(p.explained[1], 0)})` }, showticklabels: false, ticks: "" } }),
+      label: `Map of ${p.ids.length} clients by the first two principal components of their updates, coloured by ${what}: ${traces.map((t) => `${t.x.length} in ${t.name}`).join(", ")}.`,
+      note: `Each of ${grouped(p.ids.length)} clients${p.clients > p.ids.length ? ` (of ${grouped(p.clients)}, evenly spread)` : ""} trained one local epoch from the same initial model; clients with similar updates are near each other. ${p.note}`,
+      heads: ["client", ...(p.names ? ["name"] : []), "cluster", ...(p.true_clusters ? ["true cluster"] : []), "first", "second"],
+      rows: some(p.ids.length, 20).map((i) => [p.ids[i], ...(p.names ? [p.names[i]] : []), run().assignment[i], ...(p.true_clusters ? [p.true_clusters[i]] : []), p.x[i].toFixed(2), p.y[i].toFixed(2)]),
+    };
+  },
+
+  similarity() {
+    const p = similarity();
+    if (!p) return { empty: missing };
+    const { kind, order, lines } = run().tree, n = order.length, raw = atob(p.cosines), t = theme();
+    const [low, high] = p.range, value = (i, j) => low + ((high - low) * raw.charCodeAt(order[i] * n + order[j])) / 255;
+    const z = order.map((_, i) => order.map((_, j) => Math.round(1000 * value(i, j)) / 1000));
+    const ids = order.map((i) => p.ids[i]), clusters = order.map((i) => run().assignment[i]);
+    const edges = [0]; for (let i = 1; i <= n; i++) if (i === n || clusters[i] !== clusters[i - 1]) edges.push(i);
+    const blocks = edges.slice(1).map((end, k) => ({ from: edges[k], end, cluster: clusters[edges[k]] }));
+    const within = [], across = [];
+    for (let i = 0; i < n; i++) for (let j = 0; j < i; j++) (clusters[i] === clusters[j] ? within : across).push(z[i][j]);
+    const spread = [...within, ...across].sort((a, b) => a - b), mean = (a) => (a.length ? (a.reduce((x, y) => x + y, 0) / a.length).toFixed(2) : "-");
+    const tx = [], ty = [];
+    for (const line of lines) { for (const [h, place] of line) { tx.push(h); ty.push(place); } tx.push(null); ty.push(null); }
+    const split = kind === "splits";
+    const rule = (at) => [
+      { type: "line", xref: "x", yref: "y", x0: -0.5, x1: n - 0.5, y0: at - 0.5, y1: at - 0.5, line: { color: t.card, width: 1.5 } },
+      { type: "line", xref: "x", yref: "y", y0: -0.5, y1: n - 0.5, x0: at - 0.5, x1: at - 0.5, line: { color: t.card, width: 1.5 } },
+    ];
+    return {
+      traces: [
+        { type: "heatmap", z, zmin: spread[Math.floor(spread.length * 0.02)] ?? low, zmax: spread[Math.floor(spread.length * 0.98)] ?? high, colorscale: "Cividis", customdata: order.map((_, i) => order.map((_, j) => [ids[i], ids[j]])), hovertemplate: "clients %{customdata[0]} and %{customdata[1]}: cosine %{z}<extra></extra>", colorbar: { thickness: 10, len: 0.9, title: { text: "cosine", side: "right" }, outlinewidth: 0 } },
+        { x: tx, y: ty, xaxis: "x2", mode: "lines", line: { color: t.ink, width: split ? 2 : 1 }, hoverinfo: "skip", showlegend: false },
+      ],
+      layout: layout({
+        margin: { l: 12, r: 12, t: 12, b: 44 }, shapes: blocks.length > 12 ? [] : edges.slice(1, -1).flatMap(rule),
+        xaxis: { domain: [0.34, 1], range: [-0.5, n - 0.5], showticklabels: false, ticks: "", showgrid: false },
+        yaxis: { range: [n - 0.5, -0.5], showgrid: false, ticks: "", anchor: "x", tickvals: blocks.length <= 12 ? blocks.map((b) => (b.from + b.end - 1) / 2) : [], ticktext: blocks.map((b) => (b.cluster < 0 ? "none" : String(b.cluster))) },
+        xaxis2: { domain: [0, split ? 0.24 : 0.26], showgrid: false, anchor: "y", nticks: 4, title: { text: split ? "round" : "dissimilarity" }, autorange: split ? true : "reversed" },
+      }),
+      label: `Cosine similarity of ${n} clients' updates, in the order of their clusters: ${mean(within)} on average within clusters, ${mean(across)} across them. Beside it ${split ? "the tree of the splits that the method made" : "a dendrogram"}.`,
+      note: (split ? "Clients by cluster. Left: which cluster was split in which round. " : "Clients by cluster. Left: average linkage of (1 - cosine) / 2, inside the clusters first and then of the clusters. ") + p.note,
+      heads: ["cluster", ...blocks.slice(0, 12).map((b) => (b.cluster < 0 ? "none" : b.cluster))],
+      rows: blocks.slice(0, 12).map((a) => [a.cluster < 0 ? "none" : `cluster ${a.cluster}`, ...blocks.slice(0, 12).map((b) => {
+        const values = [];
+        for (let i = a.from; i < a.end; i++) for (let j = b.from; j < b.end; j++) if (i !== j) values.push(z[i][j]);
+        return mean(values);
+      })]),
+    };
+  },
+
+  labels() {
+    const l = run().labels;
+    if (!l) return { empty: missing };
+    const total = l.counts.map((row) => row.reduce((a, b) => a + b, 0) || 1);
+    const z = l.counts.map((row, k) => row.map((count) => count / total[k]));
+    const few = l.classes.length <= 12 && l.names.length <= 12 && !narrow.matches;
+    return {
+      height: `max(14rem, ${1.7 * l.names.length + 5}rem)`,
+      traces: [{ type: "heatmap", z, x: l.classes.map(String), y: l.names.map((name, k) => `${name} (${grouped(l.clients[k])})`), colorscale: "Cividis", zmin: 0, zmax: Math.max(0.01, ...z.flat()), customdata: l.counts, hovertemplate: "%{y}<br>class %{x}: %{z:.1%}, %{customdata:,} samples<extra></extra>", texttemplate: few ? "%{z:.0%}" : "", xgap: 1, ygap: 1, colorbar: { thickness: 10, tickformat: ".0%", outlinewidth: 0 } }],
+      layout: layout({ xaxis: { type: "category", title: { text: "class" }, showgrid: false, ticks: "" }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
+      label: `Labels by cluster, as shares of the training samples of its clients. ${l.names.slice(0, 12).map((name, k) => { const top = z[k].map((v, c) => [v, l.classes[c]]).sort((a, b) => b[0] - a[0]).slice(0, 2); return `${name}: ${top.map(([v, c]) => `${percent(v, 0)} class ${c}`).join(", ")}`; }).join("; ")}.`,
+      note: "Share of each class in a cluster's training samples; in brackets its clients." + (l.omitted_classes ? ` The ${l.omitted_classes} rarest classes are omitted.` : "") + (l.omitted_clusters ? ` The ${l.omitted_clusters} smallest clusters are omitted.` : "") + (similarity().note ? " " + similarity().note : ""),
+      heads: ["cluster", "clients", ...l.classes.slice(0, 12).map((c) => `class ${c}`)],
+      rows: l.names.slice(0, 20).map((name, k) => [name, l.clients[k], ...z[k].slice(0, 12).map((v) => percent(v, 0))]),
+    };
+  },
+
+  communication() {
+    const rows = run().communication;
+    if (!rows.length) return { empty: "No bytes were counted." };
+    const name = (row) => plain(row.operation) + (row.kind ? ` (${row.kind})` : "");
+    const bar = (side, index, shape) => ({
+      type: "bar", orientation: "h", name: side, y: rows.map(name), x: rows.map((row) => row[side]),
+      marker: { color: colour(index), opacity: rows.map((row) => (row.kind ? 0.55 : 1)), pattern: { shape, fillmode: "overlay", fgcolor: theme().card, solidity: 0.25 } },
+      text: rows.map((row) => bytes(row[side])), textposition: "outside", textfont: { color: theme().ink }, hovertemplate: `%{y}, ${side}: %{text}<extra></extra>`,
+    });
+    return {
+      traces: [bar("download", 0, ""), bar("upload", 1, "/")],
+      layout: layout({ barmode: "group", xaxis: { title: { text: "bytes" }, tickformat: ".2s", ticksuffix: "B", nticks: narrow.matches ? 3 : 5, tickangle: 0, range: [0, (narrow.matches ? 1.6 : 1.25) * Math.max(1, ...rows.flatMap((row) => [row.download, row.upload]))] }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
+      label: `Bytes by operation. ${rows.map((row) => `${name(row)}: ${bytes(row.download)} download, ${bytes(row.upload)} upload`).join("; ")}.`,
+      note: "Bytes over the network in the whole run. Evaluation traffic (pale) is not counted as the method's.",
+      heads: ["operation", "download", "upload"], rows: rows.map((row) => [name(row), bytes(row.download), bytes(row.upload)]),
+    };
+  },
+};
+const missing = "The similarity of this run's clients is not known; see the notes at the top.";
+
+function rgb(text) { // a colour of the theme may be written in three digits
+  return text.length === 4 ? "#" + [...text.slice(1)].map((c) => c + c).join("") : text;
+}

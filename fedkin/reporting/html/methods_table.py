@@ -1,0 +1,66 @@
+"""The report's table of methods: one row per setting and method, means over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedkin.analysis.tables import mean_and_interval
+from fedkin.reporting.html.communication_chart import format_bytes
+from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.run.results import Run
+
+
+def methods_table(report: ReportInput) -> Json:
+    """Heads and rows, as texts; means have half their 95% interval from 3 seeds on."""
+    several = len(report.settings) > 1
+    heads = [*(["setting"] if several else []), "method", "seeds", "rounds", "best accuracy", "final accuracy"]
+    heads += ["bottom 10% of clients", "clusters", "download", "upload", "seconds"]
+    rows = []
+    for setting in report.settings:
+        for method in report.methods:
+            runs = report.runs_of(setting, method)
+            if runs:
+                rows.append([*([setting] if several else []), method, str(len(runs)), *_row(runs)])
+    return {"heads": heads, "rows": rows}
+
+
+def scores(run: Run) -> Json:
+    """The numbers of one run."""
+    last, scored = run.records[-1], [r for r in run.records if r.get("accuracy") is not None]
+    return {
+        "best": max((r["accuracy"] for r in scored if not r.get("partial")), default=None),
+        "final": scored[-1]["accuracy"] if scored else None,
+        "bottom_decile": scored[-1].get("bottom_decile") if scored else None,
+        "clusters": run.state.clusters,
+        "rounds": last["round"],
+        "download": last.get("bytes_down"),
+        "upload": last.get("bytes_up"),
+        "seconds": run.seconds,
+    }
+
+
+def _row(runs: Sequence[Run]) -> list[str]:
+    numbers = [scores(run) for run in runs]
+    columns = {name: [row[name] for row in numbers] for name in numbers[0]}
+    shares = [percent_and_interval(columns[name]) for name in ("best", "final", "bottom_decile")]
+    rounds, clusters = (_range(columns[name]) for name in ("rounds", "clusters"))
+    traffic = [columns[name] for name in ("download", "upload")]
+    sizes = ["-" if None in values else format_bytes(float(np.mean(values))) for values in traffic]
+    return [rounds, *shares, clusters, *sizes, f"{np.mean(columns['seconds']):,.1f}"]
+
+
+def percent_and_interval(values: Sequence[float | int | None]) -> str:
+    """``81.2%``, or with an interval ``81.2 ± 0.6%``; ``-`` where a seed has no number."""
+    row = mean_and_interval("share", [None if value is None else float(value) for value in values])
+    mean, high = row["share"], row["share_high"]
+    if mean is None:
+        return "-"
+    return f"{100 * mean:.1f}%" if high is None else f"{100 * mean:.1f} ± {100 * (high - mean):.1f}%"
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

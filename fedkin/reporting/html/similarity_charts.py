@@ -1,0 +1,142 @@
+"""The report's charts of client similarity: the map of the clients, the similarity matrix and labels by cluster."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import UNASSIGNED
+from fedkin.data.federated import FederatedData
+from fedkin.reporting.html.client_similarity import ClientSimilarity, client_similarity, stored_similarity
+from fedkin.reporting.html.dendrogram import Tree, dendrogram, split_tree, splits
+from fedkin.reporting.html.json_values import Json, cluster_name, rounded
+from fedkin.reporting.html.read_runs import ReportedRun
+from fedkin.run.results import Run
+from fedkin.simulation.workers import AnyModel
+
+LIMIT = 24  # similarities at most, where settings do not ask for more: each has up to 200 x 200 cosines
+HINT = (
+    "A map of the clients, their similarities and labels by cluster: `fedkin report DIR --similarity` adds them; it "
+    "trains up to 200 clients for one epoch."
+)
+_CLASSES, _CLUSTERS = 100, 24  # of the chart of labels, at most
+_MISSING = "No client map, similarity matrix and labels"
+
+
+class Similarities(NamedTuple):
+    """Similarities by key, and notes on those that are missing."""
+
+    by_key: dict[str, ClientSimilarity]
+    notes: list[str]
+
+
+def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> Similarities:
+    """What is in the runs' folders already."""
+    stored = {key: found for one, key in zip(runs, keys, strict=True) if (found := stored_similarity(one.run))}
+    return Similarities(stored, [])
+
+
+def compute_similarities(
+    runs: Sequence[ReportedRun], keys: Sequence[str], data: FederatedData | None, model: AnyModel | None
+) -> Similarities:
+    """One similarity of every setting, and LIMIT at most beyond that; clients are trained where none is stored.
+
+    Args:
+        runs: all runs of the report.
+        keys: of each run; runs with the same one share a similarity.
+        data: those of runs started from Python.
+        model: likewise.
+    """
+    cells = list(zip(runs, keys, strict=True))
+    firsts = {one.setting: (one, key) for one, key in reversed(cells)}
+    ordered = dict.fromkeys(key for _, key in (*reversed(firsts.values()), *cells))
+    selected = list(ordered)[: max(LIMIT, len(firsts))]
+    by_key, notes = {}, []
+    for key in selected:
+        one = next(one for one, own in cells if own == key)
+        try:
+            by_key[key] = client_similarity(one.run, data, model)
+        except FedkinError as error:
+            notes.append(f"{_MISSING}{f' for {one.setting}' if one.setting else ''}: {error}.")
+    left = [one.label for one, key in cells if key not in selected]
+    if left:
+        shown = f"{'; '.join(left[:3])}{' ...' if len(left) > 3 else ''}"
+        notes.append(f"{_MISSING} of {len(left)} runs with other data shifts: {shown}.")
+    return Similarities(by_key, notes)
+
+
+def similarity_json(similarity: ClientSimilarity) -> Json:
+    """What all runs with this similarity share; cosines as bytes, from the least (0) to the largest (255)."""
+    cosines = similarity.cosines
+    low, high = float(cosines.min()), float(cosines.max())
+    steps = np.rint(255 * (cosines - low) / ((high - low) or 1)).astype(np.uint8)
+    scale = float(np.abs(similarity.scores).max()) or 1.0
+    ids, truth, names = similarity.ids, similarity.true_clusters, similarity.names
+    return {
+        "ids": ids.tolist(),
+        "x": rounded(similarity.scores[:, 0] / scale),
+        "y": rounded(similarity.scores[:, 1] / scale),
+        "explained": rounded(similarity.explained),
+        "true_clusters": None if truth is None else truth[ids].tolist(),
+        "names": None if names is None else [names[i] for i in ids],
+        "cosines": base64.b64encode(steps.tobytes()).decode(),
+        "range": rounded([low, high]),
+        "note": similarity.note,
+        "clients": len(similarity.label_counts),
+    }
+
+
+def run_charts(run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
+    """A run's part of the charts: clusters of the clients, order and tree of the matrix, labels by cluster.
+
+    Args:
+        run: the run.
+        similarity: of its clients.
+        assignments: after each of its rounds; empty where they are not known.
+    """
+    clusters = run.assignment[similarity.ids]
+    tree = _tree(run, similarity, clusters, assignments)
+    lines = [[[round(float(height), 3), round(float(place), 2)] for height, place in line] for line in tree.lines]
+    return {
+        "assignment": clusters.tolist(),
+        "tree": {"kind": tree.kind, "order": tree.order.tolist(), "lines": lines},
+        "labels": _labels(run, similarity),
+    }
+
+
+def _labels(run: Run, similarity: ClientSimilarity) -> Json:
+    """Training samples of each class, by cluster."""
+    sizes = {int(k): int((run.assignment == k).sum()) for k in np.unique(run.assignment)}
+    largest = sorted(sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])[:_CLUSTERS])
+    order = [*largest, *([UNASSIGNED] if UNASSIGNED in sizes else [])]
+    counts = np.stack([similarity.label_counts[run.assignment == k].sum(axis=0) for k in order])
+    classes = np.arange(counts.shape[1])
+    if len(classes) > _CLASSES:  # the most frequent ones
+        classes = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_CLASSES])
+    return {
+        "names": [cluster_name(k) for k in order],
+        "clients": [sizes[k] for k in order],
+        "classes": classes.tolist(),
+        "counts": counts[:, classes].tolist(),
+        "omitted_classes": int(counts.shape[1] - len(classes)),
+        "omitted_clusters": len(sizes) - len(order),
+    }
+
+
+def _tree(
+    run: Run,
+    similarity: ClientSimilarity,
+    clusters: Int[np.ndarray, "n"],
+    assignments: Sequence[Int[np.ndarray, "N"]],
+) -> Tree:
+    """The splits, where the method splits clusters in two; else a dendrogram of the similarities."""
+    distances = (1 - similarity.cosines.astype(np.float64)) / 2
+    found = splits(assignments) if assignments else None
+    if found:
+        return split_tree(found, clusters, distances, run.records[-1]["round"])
+    return dendrogram(distances, clusters)

@@ -1,0 +1,56 @@
+"""Accuracy over the rounds: means, intervals, partial rounds and events, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_over_rounds, events
+from fedkin.reporting.html.methods_table import percent_and_interval, scores
+from tests.reporting.written_runs import a_run
+
+
+def test_the_mean_over_seeds_and_its_interval_are_students() -> None:
+    rows = np.zeros((3, 4), np.int64)
+    values = [[0.1, 0.5, 0.6], [0.1, 0.6, 0.7], [0.1, 0.7, 0.9]]
+    runs = [a_run(rows, seed=i, accuracy=v) for i, v in enumerate(values)]
+    chart = accuracy_over_rounds(runs)
+    last = np.array([0.6, 0.7, 0.9])
+    half = 4.302652729911275 * last.std(ddof=1) / np.sqrt(3)  # t(0.975, 2), from a table
+    assert chart["accuracy"][2] == round(last.mean(), 4)
+    assert chart["accuracy_high"][2] == pytest.approx(last.mean() + half, abs=1e-4)
+    assert chart["accuracy_low"][2] == pytest.approx(last.mean() - half, abs=1e-4)
+    assert percent_and_interval(last.tolist()) == f"{100 * last.mean():.1f} ± {100 * half:.1f}%"
+    two = accuracy_over_rounds(runs[:2])
+    assert two["accuracy_low"] == [None] * 3 and percent_and_interval([0.5, 0.6]) == "55.0%"
+
+
+def test_an_interval_is_not_cut_off_at_nothing() -> None:
+    runs = [a_run(np.zeros((1, 4), np.int64), seed=i, accuracy=[v]) for i, v in enumerate((0.0, 0.1, 0.5))]
+    half = 4.302652729911275 * np.std([0.0, 0.1, 0.5], ddof=1) / np.sqrt(3)
+    assert accuracy_over_rounds(runs)["accuracy_low"] == [pytest.approx(0.2 - half, abs=1e-4)] and 0.2 < half
+
+
+def test_partial_rounds_are_pale_and_not_the_best() -> None:
+    run = a_run(np.zeros((4, 3), np.int64), accuracy=[0.9, 0.8, 0.5, 0.6], partial=[True, True, False, False])
+    chart = accuracy_over_rounds([run])
+    assert chart["accuracy"] == [None, None, 0.5, 0.6]
+    assert chart["partial"] == [0.9, 0.8, 0.5, None]
+    assert scores(run)["best"] == 0.6 and scores(run)["final"] == 0.6
+
+
+def test_rounds_that_were_not_scored_are_gaps() -> None:
+    run = a_run(np.zeros((3, 3), np.int64))
+    run.records[1].update(accuracy=None, bottom_decile=None, accuracy_by_cluster=None, cluster_sizes=None)
+    assert accuracy_over_rounds([run])["accuracy"] == [0.5, None, 0.502]
+    assert accuracy_by_cluster(run, [0])["lines"][0]["accuracy"] == [0.5, None, 0.502]
+
+
+def test_only_rare_events_are_marked() -> None:
+    rows = np.zeros((21, 8), np.int64)
+    rows[:10, 0] = -1  # placed in round 10
+    moved: list[int | None] = [None, *[8 if r == 5 else 2 for r in range(1, 21)]]  # 2 of 8 are not more than a quarter
+    run = a_run(rows, data_shifts=moved)
+    assert events(run, list(rows)) == {"shifts": [5], "newcomers": [10]}
+    always = a_run(rows, data_shifts=[8] * 21)
+    assert events(always, list(rows))["shifts"] == []

@@ -1,0 +1,27 @@
+"""The table of methods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedkin.analysis.tables import mean_and_interval
+from fedkin.reporting.html.methods_table import methods_table
+from fedkin.reporting.html.read_runs import ReportedRun, ReportInput
+from tests.reporting.written_runs import a_run
+
+
+def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
+    rows = np.zeros((2, 4), np.int64)
+    runs = [a_run(rows, seed=0), a_run(rows, seed=1), a_run(rows, seed=2, partial=[True, True])]  # no complete round
+    table = methods_table(ReportInput("seeds", tuple(ReportedRun("", "X", run) for run in runs)))
+    row = dict(zip(table["heads"], table["rows"][0], strict=True))
+    assert row["best accuracy"] == "-" and row["final accuracy"] == "50.1 ± 0.0%"
+    assert mean_and_interval("best", [0.5, None]) == {"best": None, "best_low": None, "best_high": None}
+
+
+def test_the_table_has_a_row_for_each_method_and_setting() -> None:
+    rows = np.zeros((3, 4), np.int64)
+    cells = tuple(ReportedRun(s, m, a_run(rows, seed=i)) for s in ("a", "b") for m in ("X", "Y") for i in (0, 1, 2))
+    table = methods_table(ReportInput("comparison", cells))
+    assert [row[:3] for row in table["rows"]] == [[s, m, "3"] for s in "ab" for m in "XY"]
+    assert all(len(row) == len(table["heads"]) for row in table["rows"])
