@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from fedkin.core.errors import ConfigError, FedkinError
 
 if TYPE_CHECKING:
-    from fedkin.config.run import Config
+    from fedkin.config.run import RunConfig
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -77,7 +77,7 @@ def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
     return Path(files[0]) if files else None, [text for text in settings if text not in files]
 
 
-def load_config(settings: list[str], resume: Path | None) -> Config:
+def load_config(settings: list[str], resume: Path | None) -> RunConfig:
     """The configuration that the arguments name."""
     from fedkin.config import run
     from fedkin.run import run_folder

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fedkin.analysis.repeated_runs import RepeatedRuns
-    from fedkin.config.run import Config
+    from fedkin.config.run import RunConfig
     from fedkin.run.results import Run
 
 
@@ -50,7 +50,7 @@ def run_command(
         _close(run, folder, as_json)
 
 
-def _execute(config: Config, folder: Path, resume: bool, track: list[str]) -> Run:
+def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> Run:
     from fedkin.reporting.progress import Display
     from fedkin.run.simulate import execute
 
@@ -58,7 +58,7 @@ def _execute(config: Config, folder: Path, resume: bool, track: list[str]) -> Ru
         return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
-def _execute_seeds(config: Config, folder: Path, resume: bool, track: list[str]) -> RepeatedRuns:
+def _execute_seeds(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> RepeatedRuns:
     from fedkin.analysis.repeat import execute_seeds
     from fedkin.reporting.progress import Display
 

@@ -40,7 +40,7 @@ from fedkin.core.errors import ConfigError
 SEEDS = 3  # the default: the least that can be tested
 
 
-class Compare(Section):
+class CompareSection(Section):
     """[compare], where a file has it."""
 
     methods: list[str | Values] | None = None
@@ -79,7 +79,7 @@ def load(
         ConfigError: as ``config.run.load`` does, and for a grid without a cell.
     """
     raw, place = read(path, overrides, DEMO)
-    compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate("compare", Compare)
+    compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate("compare", CompareSection)
     from_dict(raw, place)  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
     all_axes = [*file_axes, *axis.from_table(axes or {}, "grid"), *map(axis.from_text, sweeps)]
@@ -92,7 +92,7 @@ def load(
     return Grid(_settings(raw, compare, of_settings), variants, _seeds(raw.get("run", {}), compare, seeds))
 
 
-def _seeds(run: Values, compare: Compare, seeds: int | None) -> tuple[int, ...]:
+def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int, ...]:
     if seeds is not None:
         check_integer("seeds", seeds, 1)
     first = run.get("seed", 0)
@@ -140,7 +140,7 @@ def _variants(entries: Iterable[Values], axes: Sequence[Axis], place: str) -> tu
     return tuple(variants)
 
 
-def _settings(raw: dict[str, Values], compare: Compare, axes: Sequence[Axis]) -> tuple[Setting, ...]:
+def _settings(raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]) -> tuple[Setting, ...]:
     """Data x scenarios x the values of the axes."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     run = raw.get("run", {})

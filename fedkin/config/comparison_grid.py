@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config.renamed import RENAMED, unknown
-from fedkin.config.run import Config, from_dict
+from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 
@@ -37,7 +37,7 @@ class Setting:
     label: str
     raw: dict[str, Values]
 
-    def config(self, method: Variant) -> Config:
+    def config(self, method: Variant) -> RunConfig:
         """The configuration of a method in this setting, as ``fedkin run`` would have it.
 
         Raises ConfigError for what cannot be.

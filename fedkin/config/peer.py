@@ -11,7 +11,7 @@ from fedkin.config import registry
 from fedkin.config.loader import Sections, check_table, read
 from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.config.registry import resolve_model
-from fedkin.config.run import Local
+from fedkin.config.run import LocalSection
 from fedkin.config.schema import Place, Values, validate
 from fedkin.core.world import LocalTraining
 from fedkin.methods.decentralized import PeerMethod
@@ -28,7 +28,7 @@ class PeerConfig:
     data: Values
     model: Values
     method: Values
-    local: Local
+    local: LocalSection
     lockstep: LockstepSettings | None = None
 
     @property
@@ -67,7 +67,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
         data=sections.resolve("data", "data set", registry.datasets(), "digits"),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=sections.resolve("method", "peer-to-peer method", methods(), "panm"),
-        local=sections.validate("local", Local),
+        local=sections.validate("local", LocalSection),
         lockstep=sections.validate("lockstep", LockstepSettings) if "lockstep" in sections else None,
     )
     sections.construct({"local": lambda: config.work, "method": lambda: registry.make(methods(), config.method)})

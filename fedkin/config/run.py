@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fedkin.config import registry as registries
+from fedkin.config import registry
 from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.registry import Registry, resolve, resolve_model
@@ -29,7 +29,7 @@ DEMO: dict[str, Values] = {
 }
 
 
-class Local(Section):
+class LocalSection(Section):
     """[local]: what a client does with a model that it trains."""
 
     epochs: Positive = 10
@@ -44,7 +44,7 @@ class Local(Section):
         return LocalTraining(**self.model_dump())
 
 
-class Rounds(Section):
+class RunSection(Section):
     """[run]: how long, with how many clients, from which seed, against which other methods, and how often evaluated."""
 
     rounds: Positive = 50
@@ -71,15 +71,15 @@ class Rounds(Section):
 
 
 @dataclass(frozen=True)
-class Config:
+class RunConfig:
     """A validated configuration: every option known, of the right type, and spelled out with its default."""
 
     data: Values
     model: Values
     method: Values
-    local: Local
+    local: LocalSection
     scenario: Values
-    run: Rounds
+    run: RunSection
     shift: Values = field(default_factory=dict)  # empty: the data do not shift
 
     @property
@@ -105,7 +105,7 @@ class Config:
         return {name: entries for name, entries in sections.items() if entries}
 
 
-def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
+def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top. Its [compare] is for
     ``fedkin compare`` only, and ignored.
 
@@ -118,26 +118,26 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
     return from_dict(raw, place)
 
 
-def from_dict(raw: dict[str, Any], place: Place = str) -> Config:
+def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
     """Validate a configuration that was read already; ``place`` turns ``section.key`` into where it was read."""
     sections = Sections(raw, SECTIONS, place)
-    method = sections.resolve("method", "method", registries.methods(), "fedgroup")
-    config = Config(
-        data=sections.resolve("data", "data set", registries.datasets(), "digits"),
+    method = sections.resolve("method", "method", registry.methods(), "fedgroup")
+    config = RunConfig(
+        data=sections.resolve("data", "data set", registry.datasets(), "digits"),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
-        local=sections.validate("local", Local),
+        local=sections.validate("local", LocalSection),
         scenario=toml_values(sections.validate("scenario", options_schema(Population))),
-        run=resolve_against(sections.validate("run", Rounds), method, place("run.against")),
+        run=resolve_against(sections.validate("run", RunSection), method, place("run.against")),
         shift=_shift(sections) if "shift" in sections else {},
     )
     sections.construct(
         {
             "local": lambda: config.work,
-            "method": lambda: registries.make(registries.methods(), config.method),
-            "scenario": lambda: registries.make_population(config.scenario),
-            "shift": lambda: config.shift and registries.make(registries.shifts(), config.shift),
-            "run.against": lambda: [registries.make(registries.methods(), entry) for entry in config.against],
+            "method": lambda: registry.make(registry.methods(), config.method),
+            "scenario": lambda: registry.make_population(config.scenario),
+            "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
+            "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
         }
     )
     return config
@@ -147,25 +147,25 @@ def _shift(sections: Sections) -> Values:
     """The shift section, spelled out."""
     place = sections.place_in("shift")
     if "name" not in sections["shift"]:
-        raise ConfigError(f"{place('name')}: is required; known: {', '.join(registries.shifts())}")
-    return resolve("shift", registries.shifts(), sections["shift"], place)
+        raise ConfigError(f"{place('name')}: is required; known: {', '.join(registry.shifts())}")
+    return resolve("shift", registry.shifts(), sections["shift"], place)
 
 
-def resolve_against(run: Rounds, method: Values, place: str, registry: Registry | None = None) -> Rounds:
+def resolve_against(run: RunSection, method: Values, place: str, methods: Registry | None = None) -> RunSection:
     """[run] with the methods in ``against`` spelled out, none twice, the main one left out.
 
     Args:
         run: the section.
         method: the main method, spelled out.
         place: where ``run.against`` was read.
-        registry: the methods that can be named; None: all.
+        methods: those that can be named; None: all.
     """
     full = []
     for entry in run.against:
         values = {"name": entry} if isinstance(entry, str) else entry
         if "name" not in values:
             raise ConfigError(f"{place}: expected a method's name or a table with one, got {entry!r}")
-        full.append(resolve("method", registry or registries.methods(), values, lambda key: f"{place}: {key}"))
+        full.append(resolve("method", methods or registry.methods(), values, lambda key: f"{place}: {key}"))
     names = [entry["name"] for entry in full]
     for name in names:
         if names.count(name) > 1:

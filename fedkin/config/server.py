@@ -17,7 +17,7 @@ from fedkin.config import registry
 from fedkin.config.loader import Sections, read
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.run import Local, Rounds, resolve_against
+from fedkin.config.run import LocalSection, RunSection, resolve_against
 from fedkin.config.schema import Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
@@ -28,7 +28,7 @@ SERVER = ("federation", "samples", "model", "method", "local", "run")
 CLIENT = ("client", "samples", "model", "data")
 
 
-class Samples(Section):
+class SamplesSection(Section):
     """[samples]: what every client's samples look like: the shape of one, and the number of classes.
 
     ``words`` is the size of the vocabulary, where samples are numbers of words.
@@ -51,7 +51,7 @@ class DataDescription:
     vectors: np.ndarray | None = None
 
     @classmethod
-    def of(cls, samples: Samples, name: str) -> DataDescription:
+    def of(cls, samples: SamplesSection, name: str) -> DataDescription:
         """From [samples]; ``name`` is for messages."""
         dtype = np.float32 if samples.words is None else np.int64
         words = None if samples.words is None else tuple(map(str, range(samples.words)))
@@ -63,11 +63,11 @@ class ServerConfig:
     """server.toml, validated and spelled out."""
 
     federation: ServerSettings
-    samples: Samples
+    samples: SamplesSection
     model: Values
     method: Values
-    local: Local
-    run: Rounds
+    local: LocalSection
+    run: RunSection
 
     @property
     def work(self) -> LocalTraining:
@@ -111,7 +111,7 @@ class ClientConfig:
     """client.toml, validated and spelled out."""
 
     site: SiteSettings
-    samples: Samples
+    samples: SamplesSection
     model: Values
     data: Values
 
@@ -125,7 +125,7 @@ class ClientConfig:
         return DataDescription.of(self.samples, self.site.name)
 
 
-def _shared_digest(samples: Samples, model: Values) -> str:
+def _shared_digest(samples: SamplesSection, model: Values) -> str:
     return digest({"samples": toml_values(samples), "model": model})
 
 
@@ -148,7 +148,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     """
     sections = _read(path, overrides, SERVER)
     method = sections.resolve("method", "method with a server", methods(), "fedavg")
-    run = sections.validate("run", Rounds)
+    run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
         run = run.model_copy(update={"checkpoint_every": 1})  # a round is dear, a checkpoint is not
     for key in ("seeds", "devices", "clients_per_batch"):
@@ -157,10 +157,10 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
         federation=replace(settings, folder=str(path.parent.absolute() / settings.folder)),
-        samples=sections.validate("samples", Samples),
+        samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
-        local=sections.validate("local", Local),
+        local=sections.validate("local", LocalSection),
         run=resolve_against(run, method, sections.place("run.against"), methods()),
     )
     every = [config.method, *config.against]
@@ -178,7 +178,7 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
         data["path"] = str(path.parent.absolute() / data["path"])
     return ClientConfig(
         site=replace(site, folder=str(path.parent.absolute() / site.folder)),
-        samples=sections.validate("samples", Samples),
+        samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else {},
     )

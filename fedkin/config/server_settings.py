@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
 from fedkin.config.schema import Name, NotNegative, Positive, Seconds, settings
 from fedkin.core.errors import ConfigError
@@ -24,10 +24,11 @@ class ServerSettings:
     norm_limit: Annotated[float, Field(gt=1)] = 100.0  # an update so many times longer than usual is excluded
     registered: bool = False  # only nodes that are registered under their name may take part
     folder: str = "run"
+    track: Annotated[tuple[str, ...], Field(strict=False)] = ()  # trackers that hear of every round
 
     @field_validator("wait_for")
     @classmethod
-    def _at_most_capacity(cls, value: int, info: ValidationInfo) -> int:
+    def _at_most_capacity(cls, value: int, info: Any) -> int:
         if value > info.data.get("capacity", value):
             raise ValueError(f"expected at most capacity ({info.data['capacity']})")
         return value
