@@ -1,1 +1,1 @@
-"""What a run, a comparison, a server and a peer can be told: reading, checking and spelling out."""
+"""Configuration files of runs, comparisons, servers and peers: reading, validation, defaults."""

@@ -111,4 +111,4 @@ def check_key(key: str, place: str, sections: Iterable[str] = SECTIONS) -> None:
         raise ConfigError(f"{place}: {key}: expected section.key, such as local.lr")
     if key in ("run.seed", "run.seeds", "run.against", "method.name"):
         other = "--methods" if key in ("run.against", "method.name") else "--seeds"
-        raise ConfigError(f"{place}: {key} is no axis; {other} says it")
+        raise ConfigError(f"{place}: {key} is no axis; use {other}")

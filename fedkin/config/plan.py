@@ -15,8 +15,8 @@ class Plan:
     """How long, with how many clients, from which seed, and how often to evaluate.
 
     ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), or ``round_robin`` (all N clients take
-    turns once, in the order of ids, and uniform from then on, as FlexCFL's code does, so that clients that are there
-    from the start are soon assigned). The last round is always evaluated and kept, whatever ``evaluate_every`` and
+    turns once, in the order of ids, and uniform from then on, as FlexCFL's code does, so that clients that take
+    part from the start are soon assigned). The last round is always evaluated and kept, whatever ``evaluate_every`` and
     ``checkpoint_every`` say.
     """
 

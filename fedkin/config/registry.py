@@ -1,4 +1,4 @@
-"""The data sets, models, methods and shifts that a configuration can name, and how a named one is made."""
+"""The data sets, models, methods and shifts that a configuration can name, and how a named one is constructed."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
 
 
 def _message(error: ValidationError, place: Place) -> str:
-    """The first thing that pydantic refused, in one line. A check of several keys begins its words with ``key: ``."""
+    """The first error in one line. A check of several keys begins its message with ``key: ``."""
     first = error.errors()[0]
     words, value = first["msg"].replace("Input should be", "expected").removeprefix("Value error, "), first["input"]
     if not first["loc"]:

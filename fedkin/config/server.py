@@ -94,7 +94,7 @@ class ServerConfig:
         return DataDescription.of(self.samples, self.federation.name)
 
     def description(self) -> dict[str, Any]:
-        """What config.toml of the run folder says: what decides numbers. Deadlines and the like may be changed."""
+        """The content of the run folder's config.toml: what decides results. Deadlines and the like may be changed."""
         name, capacity = self.federation.name, self.federation.capacity
         return {
             "federation": {"name": name, "capacity": capacity},
@@ -121,7 +121,7 @@ class ClientConfig:
         return _shared_digest(self.samples, self.model)
 
     def data_description(self) -> DataDescription:
-        """What [samples] says of the data."""
+        """What the model must know of the data."""
         return DataDescription.of(self.samples, self.site.name)
 
 
@@ -150,7 +150,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     method = sections.resolve("method", "method with a server", methods(), "fedavg")
     run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
-        run = run.model_copy(update={"checkpoint_every": 1})  # a round is dear, a checkpoint is not
+        run = run.model_copy(update={"checkpoint_every": 1})  # a round takes long, a checkpoint does not
     for key in ("seeds", "devices", "clients_per_batch"):
         if getattr(run, key) is not None:
             raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")

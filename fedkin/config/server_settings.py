@@ -24,7 +24,7 @@ class ServerSettings:
     norm_limit: Annotated[float, Field(gt=1)] = 100.0  # an update so many times longer than usual is excluded
     registered: bool = False  # only nodes that are registered under their name may take part
     folder: str = "run"
-    track: Annotated[tuple[str, ...], Field(strict=False)] = ()  # trackers that hear of every round
+    track: Annotated[tuple[str, ...], Field(strict=False)] = ()  # trackers that record every round
 
     @field_validator("wait_for")
     @classmethod
@@ -48,7 +48,7 @@ class SiteSettings:
     def client_numbers(self, total: int) -> np.ndarray:
         """The clients that this node plays, out of the ``total`` of its data; sorted.
 
-        Raises ConfigError where there are no such clients.
+        Raises ConfigError for clients that the data do not have.
         """
         numbers = self._numbers(total)
         if not len(numbers) or len(set(numbers)) != len(numbers) or min(numbers) < 0 or max(numbers) >= total:

@@ -12,7 +12,7 @@ import tomli_w
 
 from fedkin.config.comparison import load
 from fedkin.config.comparison_axes import from_text
-from fedkin.config.comparison_grid import Grid, check_measure, from_description, slug
+from fedkin.config.comparison_grid import Grid, from_description
 from fedkin.core.errors import ConfigError
 
 FILE = """
@@ -316,21 +316,9 @@ def test_a_label_that_is_no_text_is_refused(tmp_path: Path) -> None:
     refused(["label: expected text", "[1]"], tmp_path, "[[compare.data]]\nlabel = [1]")
 
 
-def test_labels_in_any_script_and_of_any_length_have_folders_of_their_own() -> None:
-    names = [slug(label) for label in ("平均", "聚类", "x" * 300, "x" * 299 + "y", "é", "e")]
-    assert len(set(names)) == 6 and max(map(len, names)) < 80 and all(name.isascii() for name in names)
-
-
 def test_labels_that_share_a_folder_are_refused(tmp_path: Path) -> None:
     more = '[compare]\nmethods = [{name = "ifca", label = "A b"}, {name = "local", label = "a/B"}]'
     refused(["'A b'", "'a/B'", "another label"], tmp_path, more)
-
-
-@pytest.mark.parametrize(
-    ("label", "name"), [("", "all"), ("..", "all"), ("IFCA, clusters 2", "ifca-clusters-2"), ("a/../b", "a-..-b")]
-)
-def test_a_label_as_a_folder_stays_inside(label: str, name: str) -> None:
-    assert slug(label) == name
 
 
 def test_a_description_is_read_back_from_toml(tmp_path: Path) -> None:
@@ -346,35 +334,3 @@ scenario = {arrivals = {2 = 3}}
 """
     for grid in (read(tmp_path, more, sweeps=["local.lr=0.01,0.03"]), read(tmp_path), load(None)):
         assert from_description(tomllib.loads(tomli_w.dumps(grid.description())), Path("c.toml")) == grid
-
-
-def test_a_comparison_of_version_0_1_has_an_old_name_of_its_measure() -> None:
-    assert from_description({**load(None).description(), "by": "worst"}, Path("c.toml")).by == "bottom"
-    with pytest.raises(ConfigError, match="measure 'worst' was renamed; use 'bottom'"):
-        check_measure("worst")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"seeds": []},
-        {"methods": []},
-        {"settings": []},
-        {"seeds": "three"},
-        {"seeds": [0, 0]},
-        {"seeds": [-1]},
-        {"methods": [{"label": "x", "method": {"name": ["ifca"]}}]},
-        {"methods": [{"label": "x"}]},
-        {"methods": 3},
-        {"settings": [{"label": "", "data": {"name": "nothing"}}]},
-        {"settings": [{"data": {"name": "digits"}}]},
-    ],
-    ids=str,
-)
-def test_a_description_that_is_none(change: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"c\.toml: is not the description of a comparison"):
-        from_description(load(None).description() | change, Path("c.toml"))
-    keys = load(None).description()
-    for key in list(keys):
-        with pytest.raises(ConfigError, match=r"c\.toml"):
-            from_description({name: value for name, value in keys.items() if name != key}, Path("c.toml"))

@@ -20,10 +20,10 @@ def written(folder: Path, text: str = SMALL) -> Path:
 
 
 def test_a_name_is_enough(tmp_path: Path) -> None:
-    found = peer.load(written(tmp_path))
-    assert found.peer == PeerSettings("ada", folder=str(tmp_path / "state"))
-    assert found.network == NetworkSettings() and found.lockstep is None
-    assert (found.data["name"], found.model["name"], found.method["name"]) == ("digits", "mclr", "panm")
+    config = peer.load(written(tmp_path))
+    assert config.peer == PeerSettings("ada", folder=str(tmp_path / "state"))
+    assert config.network == NetworkSettings() and config.lockstep is None
+    assert (config.data["name"], config.model["name"], config.method["name"]) == ("digits", "mclr", "panm")
 
 
 def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
 
 def test_changes_come_on_top(tmp_path: Path) -> None:
     changes = ["peer.rounds=3", "network.deadline=1", "method.name=pens", "method.top=1", "lockstep.peers=['ada', 'b']"]
-    found = peer.load(written(tmp_path), changes)
-    assert found.peer.rounds == 3 and found.network.deadline == 1
-    assert found.method["name"] == "pens" and found.method["top"] == 1
-    assert found.lockstep == LockstepSettings(["ada", "b"])
+    config = peer.load(written(tmp_path), changes)
+    assert config.peer.rounds == 3 and config.network.deadline == 1
+    assert config.method["name"] == "pens" and config.method["top"] == 1
+    assert config.lockstep == LockstepSettings(["ada", "b"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 import tomli_w
 
 from fedkin.config import registry as choices
-from fedkin.config.loader import parse_override, parse_value
 from fedkin.config.registry import resolve
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
@@ -121,32 +120,6 @@ def test_data_stay_where_no_shift_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("7", 7),
-        ("0.5", 0.5),
-        ("1e-3", 1e-3),
-        ("true", True),
-        ("[1, 2]", [1, 2]),
-        ('"7"', "7"),
-        ("mnist", "mnist"),
-        ("a/b.npz", "a/b.npz"),
-        (" padded ", "padded"),
-        ("", ""),
-        ("1\nother = 2", "1\nother = 2"),
-    ],
-)
-def test_values_are_toml_or_bare_words(text: str, value: object) -> None:
-    assert parse_value(text) == value
-
-
-@pytest.mark.parametrize("text", ["rounds=3", "run.rounds", ".rounds=3", "run.=3", "=", "run.rounds:3"])
-def test_overrides_have_one_form(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected section\.key=value, got"):
-        parse_override(text)
-
-
-@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("data.nam=digits", r"^data\.nam: unknown key 'nam'; did you mean 'name'\?"),
@@ -218,23 +191,6 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     for overrides in ([], ["run.rounds=3"]):
         with pytest.raises(ConfigError, match=r"run\.toml: run: expected a section, got 3"):
             load(path, overrides)
-
-
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no\.toml: there is no such file"):
-        load(tmp_path / "no.toml")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load(tmp_path)
-    (tmp_path / "empty.toml").write_text("# nothing yet\n")
-    for overrides in ([], ["run.rounds=3"]):
-        with pytest.raises(ConfigError, match=r"empty\.toml: says nothing"):
-            load(tmp_path / "empty.toml", overrides)
-    (tmp_path / "bad.toml").write_text("[run\n")
-    with pytest.raises(ConfigError, match=r"bad\.toml: is not TOML: .*line 1"):
-        load(tmp_path / "bad.toml")
-    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match=r"bad\.toml: is not TOML"):
-        load(tmp_path / "bad.toml")
 
 
 @pytest.mark.parametrize("kind", ["datasets", "models", "methods", "shifts"])

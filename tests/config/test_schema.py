@@ -48,8 +48,8 @@ def test_defaults_are_spelled_out() -> None:
 
 
 def test_values_take_the_type_of_the_option() -> None:
-    got = read(dataset, clients=3, alpha=1, kind="b", sizes=[1, 2], deep=True, limit=4)
-    assert got == {
+    values = read(dataset, clients=3, alpha=1, kind="b", sizes=[1, 2], deep=True, limit=4)
+    assert values == {
         "clients": 3,
         "alpha": 1.0,
         "kind": "b",
