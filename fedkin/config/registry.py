@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fedkin.config.schema import Place, Values, choose, options_schema, toml_values, typed_options, validate
+from fedkin.config.renamed import unknown
+from fedkin.config.schema import Place, Values, options_schema, toml_values, validate
+from fedkin.core.errors import ConfigError
 from fedkin.scenarios.population import Population
 
 Registry = Mapping[str, Callable[..., Any]]
@@ -78,10 +81,14 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Valu
     Raises:
         ConfigError: an unknown name or option, a wrong type.
     """
-    call = choose(kind, registry, values["name"], place("name"))
+    name = values["name"]
+    if not isinstance(name, str):
+        raise ConfigError(f"{place('name')}: expected the name of a {kind}, got {name!r}")
+    if name not in registry:
+        raise ConfigError(f"{place('name')}: {unknown(kind, name, registry)}")
     options = {key: value for key, value in values.items() if key != "name"}
-    section = validate(options_schema(call, NOT_OPTIONS), options, place, ["name"])
-    return {"name": values["name"], **toml_values(section)}
+    section = validate(options_schema(registry[name], NOT_OPTIONS), options, place, ["name"])
+    return {"name": name, **toml_values(section)}
 
 
 def resolve_model(values: Values, place: Place) -> Values:
@@ -100,12 +107,18 @@ def make(registry: Registry, values: Values, *first: Any) -> Any:
     """
     call = registry[values["name"]]
     options = {key: value for key, value in values.items() if key != "name"}
-    return call(*first, **typed_options(call, options, NOT_OPTIONS))
+    return call(*first, **_typed(call, options))
 
 
 def make_population(values: Values) -> Population:
     """The scenario section as a Population."""
-    return Population(**typed_options(Population, values))
+    return Population(**_typed(Population, values))
+
+
+def _typed(call: Callable[..., Any], options: Values) -> Values:
+    """Options that were validated before, in the types that ``call`` takes: TOML's lists become tuples."""
+    section = options_schema(call, NOT_OPTIONS).model_validate_json(json.dumps(options))
+    return {name: getattr(section, name) for name in options}
 
 
 def options(call: Callable[..., Any]) -> set[str]:

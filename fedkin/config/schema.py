@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
@@ -132,8 +132,8 @@ def _message(error: ValidationError, place: Place) -> str:
     key = str(first["loc"][0])
     if first["type"] == "missing":
         return f"{place(key)}: is required"
-    if isinstance(value, str) and ("value", value) in RENAMED:
-        words = f"was renamed; use {RENAMED['value', value]!r}"
+    if first["type"] == "literal_error" and repr(replacement := RENAMED.get(("value", str(value)))) in words:
+        words = f"was renamed; use {replacement!r}"
     for bare in ("greater", "less"):
         words = words.replace(f"expected {bare}", f"expected a value {bare}")
     return f"{place(key)}: {words}, got {value!r}"
@@ -142,37 +142,6 @@ def _message(error: ValidationError, place: Place) -> str:
 def toml_values(section: Section) -> Values:
     """A section's values as TOML can hold them: None is left out, and so are empty tables."""
     return {key: value for key, value in section.model_dump(mode="json").items() if value not in (None, {})}
-
-
-def typed_options(call: Callable[..., Any], values: Values, skip: Iterable[str] = ()) -> Values:
-    """Options that were validated before, in the types that the callable takes: TOML's lists become tuples.
-
-    Args:
-        call: what the options are for.
-        values: by option.
-        skip: parameters of ``call`` that are no options.
-    """
-    section = options_schema(call, skip).model_validate_json(json.dumps(values))
-    return {name: getattr(section, name) for name in values}
-
-
-def choose(kind: str, registry: Mapping[str, Callable[..., Any]], name: Any, place: str) -> Callable[..., Any]:
-    """The entry of a registry.
-
-    Args:
-        kind: what the registry holds, for messages.
-        registry: by name.
-        name: as a file says it.
-        place: where it was read.
-
-    Raises:
-        ConfigError: an unknown name, with the nearest right one.
-    """
-    if not isinstance(name, str):
-        raise ConfigError(f"{place}: expected the name of a {kind}, got {name!r}")
-    if name not in registry:
-        raise ConfigError(f"{place}: {unknown(kind, name, registry)}")
-    return registry[name]
 
 
 def check_integer(name: str, value: object, least: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fedkin.config.schema import choose, options_schema, toml_values, validate
+from fedkin.config.schema import options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError
 
 
@@ -87,11 +87,3 @@ def test_anything_else_is_refused(values: dict[str, Any], message: str) -> None:
 def test_what_has_no_default_is_required() -> None:
     with pytest.raises(ConfigError, match=r"place\.clusters: is required"):
         read(Method)
-
-
-def test_choosing_from_a_registry() -> None:
-    assert choose("method", {"fedavg": Method}, "fedavg", "method.name") is Method
-    with pytest.raises(ConfigError, match=r"method\.name: unknown method 'fedavh'; did you mean 'fedavg'\?"):
-        choose("method", {"fedavg": Method}, "fedavh", "method.name")
-    with pytest.raises(ConfigError, match=r"method\.name: expected the name of a method, got 3"):
-        choose("method", {"fedavg": Method}, 3, "method.name")
