@@ -1,4 +1,4 @@
-"""Means of models and updates, by cluster. Letters: n rows, K clusters, P parameters."""
+"""Means of models and updates, by cluster. Shapes: n rows, K clusters, P parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int, Num
 
 
 class WeightedSum:
-    """Weighted sums of updates, by model, that may come in portions.
+    """Weighted sums of updates, by model, which may be added in portions.
 
     Rows are added one after another in float64, so the sum depends on their order and never on how they were
     portioned: a server that holds all updates and one that streams them get the same bits.
@@ -37,9 +37,16 @@ def mean_by_model(
     model_index: Int[np.ndarray, "n"],
     clusters: int,
 ) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
-    """Weighted mean update of each model's rows and the weight behind it (McMahan et al. 2017, Algorithm 1).
+    """Weighted mean update of each model (McMahan et al. 2017, Algorithm 1).
 
-    A model that no row chose gets a zero mean and a zero weight.
+    Args:
+        update: one row per client.
+        weight: of each row, such as its training examples.
+        model_index: the model that each row updates.
+        clusters: how many models there are.
+
+    Returns:
+        The mean update of each model and the sum of the weights behind it, zeros where it has no rows.
     """
     total = WeightedSum(clusters, update.shape[1])
     total.add(update, weight, model_index)
@@ -49,17 +56,30 @@ def mean_by_model(
 def simple_mean_by_cluster(
     rows: Float[np.ndarray, "n P"], labels: Int[np.ndarray, "n"], clusters: int
 ) -> Float[np.ndarray, "K P"]:
-    """Plain mean of each cluster's rows; zero for a cluster without any."""
+    """Plain mean of each cluster's rows; zero for a cluster without any.
+
+    Args:
+        rows: what is averaged.
+        labels: the cluster of each row.
+        clusters: how many there are.
+    """
     return mean_by_model(rows, np.ones(len(rows)), labels, clusters)[0]
 
 
-def inter_cluster(models: Float[np.ndarray, "K P"], eta: float, normalize: bool = True) -> Float[np.ndarray, "K P"]:
+def inter_cluster_aggregation(
+    models: Float[np.ndarray, "K P"], eta: float, normalize: bool = True
+) -> Float[np.ndarray, "K P"]:
     """Inter-group aggregation (FedGroup, Algorithm 2, l. 20-25), all clusters at once:
 
         w_j <- (w_j + eta sum_{l != j} w_l / |w_l|) / (1 + eta sum_{l != j} 1 / |w_l|)
 
-    The divisor is in the authors' code and not in the paper; without it (``normalize=False``) every |w_j| grows by
-    up to eta (K - 1) a round. A model of norm zero has no direction and adds nothing.
+    A model of norm zero has no direction and adds nothing.
+
+    Args:
+        models: one per cluster.
+        eta: weight of the other clusters' models.
+        normalize: with the divisor, which is in the authors' code and not in the paper; without it every |w_j| grows
+            by up to eta (K - 1) a round.
     """
     w = models.astype(np.float64)
     norm = np.linalg.norm(w, axis=1)

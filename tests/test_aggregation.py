@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedkin.aggregation import inter_cluster, mean_by_model, simple_mean_by_cluster
+from fedkin.aggregation import inter_cluster_aggregation, mean_by_model, simple_mean_by_cluster
 
 K = 3
 
@@ -53,28 +53,34 @@ def test_simple_mean_by_hand() -> None:
 def test_inter_cluster_by_hand() -> None:
     """Norms 5 and 10, eta 2: ((3, 4) + 2 (0, 1)) / (1 + 2/10) and ((0, 10) + 2 (.6, .8)) / (1 + 2/5)."""
     models = f32([[3, 4], [0, 10]])
-    np.testing.assert_allclose(inter_cluster(models, 2.0), [[3 / 1.2, 6 / 1.2], [1.2 / 1.4, 11.6 / 1.4]], rtol=1e-6)
-    np.testing.assert_allclose(inter_cluster(models, 2.0, normalize=False), [[3, 6], [1.2, 11.6]], rtol=1e-6)
+    np.testing.assert_allclose(
+        inter_cluster_aggregation(models, 2.0), [[3 / 1.2, 6 / 1.2], [1.2 / 1.4, 11.6 / 1.4]], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        inter_cluster_aggregation(models, 2.0, normalize=False), [[3, 6], [1.2, 11.6]], rtol=1e-6
+    )
 
 
 def test_inter_cluster_sums_over_the_models_before_it() -> None:
     """All clusters at once: swapping two clusters swaps the results, which an in-place loop would not give."""
     models = f32([[1, 2], [3, -1], [-2, 5]])
     order = np.array([2, 0, 1])
-    np.testing.assert_allclose(inter_cluster(models[order], 0.5), inter_cluster(models, 0.5)[order], rtol=1e-6)
+    np.testing.assert_allclose(
+        inter_cluster_aggregation(models[order], 0.5), inter_cluster_aggregation(models, 0.5)[order], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_inter_cluster_that_does_nothing(normalize: bool) -> None:
     models = f32([[1, 2], [3, -1]])
-    np.testing.assert_array_equal(inter_cluster(models, 0.0, normalize=normalize), models)
-    np.testing.assert_array_equal(inter_cluster(models[:1], 5.0, normalize=normalize), models[:1])
+    np.testing.assert_array_equal(inter_cluster_aggregation(models, 0.0, normalize=normalize), models)
+    np.testing.assert_array_equal(inter_cluster_aggregation(models[:1], 5.0, normalize=normalize), models[:1])
 
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_inter_cluster_with_a_model_of_zeros(normalize: bool) -> None:
     """A zero model has no direction: it adds nothing to the others, and nothing becomes NaN."""
-    after = inter_cluster(f32([[0, 0], [3, 4]]), 1.0, normalize=normalize)
+    after = inter_cluster_aggregation(f32([[0, 0], [3, 4]]), 1.0, normalize=normalize)
     assert np.isfinite(after).all()
     np.testing.assert_allclose(after[1], [3, 4], rtol=1e-6)
 
@@ -144,12 +150,14 @@ lengths = st.lists(st.floats(0.5, 10), min_size=2, max_size=4)
 def test_normalised_aggregation_of_equal_models_is_the_identity(direction: list[float], eta: float) -> None:
     """With every w_l = w, numerator and denominator carry the same factor 1 + eta (K - 1) / |w|."""
     models = np.tile(np.array(direction, np.float32), (K, 1))
-    np.testing.assert_allclose(inter_cluster(models, eta), models, rtol=1e-5)
+    np.testing.assert_allclose(inter_cluster_aggregation(models, eta), models, rtol=1e-5)
 
 
 @given(lengths, st.floats(0.01, 5))
 def test_the_papers_sum_lengthens_equal_models(direction: list[float], eta: float) -> None:
     """Without the denominator each |w| grows by eta (K - 1), which is why the authors' code divides."""
     models = np.tile(np.array(direction, np.float32), (K, 1))
-    grown = np.linalg.norm(inter_cluster(models, eta, normalize=False), axis=1) - np.linalg.norm(models, axis=1)
+    grown = np.linalg.norm(inter_cluster_aggregation(models, eta, normalize=False), axis=1) - np.linalg.norm(
+        models, axis=1
+    )
     np.testing.assert_allclose(grown, eta * (K - 1), rtol=1e-3, atol=1e-4)

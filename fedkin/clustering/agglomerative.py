@@ -1,4 +1,4 @@
-"""Agglomerative clustering: rows start alone, and the two nearest clusters merge until it is time to stop."""
+"""Agglomerative clustering: every row begins as a cluster, and the nearest two merge until a stop criterion holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedkin.core.errors import MethodError, unknown
 
 LINKAGES = ("complete", "average", "single", "ward")
 
-_ROUNDING = 1e-6  # of the largest eigenvalue: how far below zero Euclidean distances may seem to reach
+_ROUNDING = 1e-6  # of the largest eigenvalue: how far below zero rounding may move those of Euclidean distances
 
 
 def agglomerative(
@@ -21,12 +21,15 @@ def agglomerative(
     threshold: float | None = None,
     linkage: str = "complete",
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels from the distances of all pairs of rows; stops at ``clusters``, or where all are too far apart.
+    """Cluster labels from the distances of all pairs of rows, numbered by first appearance, from 0.
 
-    Clusters at a distance of ``threshold`` or more are not merged. The distance of two clusters is that of their
-    farthest rows (complete), of their nearest (single), the mean (average), or the root of twice what merging them
-    adds to the squared distances from the centres (ward; Euclidean distances only). Distances may be negative, except
-    for ward: Sattler et al. 2020 take minus the similarity. Labels are numbered by first appearance, from 0.
+    Args:
+        distances: symmetric; may be negative, except for ward (Sattler et al. 2020 take minus the similarity).
+        clusters: where to stop; give this or ``threshold``.
+        threshold: clusters at this distance or more are not merged.
+        linkage: the distance of two clusters: that of their farthest rows (``complete``), of their nearest
+            (``single``), the mean (``average``), or the root of twice what merging them adds to the squared distances
+            from the centres (``ward``; Euclidean distances only).
 
     Raises:
         MethodError: both or none of clusters and threshold, fewer rows than clusters, an unknown linkage, distances
@@ -37,7 +40,7 @@ def agglomerative(
     _check(distances, clusters, threshold, linkage)
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
-    lowest = min(float(distances.min()), 0)  # scikit-learn knows no negative threshold, so all is moved up
+    lowest = min(float(distances.min()), 0)  # scikit-learn takes no negative threshold, so all is shifted
     cut = None if threshold is None else max(threshold - lowest, 0)
     ward = linkage == "ward"
     fit = AgglomerativeClustering(
@@ -59,8 +62,10 @@ def _check(distances: Float[np.ndarray, "n n"], clusters: int | None, threshold:
     if clusters is not None and not 1 <= clusters <= len(distances):
         raise MethodError(f"clusters must be at least 1 and at most the rows, {len(distances)}; got {clusters}")
     if not np.isfinite(distances).all():
-        broken = np.flatnonzero(~np.isfinite(distances).all(axis=1))
-        raise MethodError(f"distances must be finite, got others in row {broken[0]}; leave out the rows that have them")
+        invalid = np.flatnonzero(~np.isfinite(distances).all(axis=1))
+        raise MethodError(
+            f"distances must be finite, got others in row {invalid[0]}; leave out the rows that have them"
+        )
 
 
 def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:

@@ -1,6 +1,6 @@
-"""What helps to choose the eps of DBSCAN: the distances at which its result changes, and where it does not for long.
+"""Choice of DBSCAN's eps: the distances at which its result changes, and the wide ranges in which it does not.
 
-Letters: n points of d numbers. Distances are those of ``density.dbscan``, so the ends of the ranges are exact.
+Shapes: n points of d numbers. Distances are those of ``density.dbscan``, so the ends of the ranges are exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
 
-_STRAIGHT = 1e-9  # of a curve's rise: what is nearer to the chord than this is rounding
+_MIN_BEND = 1e-9  # of a curve's rise: a smaller distance from the chord is rounding
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class EpsRange:
 
 
 def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[np.ndarray, "n"]:
-    """The least eps at which each point is a core point, ascending: the sorted k-distance graph of the DBSCAN paper.
+    """The lowest eps at which each point is a core point, ascending: the sorted k-distance graph of the DBSCAN paper.
 
     It is the distance to the (min_samples - 1)-th nearest other point, because a point counts itself; infinite where
     there are not as many points.
@@ -60,28 +60,33 @@ def knee(curve: Float[np.ndarray, "n"]) -> float:
         MethodError: no value, or one that is not finite.
     """
     if not len(curve) or not np.isfinite(curve).all():
-        broken = np.count_nonzero(~np.isfinite(curve))
-        raise MethodError(f"a knee needs a curve of finite values, at least 1; got {len(curve)}, {broken} not finite")
+        invalid = np.count_nonzero(~np.isfinite(curve))
+        raise MethodError(f"a knee needs a curve of finite values, at least 1; got {len(curve)}, {invalid} not finite")
     curve = curve.astype(np.float64)
     away = np.abs(curve - np.linspace(curve[0], curve[-1], len(curve)))  # in proportion to the distance from the chord
-    bent = away.max() > _STRAIGHT * np.abs(curve).max()
+    bent = away.max() > _MIN_BEND * np.abs(curve).max()
     return float(curve[away.argmax() if bent else -1])
 
 
 def eps_ranges(points: Float[np.ndarray, "n d"], min_samples: int, scored: int = 100) -> list[EpsRange]:
-    """All the partitions that DBSCAN can find, each with its eps from low (included) to high (excluded), ascending.
+    """All partitions that DBSCAN can find, each with its eps from low (included) to high (excluded), ascending.
 
     The first starts at 0 (all noise, unless points are equal), the last ends at infinity (one cluster, unless there are
     fewer points than min_samples). Exact for any n, because few of the n x n distances matter (see ``_partitions``): at
-    most n min_samples partitions are looked at, each in time n min_samples, and memory is a few times n x n. A
-    silhouette costs n x n more: of the ranges with 2 clusters or more only the ``scored`` widest (high / low) have one.
+    most n min_samples partitions are tried, each in time n min_samples, and memory is a few times n x n. A
+    silhouette costs n x n more.
+
+    Args:
+        points: one per row.
+        min_samples: of DBSCAN.
+        scored: how many ranges with 2 clusters or more have a silhouette: the widest (high / low).
 
     Raises:
         MethodError: min_samples below 1, or a point that is not finite.
     """
     check_min_samples(min_samples, least=1)
-    between = euclidean(points)
-    lows, partitions = _partitions(between, min_samples)
+    distances = euclidean(points)
+    lows, partitions = _partitions(distances, min_samples)
     highs = [*lows[1:], math.inf]
     several = [i for i, labels in enumerate(partitions) if labels.max(initial=NOISE) > 0]
     widest = set(sorted(several, key=lambda i: -_width(lows[i], highs[i]))[:scored])
@@ -91,24 +96,29 @@ def eps_ranges(points: Float[np.ndarray, "n d"], min_samples: int, scored: int =
             high,
             clusters=int(labels.max(initial=NOISE)) + 1,
             noise=int(np.count_nonzero(labels == NOISE)),
-            silhouette=_silhouette(between, labels) if i in widest else None,
+            silhouette=_silhouette(distances, labels) if i in widest else None,
             points=len(labels),
         )
         for i, (low, high, labels) in enumerate(zip(lows, highs, partitions, strict=True))
     ]
 
 
-def suggest(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float | int = 0.5) -> float:
+def suggest_eps(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float | int = 0.5) -> float:
     """One eps, in the unit of the points, from the ranges of ``eps_ranges``.
 
     The rule: points have clusters where there is a gap between them, which is a range of 2 clusters or more in which
     eps can grow ``gap``-fold (high / low) while at most a share ``noise`` of the points is noise and the clusters have
     two points or more on average. Of such ranges take those with the least noise, of these the widest (high / low), and
     of this one the middle on a logarithmic scale, sqrt(low high); half its high where it starts at 0. Where no range
-    has a gap all are one cluster: sqrt(gap) times the least eps at which they are; 1 where that is 0, for the points
+    has a gap all are one cluster: sqrt(gap) times the lowest eps at which they are; 1 where that is 0, for the points
     are all equal and any eps will do.
 
     A few points on a line have gaps by chance: with points of one or two numbers, look at the ranges.
+
+    Args:
+        ranges: of ``eps_ranges``.
+        gap: how many times eps must be able to grow in a range, at least 1.
+        noise: the largest share of the points that may be noise.
 
     Raises:
         MethodError: no ranges, a gap below 1, or fewer points than min_samples, which are noise for every eps.
@@ -117,21 +127,21 @@ def suggest(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float | int
         raise MethodError(f"gap is how many times eps can grow in a range: it must be at least 1, got {gap}")
     if not ranges or ranges[-1].clusters == 0:
         raise MethodError("no eps makes a cluster: there are fewer points than min_samples; take a smaller one")
-    found = [
+    candidates = [
         r
         for r in ranges
         if 1 < r.clusters <= (r.points - r.noise) / 2 and r.noise <= noise * r.points and _width(r.low, r.high) >= gap
     ]
-    if not found:
+    if not candidates:
         return ranges[-1].low * math.sqrt(gap) or 1.0
-    best = min(found, key=lambda r: (r.noise, -_width(r.low, r.high)))
+    best = min(candidates, key=lambda r: (r.noise, -_width(r.low, r.high)))
     return math.sqrt(best.low) * math.sqrt(best.high) if best.low > 0 else best.high / 2
 
 
-def useful(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, float]:
+def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, float]:
     """(low, high): below low every eps makes noise of all points, from high on one cluster of all.
 
-    An eps in [low, high) tells points apart. Empty (low = high) for two points, or where all are equal; both infinite
+    An eps in [low, high) separates points. Empty (low = high) for two points, or where all are equal; both infinite
     where there are fewer points than min_samples.
 
     Raises:
@@ -143,35 +153,40 @@ def useful(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, f
     return ends[int((partitions[0] == NOISE).all())], ends[-1 if (partitions[-1] == NOISE).all() else -2]
 
 
-def advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
-    """What to say of an eps that tells no points apart, with the useful range; None where it does.
+def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
+    """A message about an eps that separates no points, with the useful range; None where it does.
+
+    Args:
+        points: one per row.
+        eps: of DBSCAN, in the unit of the points.
+        min_samples: of DBSCAN.
 
     Raises:
-        MethodError: as ``useful``.
+        MethodError: as ``useful_range``.
     """
-    low, high = useful(points, min_samples)
+    low, high = useful_range(points, min_samples)
     if low <= eps < high:
         return None
-    what = "one cluster of all clients" if eps >= high else "noise of all clients"
+    result = "one cluster of all clients" if eps >= high else "noise of all clients"
     if not low < high < math.inf:
-        return f"eps = {eps:g} makes {what}, and no other would tell them apart"
-    hint = suggest(eps_ranges(points, min_samples))
+        return f"eps = {eps:g} makes {result}, and no other would tell them apart"
+    hint = suggest_eps(eps_ranges(points, min_samples))
     more = f"{hint:.3g} is suggested" if hint < high else "no gap is clear, so that one cluster may be right"
-    return f"eps = {eps:g} makes {what}; they come apart from {low:.3g} up to {high:.3g}; {more}"
+    return f"eps = {eps:g} makes {result}; they come apart from {low:.3g} up to {high:.3g}; {more}"
 
 
 def _width(low: float, high: float) -> float:
     return high / low if low > 0 else math.inf
 
 
-def _core_distances(between: Float64[np.ndarray, "n n"], min_samples: int) -> Float64[np.ndarray, "n"]:
-    if len(between) < min_samples:
-        return np.full(len(between), np.inf)
-    return np.sort(between, axis=1)[:, min_samples - 1]
+def _core_distances(distances: Float64[np.ndarray, "n n"], min_samples: int) -> Float64[np.ndarray, "n"]:
+    if len(distances) < min_samples:
+        return np.full(len(distances), np.inf)
+    return np.sort(distances, axis=1)[:, min_samples - 1]
 
 
 def _partitions(
-    between: Float64[np.ndarray, "n n"], min_samples: int
+    distances: Float64[np.ndarray, "n n"], min_samples: int
 ) -> tuple[list[float], list[Int[np.ndarray, "n"]]]:
     """The eps at which the partition becomes another, ascending from 0, and the labels from there on.
 
@@ -183,13 +198,13 @@ def _partitions(
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
-    n = len(between)
+    n = len(distances)
     if n < max(min_samples, 2):
         return [0.0], [np.full(n, NOISE if n < min_samples else 0)]
-    cores = _core_distances(between, min_samples)
-    reach = np.maximum(between, cores)  # [p, q]: the eps from which q is core, and p near it
+    cores = _core_distances(distances, min_samples)
+    reach = np.maximum(distances, cores)  # [p, q]: the eps from which q is core, and p near it
     tree = linkage(squareform(np.maximum(reach, cores[:, None]), checks=False), "single")
-    near = np.argsort(between, axis=1)[:, : min_samples - 1]
+    near = np.argsort(distances, axis=1)[:, : min_samples - 1]
     steps = np.take_along_axis(reach, near, axis=1)
     tried = np.unique(np.concatenate([[0.0], tree[:, 2], steps[steps < cores[:, None]]]))
     lows, partitions = [], []
@@ -221,10 +236,10 @@ def _labels(
     return by_first_appearance(np.where(owner < n, owner, NOISE))
 
 
-def _silhouette(between: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float | None:
+def _silhouette(distances: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float | None:
     from sklearn.metrics import silhouette_score
 
     some = np.flatnonzero(labels != NOISE)
     if not 1 < len(np.unique(labels[some])) < len(some):
         return None
-    return float(silhouette_score(between[np.ix_(some, some)], labels[some], metric="precomputed"))
+    return float(silhouette_score(distances[np.ix_(some, some)], labels[some], metric="precomputed"))

@@ -1,8 +1,8 @@
-"""Platt scaling from histograms: what a detector's score is worth, learnt without seeing a sample.
+"""Platt scaling of detectors' scores from histograms, which the server gets in place of samples.
 
 The detectors of ATHENA-FL are trained apart and their scores compared, though nothing makes them comparable. Clients
 count the scores of their own samples; the server adds the counts up and finds, for each detector, the a and b with
-which sigma(a s + b) is a probability. In no paper of ATHENA-FL. Letters: n samples, D detectors, P parameters.
+which sigma(a s + b) is a probability. In no paper of ATHENA-FL. Shapes: n samples, D detectors, P parameters.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ EDGES = np.linspace(-16, 16, BINS + 1)  # of a score before the sigmoid; the out
 CENTRES = (EDGES[:-1] + EDGES[1:]) / 2
 POSITIVE, NEGATIVE = 0, 1  # rows of a histogram
 
-_STEPS = 100  # Newton's method takes about ten
-_HALVINGS = 30
-_SMALL = 1e-10  # of the samples: a gradient below this is zero
+_MAX_STEPS = 100  # Newton's method takes about ten
+_MAX_HALVINGS = 30
+_TOLERANCE = 1e-10  # of the samples: a gradient below this is zero
 _ROUNDING = 1e-12  # of the cross entropy
-_RIDGE = 1e-12  # of the samples: scores that are all in one bin determine no slope
+_RIDGE = 1e-12  # of the samples: scores that are all in one bin do not determine a
 
 
-def histogram(scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "2 64"]:
-    """How many of the positive samples (row 0) and of the others (row 1) have their score in which bin.
+def score_histogram(scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "2 64"]:
+    """Histograms of the scores of the positive samples (row 0) and of the others (row 1).
 
     A score is the detector's output before the sigmoid (a logit). Bin i is [EDGES[i], EDGES[i + 1]); scores below the
     first edge or above the last count in the outer bins. Histograms of clients add up to that of all their samples.
@@ -34,13 +34,13 @@ def histogram(scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"]) -
         MethodError: a score that is not a number.
     """
     if np.isnan(scores).any():
-        broken = np.flatnonzero(np.isnan(scores))
-        raise MethodError(f"scores must be numbers, {len(broken)} are NaN, such as that of sample {broken[0]}")
+        nan = np.flatnonzero(np.isnan(scores))
+        raise MethodError(f"scores must be numbers, {len(nan)} are NaN, such as that of sample {nan[0]}")
     bins = np.clip(np.searchsorted(EDGES, scores, side="right") - 1, 0, BINS - 1)
     return np.stack([np.bincount(bins[positive], minlength=BINS), np.bincount(bins[~positive], minlength=BINS)])
 
 
-def platt(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
+def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
     """(a, b) of each detector: sigma(a s + b) is the probability that a sample of score s is positive.
 
     Maximum likelihood at the centres of the bins, with Platt's targets (N+ + 1) / (N+ + 2) and 1 / (N- + 2) in place of
@@ -50,7 +50,7 @@ def platt(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
 
     ``a`` is below 0 where a detector is worse than chance: its scores then count the other way round. A detector
     without positives or without negatives cannot be calibrated: its scores stay as they are, (1, 0). Scores that are
-    all in one bin determine no slope: one of the best scales is found.
+    all in one bin do not determine a: the result is one of the best scales.
 
     Raises:
         MethodError: a count below 0.
@@ -69,13 +69,16 @@ def platt(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
     return scale.reshape(*counts.shape[:-2], 2)
 
 
-def folded(
+def fold_scale(
     models: Float[np.ndarray, "D P"], head: slice, bias: slice, scale: Float[np.ndarray, "D 2"]
 ) -> Float[np.ndarray, "D P"]:
     """The same detectors with (a, b) taken into their last layer: the new score is a s + b.
 
-    ``head`` is the slice of the last layer, weights and bias, and ``bias`` that of its bias (``ModelSpec.head`` and
-    ``head_bias``). Both are multiplied by a, and b is added to the bias.
+    Args:
+        models: one detector per row.
+        head: the slice of the last layer, weights and bias (``ModelSpec.head``); it is multiplied by a.
+        bias: the slice of its bias (``ModelSpec.head_bias``), to which b is added.
+        scale: (a, b) of each detector.
 
     Raises:
         ModelError: a bias that is not a part of the head, or a head that is not a part of the model.
@@ -94,24 +97,24 @@ def folded(
 def _newton(
     samples: Float64[np.ndarray, "D 64"], hits: Float64[np.ndarray, "D 64"], scale: Float64[np.ndarray, "D 2"]
 ) -> Float64[np.ndarray, "D 2"]:
-    """The least cross entropy of ``samples`` in each bin, of which ``hits`` count as positive; convex in (a, b)."""
+    """(a, b) of the lowest cross entropy, which is convex: ``samples`` in each bin, of which ``hits`` are positive."""
     from scipy.special import expit  # slow to import, and no client needs it
 
     features = np.stack([CENTRES, np.ones(BINS)])
     total = samples.sum(axis=1)
     ridge = _RIDGE * total[:, None, None] * np.eye(2)
-    for _ in range(_STEPS):
-        chance = expit(scale @ features)
-        gradient = (samples * chance - hits) @ features.T
-        if np.all(np.abs(gradient) <= _SMALL * total[:, None]):
+    for _ in range(_MAX_STEPS):
+        probability = expit(scale @ features)
+        gradient = (samples * probability - hits) @ features.T
+        if np.all(np.abs(gradient) <= _TOLERANCE * total[:, None]):
             break
-        curvature = np.einsum("ib,db,jb->dij", features, samples * chance * (1 - chance), features) + ridge
+        curvature = np.einsum("ib,db,jb->dij", features, samples * probability * (1 - probability), features) + ridge
         step = -np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-        scale = scale + _length(samples, hits, scale, step)[:, None] * step
+        scale = scale + _step_length(samples, hits, scale, step)[:, None] * step
     return scale
 
 
-def _length(
+def _step_length(
     samples: Float64[np.ndarray, "D 64"],
     hits: Float64[np.ndarray, "D 64"],
     scale: Float64[np.ndarray, "D 2"],
@@ -120,7 +123,7 @@ def _length(
     """How much of each step to take: all of it, halved until the cross entropy does not grow; else none."""
     before = _cross_entropy(samples, hits, scale) * (1 + _ROUNDING)
     length = np.ones(len(scale))
-    for _ in range(_HALVINGS):
+    for _ in range(_MAX_HALVINGS):
         worse = ~(_cross_entropy(samples, hits, scale + length[:, None] * step) <= before)
         if not worse.any():
             return length

@@ -1,4 +1,4 @@
-"""How far two clusterings of the same clients agree. Letters: n clients."""
+"""How far two clusterings of the same clients agree. Shapes: n clients."""
 
 from __future__ import annotations
 

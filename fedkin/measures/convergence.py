@@ -1,4 +1,4 @@
-"""How ATHENA-FL counts epochs and bytes (its Table 1). Letters: T epochs, D detectors, n values."""
+"""Epochs until convergence and bytes sent, as in ATHENA-FL's Table 1. Shapes: T epochs, D detectors, n values."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MIB = 2**20
 def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.001) -> int | None:
     """The first epoch e >= 2, counted from 1, with prev (1 - tolerance) < accuracy < prev (1 + tolerance); else None.
 
-    prev is the accuracy of the epoch before. It stops at the first two epochs that are alike, which may be long before
-    the best one, and never where both are 0. Of several detectors, the epoch at which their mean accuracy converges.
+    prev is the accuracy of the epoch before. It stops at the first two epochs of similar accuracy, which may be long
+    before the best one, and never where both are 0. Of several detectors: the epoch at which their mean accuracy does.
     The authors' average over detectors is another: ``mean_convergence_epoch``.
     """
     if not len(accuracy):
         return None
     curve = accuracy.mean(axis=tuple(range(accuracy.ndim - 1)), dtype=np.float64)
     before, after = curve[:-1], curve[1:]
-    alike = (before * (1 - tolerance) < after) & (after < before * (1 + tolerance))
-    return int(alike.argmax()) + 2 if alike.any() else None
+    converged = (before * (1 - tolerance) < after) & (after < before * (1 + tolerance))
+    return int(converged.argmax()) + 2 if converged.any() else None
 
 
 def mean_convergence_epoch(
@@ -34,9 +34,13 @@ def mean_convergence_epoch(
 ) -> float | None:
     """E[e] of ATHENA-FL: the mean over detectors of the epochs at which each converges; None if none does.
 
-    Detectors that do not converge are left out, as the authors' script does, which flatters. ``as_coded``: a line left
-    in that script reads the same detector ten times, number 2 counted from 0, so that the published means are its
-    epoch alone.
+    Detectors that do not converge are left out, as in the authors' script, which makes the mean too low.
+
+    Args:
+        accuracy: of each detector after each epoch.
+        tolerance: see ``convergence_epoch``.
+        as_coded: a line left in that script reads the same detector ten times, number 2 counted from 0, so that the
+            published means are its epoch alone.
 
     Raises:
         MethodError: as coded with fewer than three detectors.
@@ -48,16 +52,19 @@ def mean_convergence_epoch(
     return float(np.mean(epochs)) if epochs else None
 
 
-def transmitted(epochs: float | int, models: int, bytes_each: int) -> float:
-    """TDT of ATHENA-FL, in MiB: epochs x models x bytes of one, in one direction and for one client.
+def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:
+    """TDT of ATHENA-FL, in MiB (the paper says MB, and means 2^20 bytes), in one direction and for one client.
 
-    The paper says MB, and means 2^20 bytes. What a client sends and receives in a run is on the ``Ledger``.
+    Args:
+        epochs: until convergence.
+        models: sent in each epoch.
+        bytes_each: of one model.
     """
     return epochs * models * bytes_each / _MIB
 
 
 def economy(athena: float | int, fedavg: float | int) -> float:
-    """1 - athena / fedavg: the share of FedAvg's bytes that is saved, below 0 where more are sent.
+    """Share of FedAvg's bytes that ATHENA-FL saves, below 0 where it sends more: 1 - athena / fedavg.
 
     Raises:
         MethodError: FedAvg sent nothing.

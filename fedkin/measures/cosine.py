@@ -1,4 +1,4 @@
-"""Cosine similarity between updates. Letters: n and m rows, P parameters."""
+"""Cosine similarity between updates. Shapes: n and m rows, P parameters."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _COLUMNS = 2048  # of a block
 def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:
     """cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|); zero where either row is zero (FedGroup, eq. 5).
 
-    A vector without direction is neither like nor unlike another, hence zero and never NaN.
+    A vector of zeros has no direction: its similarity is zero, never NaN.
     """
     return np.clip(_unit(a) @ _unit(b).T, -1, 1)
 
 
 def _unit(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
-    """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may be larger, or smaller,
-    than float32 can say."""
+    """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may overflow or underflow
+    float32."""
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
 
@@ -28,13 +28,19 @@ def _unit(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
 def cosine_from(
     a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"], origin: Float[np.ndarray, "P"] | None = None
 ) -> Float[np.ndarray, "n m"]:
-    """``cosine`` of a and b as seen from an origin, without copies of what may be hundreds of megabytes: a block of
-    columns at a time. Zero also where float32 cannot hold the square of a length."""
+    """``cosine`` of a and b relative to an origin, a block of columns at a time: without copies of what may be hundreds
+    of megabytes. Zero also where float32 cannot hold the square of a length.
+
+    Args:
+        a: one vector per row of the result.
+        b: one vector per column; may be ``a`` itself, which takes half the time.
+        origin: is subtracted from both; zero by default.
+    """
     product, squares = np.zeros((len(a), len(b))), (np.zeros(len(a)), np.zeros(len(b)))
     with np.errstate(over="ignore", invalid="ignore"):
         for columns in column_blocks(a.shape[1]):
-            left = _seen(a, columns, origin)
-            right = left if a is b else _seen(b, columns, origin)
+            left = _relative(a, columns, origin)
+            right = left if a is b else _relative(b, columns, origin)
             product += left @ right.T
             if a is not b:
                 squares[0][:] += np.einsum("ij,ij->i", left, left)
@@ -45,13 +51,13 @@ def cosine_from(
     return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
 
 
-def _seen(rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None) -> np.ndarray:
-    """Some columns, as seen from an origin."""
+def _relative(rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None) -> np.ndarray:
+    """Some columns, less those of the origin."""
     return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
 
 
 def column_blocks(columns: int) -> Iterator[slice]:
-    """Columns that stay in a core's cache for some hundred rows."""
+    """Slices of columns that stay in a core's cache for some hundred rows."""
     for first in range(0, columns, _COLUMNS):
         yield slice(first, first + _COLUMNS)
 

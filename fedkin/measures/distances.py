@@ -1,4 +1,4 @@
-"""Distances between all pairs of long rows, in bounded memory. Letters: n rows, P parameters."""
+"""Distances between all pairs of long rows, in bounded memory. Shapes: n rows, P parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedkin.measures.gram import float64_blocks, gram
 
 METRICS = ("l1", "l2", "cosine")
 
-_NEAR = 1e-6  # of the squared lengths: a squared distance below this has lost more than 6 of its 16 digits
+_CLOSE = 1e-6  # of the squared lengths: a squared distance below this has lost more than 6 of its 16 digits
 
 
 def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray, "n n"]:
@@ -27,9 +27,9 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
     """
     if metric not in METRICS:
         raise MethodError(unknown("metric", metric, METRICS))
-    everybody = np.arange(len(rows))
+    all_rows = np.arange(len(rows))
     if metric == "l1":
-        return _one_by_one(rows, everybody, np.ones(len(rows)), "cityblock")
+        return _from_differences(rows, all_rows, np.ones(len(rows)), "cityblock")
     inner = gram(rows)
     if metric == "l2":
         return np.sqrt(_squared(rows, inner, np.ones(len(rows))))
@@ -47,20 +47,20 @@ def _squared(
     inner = inner * np.outer(scale, scale)
     lengths = inner.diagonal()[:, None] + inner.diagonal()
     squared = np.clip(lengths - 2 * inner, 0, None)
-    near = squared < _NEAR * lengths
-    np.fill_diagonal(near, False)
-    some = np.flatnonzero(near.any(axis=1))
-    squared[np.ix_(some, some)] = _one_by_one(rows, some, scale, "sqeuclidean")
+    close = squared < _CLOSE * lengths
+    np.fill_diagonal(close, False)
+    some = np.flatnonzero(close.any(axis=1))
+    squared[np.ix_(some, some)] = _from_differences(rows, some, scale, "sqeuclidean")
     return squared
 
 
-def _one_by_one(
+def _from_differences(
     rows: Float[np.ndarray, "n P"],
     some: Int[np.ndarray, "k"],
     scale: Float64[np.ndarray, "n"],
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
-    """Sums over the differences themselves, of some of the rows: exact and slow."""
+    """Distances of some rows as sums over the differences themselves: exact and slow."""
     from scipy.spatial.distance import pdist, squareform
 
     if len(some) < 2:

@@ -1,11 +1,11 @@
-"""Euclidean distance of decomposed cosine similarity: where an update points, in m numbers (FlexCFL, eq. 7)."""
+"""Euclidean distance of decomposed cosine similarity: the direction of an update in m numbers (FlexCFL, eq. 7)."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-from fedkin.measures.gram import gram, leading
+from fedkin.measures.gram import gram, leading_eigenpairs
 
 
 def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64[np.ndarray, "n m"]:
@@ -18,10 +18,10 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
     direction that the updates do not have (their rank is lower) is a zero column, an update of zeros a zero row.
 
     Raises:
-        MethodError: fewer updates than directions, or no direction wanted.
+        MethodError: fewer updates than directions, or no directions.
     """
     inner = gram(updates)
-    values, vectors = leading(inner, directions)
+    values, vectors = leading_eigenpairs(inner, directions)
     lengths = np.sqrt(np.outer(inner.diagonal(), values))
     projected = inner @ vectors
     cosines = np.divide(projected, lengths, out=np.zeros_like(projected), where=lengths > 0)
@@ -30,7 +30,7 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
 
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:
-    """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The 1/m changes no clustering that is told how many."""
+    """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The 1/m changes no clustering into a given number."""
     from scipy.spatial.distance import pdist, squareform
 
     return squareform(pdist(embedding)) / embedding.shape[1]

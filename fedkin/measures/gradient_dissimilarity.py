@@ -1,4 +1,4 @@
-"""How much the gradients of clients disagree. Letters: n clients, P parameters."""
+"""Dissimilarity of the clients' gradients. Shapes: n clients, P parameters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def gradient_dissimilarity(gradients: Float[np.ndarray, "n P"], weights: Real[np
 
     It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at one model. The
     gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2, is B^2 / n where all weights are
-    alike. ``weights`` p are shares of the samples (any positive numbers); all alike where nothing is said. Noise of
-    small clients counts as disagreement: compare with what the same sizes give where nobody differs.
+    alike. ``weights`` p are shares of the samples (any positive numbers); all alike by default. Noise of
+    small clients counts as disagreement: compare with the value of clients of the same sizes and IID data.
 
     Raises:
-        MethodError: no gradient, one that is not finite, all zero, or weights that are no shares.
+        MethodError: no gradient, one that is not finite, all zero, or invalid weights.
     """
     n = len(gradients)
     shares = np.full(n, 1.0) if weights is None else weights.astype(np.float64)

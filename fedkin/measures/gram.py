@@ -1,4 +1,4 @@
-"""Inner products of long rows, and the directions that can be read from them. Letters: n updates, P parameters."""
+"""Gram matrices of long rows, and their leading eigenvectors. Shapes: n updates, P parameters."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: float32 updates know no weaker direction
-_BLOCK = 2**21  # numbers that are widened to float64 at a time: they stay in the processor's cache, or near
-_NARROWEST = 256  # columns: below this, adding up n x n sums would cost more than making them
+_NOISE = 1e-12  # of the first squared singular value: weaker directions are rounding of float32
+_BLOCK = 2**21  # numbers that are converted to float64 at a time: they fit the processor's cache
+_MIN_COLUMNS = 256  # with fewer, adding up n x n sums would cost more than computing them
 
 
 def float64_blocks(updates: Float[np.ndarray, "n P"]) -> Iterator[Float64[np.ndarray, "n b"]]:
     """The columns of ``updates``, a few at a time and in float64: memory does not follow P."""
-    columns = max(_NARROWEST, _BLOCK // max(len(updates), 1))
+    columns = max(_MIN_COLUMNS, _BLOCK // max(len(updates), 1))
     for start in range(0, updates.shape[1], columns):
         yield updates[:, start : start + columns].astype(np.float64, copy=False)
 
 
 def gram(updates: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """G_ij = <x_i, x_j> in float64: a direction a thousand times weaker than the first still counts."""
+    """Gram matrix G_ij = <x_i, x_j>, in float64: a direction a thousand times weaker than the first still counts."""
     total = np.zeros((len(updates), len(updates)))
     for block in float64_blocks(updates):
         total += block @ block.T
     return total
 
 
-def leading(
+def leading_eigenpairs(
     inner: Float64[np.ndarray, "n n"], directions: int
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "n m"]]:
     """The largest eigenvalues of a Gram matrix, largest first, and their eigenvectors as columns.
 
-    Eigenvalues are squared singular values of the updates; an eigenvector says how the updates add up to a direction.
-    Where the rank is too low both are zero, and not the rounding noise that the decomposition finds.
+    Eigenvalues are squared singular values of the updates; an eigenvector has the weights with which updates
+    add up to a direction. Where the rank is too low both are zero, in place of rounding noise.
 
     Raises:
-        MethodError: no direction wanted, or more than there are updates.
+        MethodError: no directions, or more than there are updates.
     """
     if not 1 <= directions <= len(inner):
         raise MethodError(f"{directions} directions: it must be at least 1 and at most the updates, got {len(inner)}")
     values, vectors = np.linalg.eigh(inner)
     values, vectors = values[::-1][:directions], vectors[:, ::-1][:, :directions]
-    present = values > _NOISE * values[0]
-    return np.where(present, values, 0), np.where(present, vectors, 0)
+    known = values > _NOISE * values[0]
+    return np.where(known, values, 0), np.where(known, vectors, 0)

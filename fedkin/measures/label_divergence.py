@@ -1,4 +1,4 @@
-"""How far the labels of clients differ from those of all. Letters: N clients, C classes."""
+"""Divergence of the clients' label distributions from that of all samples. Shapes: N clients, C classes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fedkin.core.errors import MethodError
 
 
 def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]:
-    """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution to that of all samples:
-    1/2 KL(p_i | m) + 1/2 KL(q | m) with m their mean, from 0 (alike) to 1 (no class in common).
+    """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution from that of all samples:
+    1/2 KL(p_i | m) + 1/2 KL(q | m) with m their mean, from 0 (equal) to 1 (no class in common).
 
     Raises:
         MethodError: a client without a label, or a negative count.
@@ -18,12 +18,12 @@ def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]
     if counts.min(initial=0) < 0 or (counts.sum(axis=1) == 0).any():
         raise MethodError("label counts must not be negative, and every client needs at least one label")
     own = counts / counts.sum(axis=1, keepdims=True)
-    whole = np.broadcast_to(counts.sum(axis=0) / counts.sum(), own.shape)
-    middle = (own + whole) / 2
-    return np.clip((_divergence(own, middle) + _divergence(whole, middle)) / 2, 0, 1)
+    overall = np.broadcast_to(counts.sum(axis=0) / counts.sum(), own.shape)
+    mean = (own + overall) / 2
+    return np.clip((_divergence(own, mean) + _divergence(overall, mean)) / 2, 0, 1)
 
 
 def _divergence(p: Float64[np.ndarray, "N C"], q: Float64[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]:
-    """KL(p | q) in bits; what has no mass in p counts nothing."""
+    """KL(p | q) in bits; classes without mass in p count nothing."""
     ratio = np.divide(p, q, out=np.ones_like(p), where=p > 0)
     return (p * np.log2(ratio)).sum(axis=1)

@@ -11,8 +11,8 @@ from fedkin.core.errors import MethodError
 def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
     """MADC(i, j) = 1 / (n - 2) sum over z other than i and j of |S_iz - S_jz|; 0 for i = j.
 
-    Two updates are near if they are equally like all others. ``similarity`` is symmetric, the cosines of the updates;
-    its diagonal is 1, or 0 for an update of zeros. The sum is taken over all z and the terms of i and j subtracted:
+    Two updates are near if they are equally similar to all others. ``similarity`` has the cosines of the updates; its
+    diagonal is 1, or 0 for an update of zeros. The sum is taken over all z and the terms of i and j subtracted:
     n x n numbers in memory, never n x n x n.
 
     Raises:
@@ -22,7 +22,7 @@ def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
 
     n = len(similarity)
     if n < 3:
-        raise MethodError(f"MADC compares two updates by their likeness to others: it needs at least 3, got {n}")
+        raise MethodError(f"MADC compares two updates by their similarity to others: it needs at least 3, got {n}")
     similarity = similarity.astype(np.float64, copy=False)
     own = np.abs(similarity.diagonal()[:, None] - similarity)  # z = i; its transpose is z = j
     total = squareform(pdist(similarity, "cityblock")) - own - own.T

@@ -1,4 +1,4 @@
-"""Principal components of a few long rows. Letters: n rows, P parameters, q components."""
+"""Principal components of a few long rows. Shapes: n rows, P parameters, q components."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
-from fedkin.measures.gram import float64_blocks, leading
+from fedkin.measures.gram import float64_blocks, leading_eigenpairs
 
 
 def principal_scores(rows: Float[np.ndarray, "n P"], variance: float | int = 0.95) -> Float64[np.ndarray, "n q"]:
     """Scores on the fewest principal components that explain more than ``variance`` of the rows' variance.
 
     Exact, and no n x P matrix is decomposed: with Z the centred rows and Z Z^T = U diag(s^2) U^T, the scores are U s
-    (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all that there are. Signs are those of the decomposition. Rows
+    (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are those of the decomposition. Rows
     that are all alike have one component, of zeros.
 
     Raises:
@@ -21,43 +21,43 @@ def principal_scores(rows: Float[np.ndarray, "n P"], variance: float | int = 0.9
     """
     if not 0 < variance <= 1:
         raise MethodError(f"variance must be a share above 0 and at most 1, got {variance}")
-    values, vectors = leading(_centred_gram(rows), len(rows))
+    values, vectors = leading_eigenpairs(_centred_gram(rows), len(rows))
     if not values.any():
         return np.zeros((len(rows), 1))
-    q = components(explained(values), variance)
+    q = component_count(explained_shares(values), variance)
     return vectors[:, :q] * np.sqrt(values[:q])
 
 
 def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n"]:
     """The share of the rows' variance that each principal component explains, largest first; zeros where there is
     none."""
-    return explained(leading(_centred_gram(rows), len(rows))[0])
+    return explained_shares(leading_eigenpairs(_centred_gram(rows), len(rows))[0])
 
 
-def distinct(scores: Float64[np.ndarray, "n q"]) -> int:
-    """How many different rows there are, to nine digits of the largest number."""
+def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
+    """Number of distinct rows, to nine digits of the largest number."""
     scale = np.abs(scores).max(initial=0)
     return len(np.unique(np.round(scores / scale, 9), axis=0)) if scale > 0 else min(1, len(scores))
 
 
-def components(shares: Float64[np.ndarray, "n"], variance: float | int) -> int:
+def component_count(shares: Float64[np.ndarray, "n"], variance: float | int) -> int:
     """The fewest components whose shares add up to more than ``variance``."""
     return 1 + int(np.searchsorted(np.cumsum(shares)[:-1], variance, side="right"))
 
 
-def explained(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+def explained_shares(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
     """Eigenvalues as shares of their sum."""
     return values / values.sum() if values.any() else np.zeros_like(values)
 
 
 def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Inner products of the rows less their mean, taken column block by column block: what rows have in common may be a
-    thousand times what sets them apart, and must not be subtracted from products. Equal rows leave zeros."""
+    """Gram matrix of the rows less their mean, which is subtracted before the products: it may be a thousand times
+    longer than the differences. Equal rows give zeros."""
     if not len(rows):
         raise MethodError("principal components need at least one row, got 0")
     total = np.zeros((len(rows), len(rows)))
     for block in float64_blocks(rows):
-        apart = block - block[0]
-        centred = apart - apart.mean(axis=0)
+        differences = block - block[0]
+        centred = differences - differences.mean(axis=0)
         total += centred @ centred.T
     return total

@@ -1,4 +1,4 @@
-"""The privacy-preserving non-IID index of FedSim (section 3.3). Letter: N clients."""
+"""The privacy-preserving non-IID index of FedSim (section 3.3). Shapes: N clients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:
     if not np.isfinite(rmse).all():
         missing = np.flatnonzero(~np.isfinite(rmse))
         raise MethodError(f"the index needs an error from every client; {len(missing)} gave none, such as {missing[0]}")
-    apart = rmse.astype(np.float64) - rmse.mean(dtype=np.float64)
-    return np.sqrt(len(rmse) * apart**2 + np.sum(apart**2))
+    deviation = rmse.astype(np.float64) - rmse.mean(dtype=np.float64)
+    return np.sqrt(len(rmse) * deviation**2 + np.sum(deviation**2))
 
 
 def pni(rmse: Float[np.ndarray, "N"]) -> float:

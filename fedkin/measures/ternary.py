@@ -1,4 +1,4 @@
-"""Ternary cosine similarity: where an update points, in three numbers (FedGroup, eqs. 7-9, Algorithm 3)."""
+"""Ternary cosine similarity: the direction of an update in three numbers (FedGroup, eqs. 7-9, Algorithm 3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.measures.cosine import dissimilarity
-from fedkin.measures.gram import gram, leading
+from fedkin.measures.gram import gram, leading_eigenpairs
 
 
 def base_directions(updates: Float[np.ndarray, "n P"], components: int = 3) -> Float[np.ndarray, "k P"]:
@@ -14,13 +14,13 @@ def base_directions(updates: Float[np.ndarray, "n P"], components: int = 3) -> F
 
     n is far below P, so the SVD goes through the n x n Gram matrix: if v_j is its j-th eigenvector, the j-th
     direction is the combination v_j of the updates. Exact, where the authors' randomised SVD is approximate; signs
-    are arbitrary in both. Nothing is centred. A direction that the updates do not have (their rank is lower) is zero,
-    and so as unlike to every update as to any other, where rounding would make noise of it.
+    are arbitrary in both. Nothing is centred. A direction that the updates do not have (their rank is lower) is zero
+    in place of rounding noise, and so equally dissimilar to all.
 
     Raises:
         MethodError: fewer updates than components.
     """
-    _, vectors = leading(gram(updates), components)
+    _, vectors = leading_eigenpairs(gram(updates), components)
     return vectors.T.astype(updates.dtype) @ updates
 
 

@@ -6,14 +6,15 @@ Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado
     f_d  detector d, a model with one score, trained by FedAvg in its cluster: its class against the cluster's others
     class of x = argmax_c f_{d(c)}(x), the first of equals, over one detector d(c) of each class
 
-Clusters come from the detectors' own last layers, or are given: ``assignment`` has one for every client (-1: set
-aside), such as ``tuple(run.assignment)`` of Hierarchical with another model; the paper clusters by a MobileNet. A class
-that several clusters have is detected by a client's own, or by that where most clients have it. Every client trains
+Clusters come from the detectors' own last layers, or are given: ``assignment`` has one for every client (-1: excluded),
+such as ``tuple(run.assignment)`` of Hierarchical with another model; the paper clusters by a MobileNet. A class that
+several clusters have is detected by a client's own, or by that where most clients have it. Every client trains
 all detectors of its cluster, on the same batches, and only those travel. The server learns which classes a client has.
 A class that comes later, with a newcomer, gets no detector: its samples are others to those of its cluster.
 
-A cluster with a single class has nothing to tell it from. Its detector is not trained: its score is zero, probability
-one half, so that the class is chosen where all other detectors say no. A class that no cluster has cannot be chosen.
+In a cluster with a single class there is nothing to detect it against. Its detector is not trained: its score is zero,
+probability one half, so that the class is chosen where all other detectors say no. A class that no cluster has cannot
+be chosen.
 
 Detectors of different clusters have never met each other's classes, so that their scores need not compare. Every
 ``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on their training samples and return
@@ -36,14 +37,15 @@ from fedkin.core.method import UNASSIGNED, AssignedModels
 from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_fraction, check_positive_integer
 from fedkin.core.world import World
-from fedkin.measures.calibration import folded, platt
-from fedkin.methods import policies
-from fedkin.methods.hierarchical import drawn, present
-from fedkin.methods.last_layer import LastLayer, LastLayerState
+from fedkin.measures.calibration import fold_scale, platt_scale
+from fedkin.methods.last_layer_clustering import LastLayerClustering, LastLayerState
+from fedkin.methods.last_layer_training import NO_DETECTOR, count_classes, detector_table, sample_members
 
 
 @dataclass(frozen=True)
 class AthenaState(LastLayerState):
+    """What Athena keeps from round to round."""
+
     positive: Int[np.ndarray, "D"]  # class of each detector
     home: Int[np.ndarray, "D"]  # and its cluster
     trained: Bool[np.ndarray, "D"]  # not where its cluster has no other class
@@ -57,7 +59,7 @@ class AthenaState(LastLayerState):
 
     def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
         first, bias, end = self.head.tolist()
-        models = folded(self.models, slice(first, end), slice(bias, end), self.scale)
+        models = fold_scale(self.models, slice(first, end), slice(bias, end), self.scale)
         return AssignedModels(models, self.table[self.assignment[clients]], self.positive, self.home)
 
     def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
@@ -65,7 +67,7 @@ class AthenaState(LastLayerState):
 
 
 @dataclass(frozen=True)
-class Athena(LastLayer):
+class Athena(LastLayerClustering):
     """Clusters from last layers, or given; then one-versus-all detectors, trained in clusters and used by everybody."""
 
     assignment: tuple[int, ...] | None = None  # given clusters, one entry per client
@@ -94,20 +96,22 @@ class Athena(LastLayer):
             raise MethodError(
                 "Athena trains detectors: models with one score, and a last layer [1, d] and [1] at their end"
             )
-        found = self.clustered(world, stream) if self.assignment is None else self._given(world, stream)
-        there = np.intersect1d(world.clients(stream.round), np.flatnonzero(found.assignment != UNASSIGNED))
-        counts = present(world, there, found.assignment[there], found.clusters)
+        cluster_clients = self.cluster_clients if self.assignment is None else self._given_clusters
+        clustering = cluster_clients(world, stream)
+        assigned = np.flatnonzero(clustering.assignment != UNASSIGNED)
+        clients = np.intersect1d(world.clients(stream.round), assigned)
+        counts = count_classes(world, clients, clustering.assignment[clients], clustering.clusters)
         home, positive = np.nonzero(counts)
         trained = np.count_nonzero(counts, axis=1)[home] > 1
-        models = np.repeat(found.start[None], len(home), axis=0)
+        models = np.repeat(clustering.start[None], len(home), axis=0)
         models[~trained, head] = 0
-        base = {f.name: getattr(found, f.name) for f in fields(found)} | {"models": models}
-        told = {"positive": positive, "home": home, "trained": trained, "table": policies.one_of_each(counts)}
-        scale, place = np.tile([1.0, 0.0], (len(home), 1)), np.array([head.start, bias.start, bias.stop])
-        return AthenaState(**base, **told, scale=scale, head=place)
+        base = {f.name: getattr(clustering, f.name) for f in fields(clustering)} | {"models": models}
+        detectors = {"positive": positive, "home": home, "trained": trained, "table": detector_table(counts)}
+        scale, head_place = np.tile([1.0, 0.0], (len(home), 1)), np.array([head.start, bias.start, bias.stop])
+        return AthenaState(**base, **detectors, scale=scale, head=head_place)
 
     def round(self, world: World, state: AthenaState, cohort: Int[np.ndarray, "n"], stream: Stream) -> AthenaState:
-        cohort = drawn(cohort, state.assignment, self.fraction, stream)
+        cohort = sample_members(cohort, state.assignment, self.fraction, stream)
         row, detector = np.nonzero((state.assignment[cohort][:, None] == state.home) & state.trained)
         if len(row):
             work = replace(world.work, positive=state.positive[detector])
@@ -115,18 +119,19 @@ class Athena(LastLayer):
                 state.models, cohort[row], detector, work=work, reduce=True, stream=stream.child("train")
             )
             state = replace(state, models=state.models + reply.update)
-        return self._calibrated(world, state, stream) if self.calibrate and not stream.round % self.calibrate else state
+        return self._calibrate(world, state, stream) if self.calibrate and not stream.round % self.calibrate else state
 
     def remarks(self, state: Any) -> tuple[str, ...]:
-        said = super().remarks(state) if self.assignment is None else ()
-        missing, lonely = np.flatnonzero((state.table == policies.NONE).all(axis=0)), state.home[~state.trained]
+        remarks = super().remarks(state) if self.assignment is None else ()
+        missing, single = np.flatnonzero((state.table == NO_DETECTOR).all(axis=0)), state.home[~state.trained]
         if len(missing):
-            said += (f"no client has class {', '.join(map(str, missing))}: no detector finds it",)
-        if len(lonely):
-            said += (f"cluster {', '.join(map(str, lonely))} has a single class: its detector is not trained, score 0",)
-        return said
+            remarks += (f"no client has class {', '.join(map(str, missing))}: no detector finds it",)
+        if len(single):
+            names = ", ".join(map(str, single))
+            remarks += (f"cluster {names} has a single class: its detector is not trained, score 0",)
+        return remarks
 
-    def _given(self, world: World, stream: Stream) -> LastLayerState:
+    def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
         """The clusters that were given; nobody has trained for them."""
         assignment, clients = np.array(self.assignment, np.int64), world.total_clients
         if len(assignment) != clients:
@@ -135,12 +140,12 @@ class Athena(LastLayer):
         models = np.repeat(start[None], assignment.max() + 1, axis=0)
         return LastLayerState(models, assignment, start, np.zeros((clients, 0), np.float32), assignment == UNASSIGNED)
 
-    def _calibrated(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
+    def _calibrate(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
         """Platt's scale for every detector, from the samples of all clusters."""
         reachable = world.clients(stream.round)
-        there = reachable[state.assignment[reachable] != UNASSIGNED]
-        client, detector = np.divmod(np.arange(len(there) * len(state.home)), len(state.home))
-        counts = world.detections(state.models, there[client], detector, state.positive[detector])
-        counts = np.maximum(counts, 0).reshape(len(there), len(state.home), *counts.shape[1:]).sum(axis=0)
+        clients = reachable[state.assignment[reachable] != UNASSIGNED]
+        row, detector = np.divmod(np.arange(len(clients) * len(state.home)), len(state.home))
+        counts = world.detections(state.models, clients[row], detector, state.positive[detector])
+        counts = np.maximum(counts, 0).reshape(len(clients), len(state.home), *counts.shape[1:]).sum(axis=0)
         known = state.trained & (counts.sum(axis=2) > 0).all(axis=1)
-        return replace(state, scale=np.where(known[:, None], platt(counts), state.scale))
+        return replace(state, scale=np.where(known[:, None], platt_scale(counts), state.scale))

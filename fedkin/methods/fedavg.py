@@ -26,30 +26,36 @@ class FedAvg:
     """Federated averaging; it has no hyper-parameters beyond the local work and the cohort."""
 
     def init(self, world: World, stream: Stream) -> State:
-        return single_model(world, stream)
+        return single_model_state(world, stream)
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
-        return replace(state, models=averaged(world, state, cohort, world.work, stream))
+        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         return state  # there is one cluster, and everybody is in it from the start
 
 
-def single_model(world: World, stream: Stream) -> State:
-    """One fresh model and all clients in its cluster."""
+def single_model_state(world: World, stream: Stream) -> State:
+    """A state of one new model, and all clients in its cluster."""
     return State(world.initial(stream.child("model"))[None], np.zeros(world.total_clients, np.int64))
 
 
-def averaged(
+def train_and_average(
     world: World, state: State, cohort: Int[np.ndarray, "n"], work: LocalTraining, stream: Stream
 ) -> Float[np.ndarray, "K P"]:
-    """Each client of the cohort trains its cluster's model; every model moves by the mean update of its clients.
+    """The models of all clusters after each client of the cohort has trained its cluster's.
 
-    A model that nobody trained, or whose clients all fell silent, stays as it is. A client without a cluster is left
-    out.
+    Every model moves by the mean update of its clients; one without a reply stays as it is.
+
+    Args:
+        world: of the clients.
+        state: before the round.
+        cohort: the clients of the round; those without a cluster are left out.
+        work: local training of every client.
+        stream: of the round.
     """
     cohort = cohort[state.assignment[cohort] != UNASSIGNED]
-    trained = world.train(
+    reply = world.train(
         state.models, cohort, state.assignment[cohort], work=work, reduce=True, stream=stream.child("train")
     )
-    return state.models + trained.update
+    return state.models + reply.update

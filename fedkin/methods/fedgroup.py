@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.aggregation import inter_cluster, simple_mean_by_cluster
+from fedkin.aggregation import inter_cluster_aggregation, simple_mean_by_cluster
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
@@ -34,11 +34,13 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import LocalTraining, World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
-from fedkin.methods.fedavg import averaged
+from fedkin.methods.fedavg import train_and_average
 
 
 @dataclass(frozen=True)
 class FedGroupState(State):
+    """What FedGroup keeps from round to round."""
+
     start: Float[np.ndarray, "P"]  # w_0
     directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
     pretrained: Bool[np.ndarray, "N"]  # took part in the group cold start
@@ -78,12 +80,12 @@ class FedGroup:
             raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
         start = world.initial(stream.child("model"))
         wanted = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        drawn = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
-        drawn.sort()
-        clients, updates = self._pretrain(world, start, drawn, stream)  # Alg. 3, l. 2-6
+        sample = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
+        sample.sort()
+        clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 2-6
         if len(clients) < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {len(clients)} of {len(drawn)} clients answered"
+                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients answered"
             )
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 4, l. 10
@@ -95,8 +97,8 @@ class FedGroup:
     def round(self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedGroupState:
         if self.newcomers == "random":  # RAC draws anew every time a client is selected
             state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
-        models = averaged(world, state, cohort, self._work(world), stream)  # Alg. 2, l. 5-8
-        return replace(state, models=inter_cluster(models, self.eta_g, self.normalize))  # Alg. 2, l. 9-10
+        models = train_and_average(world, state, cohort, self._work(world), stream)  # Alg. 2, l. 5-8
+        return replace(state, models=inter_cluster_aggregation(models, self.eta_g, self.normalize))  # Alg. 2, l. 9-10
 
     def place(
         self, world: World, state: FedGroupState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -124,8 +126,8 @@ class FedGroup:
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         if self.centers == "random":  # RCC: every drawn client is a group of its own
             return np.arange(len(updates))
-        matrix = ternary_similarity(updates, base_directions(updates, min(self.components, len(updates))))
-        return kmeans(matrix, self.clusters, seed=int(stream.child("kmeans").words()[0]))  # Alg. 4, l. 3
+        similarity = ternary_similarity(updates, base_directions(updates, min(self.components, len(updates))))
+        return kmeans(similarity, self.clusters, seed=int(stream.child("kmeans").words()[0]))  # Alg. 4, l. 3
 
     def _work(self, world: World) -> LocalTraining:
         return replace(world.work, mu=self.mu, partial=self.mu > 0)

@@ -21,7 +21,7 @@ from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
-from fedkin.methods.fedavg import averaged, single_model
+from fedkin.methods.fedavg import single_model_state, train_and_average
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class FedProx:
         check_not_negative("mu", self.mu)
 
     def init(self, world: World, stream: Stream) -> State:
-        return single_model(world, stream)
+        return single_model_state(world, stream)
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         work = replace(world.work, mu=self.mu, partial=True)
-        return replace(state, models=averaged(world, state, cohort, work, stream))
+        return replace(state, models=train_and_average(world, state, cohort, work, stream))
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         return state

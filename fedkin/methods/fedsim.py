@@ -1,4 +1,4 @@
-"""FedSim: one global model, averaged so that each kind of client counts alike.
+"""FedSim: one global model, averaged so that each cluster of similar clients counts alike.
 
 C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity guided model aggregation for Federated
 Learning. Neurocomputing 483 (2022), pages 432-445.
@@ -37,8 +37,8 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
-from fedkin.measures.pca import distinct, principal_scores
-from fedkin.methods.fedavg import single_model
+from fedkin.measures.pca import count_distinct, principal_scores
+from fedkin.methods.fedavg import single_model_state
 
 Quirk = Literal["leftover_model", "round_robin_start", "configured_count"]
 QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_count")
@@ -46,6 +46,8 @@ QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_
 
 @dataclass(frozen=True)
 class FedSimState(State):
+    """What FedSim keeps from round to round."""
+
     groups: Int[np.ndarray, "N"]  # cluster of each client of the last cohort, UNASSIGNED of the others
     last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
 
@@ -73,41 +75,41 @@ class FedSim:
             check_choice("as_coded", quirk, QUIRKS)
 
     def init(self, world: World, stream: Stream) -> FedSimState:
-        start = single_model(world, stream)
+        start = single_model_state(world, stream)
         return FedSimState(
             start.models, start.assignment, np.full(world.total_clients, UNASSIGNED, np.int64), start.models[0]
         )
 
     def round(self, world: World, state: FedSimState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedSimState:
         """Alg. 1, l. 2-11."""
-        dealt = self._deals(stream)
-        elsewhere = "leftover_model" in self.as_coded and not dealt
+        round_robin = self._is_round_robin(stream)
+        elsewhere = "leftover_model" in self.as_coded and not round_robin
         model_index = np.zeros(len(cohort), np.int64)
         reply = world.train(  # l. 2 and 7, and Alg. 2, l. 2
-            state.models, cohort, model_index, gradient=not (dealt or elsewhere), stream=stream.child("train")
+            state.models, cohort, model_index, gradient=not (round_robin or elsewhere), stream=stream.child("train")
         )
-        there = np.flatnonzero(reply.arrived)
-        gradients = None if reply.gradient is None else reply.gradient[there]
+        answered = np.flatnonzero(reply.arrived)
+        gradients = None if reply.gradient is None else reply.gradient[answered]
         if elsewhere:
-            gradients = world.gradients(state.last_cluster[None], cohort[there], model_index[there])
+            gradients = world.gradients(state.last_cluster[None], cohort[answered], model_index[answered])
             finite = np.isfinite(gradients).all(axis=1)
-            there, gradients = there[finite], gradients[finite]
-        if not len(there):
+            answered, gradients = answered[finite], gradients[finite]
+        if not len(answered):
             return state
-        labels = self._clusters(gradients, len(there), stream)  # l. 4
-        formed = int(labels.max()) + 1
-        moves, _ = mean_by_model(reply.update[there], reply.examples[there], labels, formed)  # l. 9, eq. 13
-        cluster_models = state.models + moves
+        labels = self._clusters(gradients, len(answered), stream)  # l. 4
+        clusters = int(labels.max()) + 1
+        update, _ = mean_by_model(reply.update[answered], reply.examples[answered], labels, clusters)  # l. 9, eq. 13
+        cluster_models = state.models + update
         groups = np.full(world.total_clients, UNASSIGNED, np.int64)
-        groups[cohort[there]] = labels
-        models = self._global(state.models, moves)
+        groups[cohort[answered]] = labels
+        models = self._global(state.models, update)
         return replace(state, models=models, groups=groups, last_cluster=cluster_models[-1])
 
     def place(self, world: World, state: FedSimState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedSimState:
         return state  # one model serves everybody
 
-    def _deals(self, stream: Stream) -> bool:
-        """Whether this round's clusters are dealt and not found."""
+    def _is_round_robin(self, stream: Stream) -> bool:
+        """Whether clients are dealt to this round's clusters at random."""
         return self.clustering == "round_robin" or ("round_robin_start" in self.as_coded and stream.round == 1)
 
     def _clusters(
@@ -117,13 +119,13 @@ class FedSim:
         if gradients is None:
             return stream.child("deal").rng().permutation(np.arange(clients) % min(self.clusters, clients))
         scores = principal_scores(gradients, self.variance)  # l. 5
-        wanted = min(self.clusters, distinct(scores))
-        labels = kmeans_small(scores, wanted, stream.child("kmeans").rng())  # l. 6
-        return np.unique(labels, return_inverse=True)[1]  # no number without clients
+        clusters = min(self.clusters, count_distinct(scores))
+        labels = kmeans_small(scores, clusters, stream.child("kmeans").rng())  # l. 6
+        return np.unique(labels, return_inverse=True)[1]  # no empty clusters
 
-    def _global(self, models: Float[np.ndarray, "1 P"], moves: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "1 P"]:
-        """l. 11, eq. 14, from the cluster models' distances to w_t."""
-        mean = moves.mean(axis=0, dtype=np.float64).astype(np.float32)
-        if "configured_count" not in self.as_coded or len(moves) == self.clusters:
+    def _global(self, models: Float[np.ndarray, "1 P"], update: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "1 P"]:
+        """l. 11, eq. 14, from the mean updates of the clusters."""
+        mean = update.mean(axis=0, dtype=np.float64).astype(np.float32)
+        if "configured_count" not in self.as_coded or len(update) == self.clusters:
             return models + mean
-        return (models + mean) * np.float32(len(moves) / self.clusters)
+        return (models + mean) * np.float32(len(update) / self.clusters)

@@ -33,7 +33,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.spatial.distance import cdist
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
@@ -42,11 +41,12 @@ from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import ModelSpec, World
 from fedkin.methods import policies
-from fedkin.methods.ifca import WEIGHTING, random_models, weights
 
 
 @dataclass(frozen=True)
 class FeSEMState(State):
+    """What FeSEM keeps from round to round."""
+
     local: Float[np.ndarray, "N p"]  # w_i, the part of it that is measured
 
 
@@ -65,41 +65,45 @@ class FeSEM:
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
         check_choice("part", self.part, ("all", "head"))
-        check_choice("weighting", self.weighting, WEIGHTING)
-        policies.check(self, ("own", "loss", "random"))
+        check_choice("weighting", self.weighting, policies.WEIGHTING)
+        policies.check_policies(self, ("own", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> FeSEMState:
         """K different random models; every client holds one that is the same for all."""
-        models = random_models(world, self.clusters, stream)
+        models = policies.random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
         local = np.tile(start[self._measured(world.spec)], (world.total_clients, 1))
         return FeSEMState(models, np.full(world.total_clients, UNASSIGNED, np.int64), local)
 
     def round(self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FeSEMState:
-        state = policies.migrated(world, state, self, self.place, stream)
+        state = policies.migrate(world, state, self, self.place, stream)
         if self.newcomers != "own":  # one that could not be placed waits for its next turn
             cohort = cohort[state.assignment[cohort] != UNASSIGNED]
         model_index = self._nearest(world.spec, state, cohort)  # E-step
         state = policies.update_assignment(world, state, cohort, model_index)
         reply = world.train(state.models, cohort, model_index, stream=stream.child("train"))
-        weight = weights(self.weighting, reply, cohort)
+        weight = policies.aggregation_weights(self.weighting, reply, cohort)
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]
         local = state.local.copy()
         local[cohort[reply.arrived]] = solutions[:, self._measured(world.spec)]
-        return policies.shared(world, replace(state, models=state.models + step, local=local), self.eta_g)
+        return policies.aggregate_between_clusters(
+            world, replace(state, models=state.models + step, local=local), self.eta_g
+        )
 
     def place(self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FeSEMState:
         """The nearest cluster; or one by another policy, whose model the newcomer then holds as its own."""
         if self.newcomers == "own":
             return policies.assign(world, state, newcomers, self._nearest(world.spec, state, newcomers))
-        state = policies.placed(world, state, self.newcomers, newcomers, stream)
-        given = newcomers[state.assignment[newcomers] != UNASSIGNED]
+        state = policies.place_by_policy(world, state, self.newcomers, newcomers, stream)
+        placed = newcomers[state.assignment[newcomers] != UNASSIGNED]
         local = state.local.copy()
-        local[given] = state.models[state.assignment[given]][:, self._measured(world.spec)]
+        local[placed] = state.models[state.assignment[placed]][:, self._measured(world.spec)]
         return replace(state, local=local)
 
     def _nearest(self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        from scipy.spatial.distance import cdist
+
         centers = state.models[:, self._measured(spec)]
         return np.argmin(cdist(state.local[clients], centers), axis=1)
 

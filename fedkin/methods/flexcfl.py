@@ -40,11 +40,13 @@ from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
 from fedkin.methods import policies
-from fedkin.methods.fedavg import averaged
+from fedkin.methods.fedavg import train_and_average
 
 
 @dataclass(frozen=True)
 class FlexCFLState(State):
+    """What FlexCFL keeps from round to round."""
+
     start: Float[np.ndarray, "P"]  # w_0
     directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
     informed: Bool[np.ndarray, "N"]  # has been sent the directions
@@ -52,11 +54,11 @@ class FlexCFLState(State):
 
 @dataclass(frozen=True)
 class FlexCFL:
-    """Clusters by EDC or MADC; clients whose data shift move to the cluster that suits them now."""
+    """Clusters by EDC or MADC; clients whose data shift migrate."""
 
     clusters: int = 3  # m
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
-    steps: int = policies.PRETRAINING
+    steps: int = policies.PRETRAINING_STEPS
     measure: Literal["edc", "madc"] = "edc"
     eta_g: float = 0.0
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
@@ -71,7 +73,7 @@ class FlexCFL:
         check_choice("measure", self.measure, ("edc", "madc"))
         check_choice("centers", self.centers, ("clustered", "random"))
         check_choice("normalize", self.normalize, (True, False))
-        policies.check(self, ("direction", "loss", "random"))
+        policies.check_policies(self, ("direction", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:
         """Group cold start (Alg. 3). Everybody else is a newcomer, placed when first selected."""
@@ -79,10 +81,10 @@ class FlexCFL:
         if self.clusters > len(reachable):
             raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
         wanted = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        drawn = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
-        drawn.sort()  # Alg. 3, l. 2
+        sample = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
+        sample.sort()  # Alg. 3, l. 2
         start = world.initial(stream.child("model"))
-        clients, updates = self._pretrain(world, start, drawn, stream)  # Alg. 3, l. 3-6
+        clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 3-6
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 3, l. 15-18
         assignment, informed = np.full(world.total_clients, UNASSIGNED, np.int64), np.zeros(world.total_clients, bool)
@@ -93,18 +95,18 @@ class FlexCFL:
         return policies.assign(world, state, clients, labels)
 
     def round(self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FlexCFLState:
-        state = policies.migrated(world, state, self, self.place, stream)  # Alg. 2, l. 4-6
-        state = replace(state, models=averaged(world, state, cohort, world.work, stream))  # l. 8-11
-        return policies.shared(world, state, self.eta_g, self.normalize)  # l. 12-13
+        state = policies.migrate(world, state, self, self.place, stream)  # Alg. 2, l. 4-6
+        state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))  # l. 8-11
+        return policies.aggregate_between_clusters(world, state, self.eta_g, self.normalize)  # l. 12-13
 
     def place(self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FlexCFLState:
         """Client cold start: the group whose direction is nearest to the newcomer's own (eq. 8)."""
         if self.newcomers != "direction":
-            return policies.placed(world, state, self.newcomers, newcomers, stream, state.start)
+            return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
         world.send(state.directions, newcomers[~state.informed[newcomers]])
         informed = state.informed.copy()
         informed[newcomers] = True
-        nearest = policies.by_direction(world, state.start, state.directions, newcomers, stream, self.steps)
+        nearest = policies.cluster_by_direction(world, state.start, state.directions, newcomers, stream, self.steps)
         return policies.assign(world, replace(state, informed=informed), newcomers, nearest)
 
     def _pretrain(
@@ -113,12 +115,12 @@ class FlexCFL:
         """Some mini-batches from w_0; the clients whose answer has a direction, and their updates."""
         work, model_index = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
         reply = world.train(start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
-        there = reply.arrived & reply.update.any(axis=1)
-        if there.sum() < self.clusters:
+        answered = reply.arrived & reply.update.any(axis=1)
+        if answered.sum() < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {there.sum()} of {len(clients)} clients gave an update"
+                f"cold start of {self.clusters} clusters: {answered.sum()} of {len(clients)} clients gave an update"
             )
-        return clients[there], reply.update[there]
+        return clients[answered], reply.update[answered]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         if self.centers == "random" or len(updates) == self.clusters:  # RCC: every drawn client is a group of its own

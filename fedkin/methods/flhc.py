@@ -32,13 +32,15 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.distances import METRICS, pairwise
 from fedkin.methods import policies
-from fedkin.methods.fedavg import averaged, single_model
+from fedkin.methods.fedavg import single_model_state, train_and_average
 
 CLUSTERS = 3  # where neither a number of clusters nor a distance is given
 
 
 @dataclass(frozen=True)
 class FLHCState(State):
+    """What FL+HC keeps from round to round."""
+
     start: Float[np.ndarray, "P"]  # w_0
     clustered: Bool[np.ndarray, ""]  # the clustering is done
 
@@ -69,49 +71,48 @@ class FLHC:
         check_choice("linkage", self.linkage, LINKAGES)
         if self.linkage == "ward" and self.metric != "l2":
             raise MethodError(f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'")
-        policies.check(self, ("loss", "direction", "random"))
+        policies.check_policies(self, ("loss", "direction", "random"))
 
     def init(self, world: World, stream: Stream) -> FLHCState:
-        """The joint model, and everybody in its cluster."""
+        """The joint model, and all clients in its cluster."""
         self._require(world.total_clients, f"the federation has {world.total_clients}")
-        state = single_model(world, stream)
+        state = single_model_state(world, stream)
         return FLHCState(state.models, state.assignment, state.models[0], np.array(False))
 
     def round(self, world: World, state: FLHCState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FLHCState:
         if len(state.models) > 1:
-            state = policies.migrated(world, state, self, self.place, stream)
+            state = policies.migrate(world, state, self, self.place, stream)
         if stream.round < self.cluster_round or state.clustered:
-            state = replace(state, models=averaged(world, state, cohort, world.work, stream))
+            state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
         else:
             state = self._cluster(world, state, stream)
-        return policies.shared(world, state, self.eta_g)
+        return policies.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(self, world: World, state: FLHCState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FLHCState:
-        """A client that was not there to be clustered gets one of the clusters that were found."""
-        return policies.placed(world, state, self.newcomers, newcomers, stream, state.start)
+        """A client that took no part in the clustering gets one of its clusters."""
+        return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
-        """Everybody trains from the joint model; clusters of updates, and their first models."""
+        """Everybody trains from the joint model; the state has clusters of the updates, and their first models."""
         everybody = world.clients(stream.round)
         reply = world.train(
             state.models, everybody, np.zeros(len(everybody), np.int64), work=world.work, stream=stream.child("train")
         )
-        there = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
-        self._require(int(there.sum()), f"{there.sum()} of {len(everybody)} gave an update in round {stream.round}")
-        clients, updates = everybody[there], reply.update[there]
-        labels = agglomerative(
-            pairwise(updates, self.metric), clusters=self._wanted(), threshold=self.distance, linkage=self.linkage
-        )
-        mean, _ = mean_by_model(updates, reply.examples[there], labels, int(labels.max()) + 1)
+        answered = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
+        clients, updates = everybody[answered], reply.update[answered]
+        self._require(len(clients), f"{len(clients)} of {len(everybody)} gave an update in round {stream.round}")
+        distances, clusters = pairwise(updates, self.metric), self._cluster_count()
+        labels = agglomerative(distances, clusters=clusters, threshold=self.distance, linkage=self.linkage)
+        mean, _ = mean_by_model(updates, reply.examples[answered], labels, int(labels.max()) + 1)
         assignment = np.full_like(state.assignment, UNASSIGNED)
-        found = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))
-        return policies.assign(world, found, clients, labels)
+        state = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))
+        return policies.assign(world, state, clients, labels)
 
-    def _wanted(self) -> int | None:
+    def _cluster_count(self) -> int | None:
         return self.clusters or (CLUSTERS if self.distance is None else None)
 
-    def _require(self, clients: int, got: str) -> None:
+    def _require(self, clients: int, count: str) -> None:
         """As many clients as clusters, and one at least."""
-        wanted = self._wanted() or 1
+        wanted = self._cluster_count() or 1
         if clients < wanted:
-            raise MethodError(f"a clustering into {wanted} needs as many clients, but {got}; ask for fewer clusters")
+            raise MethodError(f"a clustering into {wanted} needs as many clients, but {count}; ask for fewer clusters")

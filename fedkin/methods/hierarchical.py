@@ -1,7 +1,7 @@
-"""Hierarchical client clustering: one short training tells the clusters, and each is a federation of its own from then.
+"""Hierarchical client clustering: clusters from one short training, and from then on each is a federation of its own.
 
 L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Clientes para Aumento da Acuracia. SBRC
-2022. How clients are clustered, and how newcomers and suspicious clients are met: see ``last_layer``.
+2022. How clients are clustered, and newcomers and suspicious clients treated: see ``last_layer_clustering``.
 
 After the clustering round every cluster starts from w_0 again, since only last layers have travelled, and runs FedAvg
 among its members: a random ``fraction`` of them, where the cohort is everybody (the authors train half of a cluster).
@@ -27,15 +27,16 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_choice, check_fraction
 from fedkin.core.world import LocalTraining, World
-from fedkin.methods.fedavg import averaged
-from fedkin.methods.last_layer import LastLayer, LastLayerState
+from fedkin.methods.fedavg import train_and_average
+from fedkin.methods.last_layer_clustering import LastLayerClustering, LastLayerState
+from fedkin.methods.last_layer_training import count_classes, sample_members
 
-CAN_DIFFER = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
-NEVER = -1e4  # a bias after which a class has probability zero in float32, and a gradient of zero
+OWN_SETTINGS = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
+EXCLUDED_BIAS = -1e4  # a bias after which a class has probability zero in float32, and a gradient of zero
 
 
 @dataclass(frozen=True)
-class Hierarchical(LastLayer):
+class Hierarchical(LastLayerClustering):
     """Clusters from last layers, then FedAvg in each."""
 
     fraction: float = 1.0  # of a cluster's members in the cohort, that train
@@ -58,36 +59,36 @@ class Hierarchical(LastLayer):
             raise MethodError("Hierarchical trains models with a score for every class, not detectors; see Athena")
         for cluster in self.own:
             self._work(world.work, cluster)
-        state = self.clustered(world, stream)
-        return replace(state, models=narrowed(world, state)) if self.narrow else state
+        state = self.cluster_clients(world, stream)
+        return replace(state, models=_narrow_heads(world, state)) if self.narrow else state
 
     def round(
         self, world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> LastLayerState:
-        cohort = drawn(cohort, state.assignment, self.fraction, stream)
-        state = replace(state, models=widened(world, state, cohort)) if self.narrow else state
+        cohort = sample_members(cohort, state.assignment, self.fraction, stream)
+        state = replace(state, models=_widen_heads(world, state, cohort)) if self.narrow else state
         own = np.isin(state.assignment[cohort], list(self.own))
-        models = averaged(world, state, cohort[~own], world.work, stream)
+        models = train_and_average(world, state, cohort[~own], world.work, stream)
         for cluster in np.unique(state.assignment[cohort[own]]):
             members = cohort[state.assignment[cohort] == cluster]
-            models[cluster] = averaged(world, state, members, self._work(world.work, int(cluster)), stream)[cluster]
+            work = self._work(world.work, int(cluster))
+            models[cluster] = train_and_average(world, state, members, work, stream)[cluster]
         return replace(state, models=models)
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
-        nobody = sorted(k for k in self.own if k >= state.clusters)
-        said = (f"own: there is no cluster {', '.join(map(str, nobody))} among {state.clusters}",) if nobody else ()
-        return super().remarks(state) + said
+        unknown = sorted(k for k in self.own if k >= state.clusters)
+        remark = (f"own: there is no cluster {', '.join(map(str, unknown))} among {state.clusters}",) if unknown else ()
+        return super().remarks(state) + remark
 
     def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
         """The local work of a cluster that has its own."""
         changes = self.own[cluster]
-        numbered = isinstance(cluster, (int, np.integer)) and cluster >= 0
-        known = (
-            isinstance(changes, Mapping) and changes.keys() <= CAN_DIFFER and not {"epochs", "steps"} <= changes.keys()
-        )
-        if not (numbered and known):
+        is_number = isinstance(cluster, (int, np.integer)) and cluster >= 0
+        is_valid = isinstance(changes, Mapping) and changes.keys() <= OWN_SETTINGS
+        is_valid = is_valid and not {"epochs", "steps"} <= changes.keys()
+        if not (is_number and is_valid):
             raise MethodError(
-                f"own: expected numbers of clusters with {', '.join(sorted(CAN_DIFFER))} (epochs or steps), "
+                f"own: expected numbers of clusters with {', '.join(sorted(OWN_SETTINGS))} (epochs or steps), "
                 f"got {cluster!r}: {changes!r}"
             )
         if "epochs" in changes:  # where the run counts steps
@@ -98,43 +99,23 @@ class Hierarchical(LastLayer):
             raise MethodError(f"own, cluster {cluster}: {error}") from None
 
 
-def narrowed(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
-    """The models, with a bias of NEVER for the classes that no member of the cluster has."""
-    there, bias = np.flatnonzero(state.assignment != UNASSIGNED), world.spec.head_bias
-    classes = present(world, there, state.assignment[there], state.clusters)
+def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
+    """The models, with a bias of EXCLUDED_BIAS for the classes that no member of the cluster has."""
+    members, bias = np.flatnonzero(state.assignment != UNASSIGNED), world.spec.head_bias
+    classes = count_classes(world, members, state.assignment[members], state.clusters)
     if bias is None or bias.stop - bias.start != classes.shape[1]:
         raise MethodError("narrow: this model does not end in a layer with a bias for every class")
     models = state.models.copy()
-    models[:, bias] = np.where(classes, models[:, bias], NEVER)
+    models[:, bias] = np.where(classes, models[:, bias], EXCLUDED_BIAS)
     return models
 
 
-def widened(world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]) -> Float[np.ndarray, "K P"]:
-    """The models, in which classes that these clients have and their heads have not get the bias of w_0."""
+def _widen_heads(world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]) -> Float[np.ndarray, "K P"]:
+    """The models, where a class that these clients have gets the bias of w_0 if their head excludes it."""
     bias = world.spec.head_bias
     assert bias is not None
-    lacking = (
-        present(world, cohort, state.assignment[cohort], state.clusters) * (state.models[:, bias] <= NEVER / 2) > 0
-    )
+    counts = count_classes(world, cohort, state.assignment[cohort], state.clusters)
+    missing = counts * (state.models[:, bias] <= EXCLUDED_BIAS / 2) > 0
     models = state.models.copy()
-    models[:, bias] = np.where(lacking, state.start[bias], models[:, bias])
+    models[:, bias] = np.where(missing, state.start[bias], models[:, bias])
     return models
-
-
-def drawn(
-    cohort: Int[np.ndarray, "n"], assignment: Int[np.ndarray, "N"], fraction: float, stream: Stream
-) -> Int[np.ndarray, "m"]:
-    """Of each cluster's clients in the cohort, a random fraction: rounded, one at least. Ascending."""
-    order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != UNASSIGNED])
-    members = [order[assignment[order] == cluster] for cluster in np.unique(assignment[order])]
-    return np.sort(np.concatenate([cohort[:0], *(m[: max(1, round(fraction * len(m)))] for m in members)]))
-
-
-def present(
-    world: World, clients: Int[np.ndarray, "c"], cluster: Int[np.ndarray, "c"], clusters: int
-) -> Int[np.ndarray, "K C"]:
-    """How many clients of each cluster have training samples of each class, as they say."""
-    has = world.classes(clients)
-    counts = np.zeros((clusters, has.shape[1]), np.int64)
-    np.add.at(counts, cluster, has)
-    return counts

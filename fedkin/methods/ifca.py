@@ -1,4 +1,4 @@
-"""IFCA: every client takes the cluster whose model fits its data best, anew in every round.
+"""IFCA: every client joins the cluster whose model has the lowest loss on its data, anew in every round.
 
 A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning. NeurIPS 2020,
 arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1).
@@ -37,7 +37,6 @@ from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import LocalTraining, ModelSpec, TrainingReply, World
 from fedkin.methods import policies
 
-WEIGHTING = ("simple", "examples", "first_client")
 _WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all of them
 
 
@@ -57,45 +56,45 @@ class IFCA:
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
         check_choice("averaging", self.averaging, ("models", "gradients"))
-        check_choice("weighting", self.weighting, WEIGHTING)
+        check_choice("weighting", self.weighting, policies.WEIGHTING)
         check_choice("shared_base", self.shared_base, (True, False))
-        policies.check(self, ("round", "loss", "random"))
+        policies.check_policies(self, ("round", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> State:
         """k different random models; nobody has a cluster."""
-        models = random_models(world, self.clusters, stream)
+        models = policies.random_models(world, self.clusters, stream)
         if self.shared_base:
-            base = base_of(world.spec)
+            base = _base_mask(world.spec)
             models[:, base] = models[0, base]
         assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
         return State(models, assignment)
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
-        state = policies.migrated(world, state, self, self._choose, stream)
+        state = policies.migrate(world, state, self, self._choose, stream)
         reply = world.train(state.models, cohort, work=self._work(world), stream=stream.child("train"))
-        state = replace(state, models=self._averaged(world, state.models, reply, cohort))
+        state = replace(state, models=self._average(world, state.models, reply, cohort))
         state = policies.update_assignment(world, state, cohort[reply.arrived], reply.model_index[reply.arrived])
-        return policies.shared(world, state, self.eta_g)
+        return policies.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         """Nothing to do where newcomers choose in their first round; else a cluster until then."""
         return state if self.newcomers == "round" else self._choose(world, state, newcomers, stream)
 
     def _choose(self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream) -> State:
-        how = "loss" if self.newcomers == "round" else self.newcomers
-        return policies.placed(world, state, how, clients, stream)
+        policy = "loss" if self.newcomers == "round" else self.newcomers
+        return policies.place_by_policy(world, state, policy, clients, stream)
 
-    def _averaged(
+    def _average(
         self, world: World, models: Float[np.ndarray, "K P"], reply: TrainingReply, cohort: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K P"]:
         """The cluster models after a round; a base that is shared moves by the mean over all clients."""
-        weight = weights(self.weighting, reply, cohort)
+        weight = policies.aggregation_weights(self.weighting, reply, cohort)
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
         if self.averaging == "gradients":
             step *= (mass / max(mass.sum(), 1))[:, None]
         after = models + step
         if self.shared_base:
-            base = base_of(world.spec)
+            base = _base_mask(world.spec)
             everybody, _ = mean_by_model(reply.update, weight, np.zeros_like(reply.model_index), 1)
             after[:, base] = (models[0] + everybody[0])[base]
         return after
@@ -114,28 +113,7 @@ class IFCAMig(IFCA):
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
 
 
-def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarray, "K P"]:
-    """A different random initial model for every cluster; MethodError where there are fewer clients than clusters."""
-    reachable = len(world.clients(stream.round))
-    if clusters > reachable:
-        raise MethodError(f"{clusters} clusters need as many clients, got {reachable}")
-    return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
-
-
-def weights(how: str, reply: TrainingReply, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """What each reply counts in its cluster's mean: as much as any other, by its ``examples``, or all or nothing for
-    the ``first_client`` (lowest id) of each cluster. One that did not come counts nothing."""
-    if how != "first_client":
-        return np.where(reply.arrived, reply.examples if how == "examples" else 1.0, 0.0)
-    came = np.argsort(clients)
-    came = came[reply.arrived[came]]
-    _, first = np.unique(reply.model_index[came], return_index=True)
-    weight = np.zeros(len(clients))
-    weight[came[first]] = 1
-    return weight
-
-
-def base_of(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
+def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
     """All parameters but those of the last layer."""
     if spec.head is None:
         raise MethodError("shared_base needs a model whose last layer is known, got one without; set shared_base=False")

@@ -1,4 +1,4 @@
-"""Sattler's CFL: one model for all, cut in two wherever the clients of a cluster pull it different ways.
+"""Sattler's CFL: one model for all, cut in two wherever the updates of a cluster's clients disagree.
 
 F. Sattler, K.-R. Mueller, W. Samek: Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization
 Under Privacy Constraints. IEEE TNNLS 2020, arXiv 1910.01991.
@@ -13,13 +13,13 @@ where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so th
 local epochs: look at the norms of a run before you choose them.
 
 As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); simple
-means; the cut comes first, and then every cluster, a new one too, moves by the mean of its
-own clients. The paper makes a cut only where the similarity across it is below sqrt((1 - gamma_max) / 2), gamma_max in
-[0, 1] bounding how far a client's gradient is from that of its kind; the code does not ask (``gamma_max=None``).
+means; the cut comes first, and then every cluster, a new one too, moves by the mean of its own clients. The paper cuts
+only where the similarity across the cut is below sqrt((1 - gamma_max) / 2), gamma_max in [0, 1] bounding how far a
+client's gradient is from its true cluster's; the code does not ask (``gamma_max=None``).
 
 Differs from both, where all clients take part in every round: a client of a cluster that is cut while it is absent or
 silent has shown no update, so it becomes UNASSIGNED and is placed when it is selected next (``newcomers``). A zero
-update has no direction: its client stays with the part that keeps the cluster's number, which is that of the lowest client id
+update has no direction: its client stays with the part that keeps the cluster's number, that of the lowest client id
 among the others. Updates are compared with each other, so a round holds n x P numbers.
 """
 
@@ -40,17 +40,19 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.methods import policies
-from fedkin.methods.fedavg import single_model
+from fedkin.methods.fedavg import single_model_state
 
 
 @dataclass(frozen=True)
 class SattlerState(State):
+    """What Sattler's CFL keeps from round to round."""
+
     start: Float[np.ndarray, "P"]  # w_0
 
 
 @dataclass(frozen=True)
 class SattlerCFL:
-    """Clusters found by cutting in two, for as long as clients disagree: their number need not be known."""
+    """Clusters by bipartition for as long as clients disagree; their number need not be known."""
 
     eps1: float = 0.4  # the mean update is shorter than this
     eps2: float = 1.6  # and the longest update is longer than this
@@ -72,16 +74,16 @@ class SattlerCFL:
             if self.gamma_max > 1:
                 raise MethodError(f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}")
         check_choice("weighting", self.weighting, ("simple", "examples"))
-        policies.check(self, ("loss", "direction", "random"))
+        policies.check_policies(self, ("loss", "direction", "random"))
 
     def init(self, world: World, stream: Stream) -> SattlerState:
-        """One model, and everybody in its cluster."""
-        state = single_model(world, stream)
+        """One model, and all clients in its cluster."""
+        state = single_model_state(world, stream)
         return SattlerState(state.models, state.assignment, state.models[0])
 
     def round(self, world: World, state: SattlerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> SattlerState:
         if len(state.models) > 1:
-            state = policies.migrated(world, state, self, self.place, stream)
+            state = policies.migrate(world, state, self, self.place, stream)
         members = np.sort(cohort[state.assignment[cohort] != UNASSIGNED])
         reply = world.train(
             state.models, members, state.assignment[members], work=world.work, stream=stream.child("train")
@@ -91,11 +93,11 @@ class SattlerCFL:
             state = self._split(world, state, clients, updates)
         weight = reply.examples[reply.arrived] if self.weighting == "examples" else np.ones(len(clients), np.int64)
         mean, _ = mean_by_model(updates, weight, state.assignment[clients], len(state.models))
-        return policies.shared(world, replace(state, models=state.models + mean), self.eta_g)
+        return policies.aggregate_between_clusters(world, replace(state, models=state.models + mean), self.eta_g)
 
     def place(self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> SattlerState:
         """A client that was absent when its cluster was cut gets one of today's clusters."""
-        return policies.placed(world, state, self.newcomers, newcomers, stream, state.start)
+        return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
 
     def _split(
         self, world: World, state: SattlerState, clients: Int[np.ndarray, "n"], updates: Float[np.ndarray, "n P"]
@@ -114,13 +116,13 @@ class SattlerCFL:
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
         """Which clients of a cluster leave it for a new one; nobody where it is not to be cut."""
-        leaving, moving = np.zeros(len(updates), bool), np.flatnonzero(updates.any(axis=1))
-        if not self._incongruent(updates) or len(moving) < 2:
+        leaving, nonzero = np.zeros(len(updates), bool), np.flatnonzero(updates.any(axis=1))
+        if not self._incongruent(updates) or len(nonzero) < 2:
             return leaving
-        similarity = cosine(updates[moving], updates[moving])
+        similarity = cosine(updates[nonzero], updates[nonzero])
         away = agglomerative(-similarity, clusters=2, linkage="complete") == 1  # the first row's part is number 0
         gap = np.inf if self.gamma_max is None else np.sqrt((1 - self.gamma_max) / 2)
-        leaving[moving] = away & (similarity[np.ix_(away, ~away)].max() < gap)
+        leaving[nonzero] = away & (similarity[np.ix_(away, ~away)].max() < gap)
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:

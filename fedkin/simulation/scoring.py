@@ -99,7 +99,7 @@ class Scorer:
     def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         if not len(clients):
             return np.zeros((0, len(models)))
-        owned = self._data.train.taken(clients)
+        owned = self._data.train.select(clients)
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
         each = [replicate(self._mesh, model[None]) for model in models]
         classes = [[local_training.predict(self._model, self._mesh, one, part) for one in each] for part in batches]
@@ -122,7 +122,7 @@ class Scorer:
         positive: Int[np.ndarray, "n"],
         split: str,
     ) -> Int[np.ndarray, "n 2 bins"]:
-        owned = self._data.part(split).taken(clients)
+        owned = self._data.part(split).select(clients)
         if not len(owned.rows):
             return np.zeros((len(clients), 2, BINS), np.int64)
         place, batches = self._blocks(clients, model_index, split)

@@ -16,9 +16,9 @@ from fedkin.clustering.cluster_count import (
     largest_eigengap,
     largest_jump,
     merge_heights,
-    principal,
-    returning,
+    principal_projections,
     silhouettes,
+    split_half_stability,
 )
 from fedkin.core.errors import MethodError
 
@@ -151,14 +151,14 @@ def test_the_jump_is_where_a_dendrogram_can_be_cut(clusters: int) -> None:
 @pytest.mark.parametrize("clusters", [2, 4, 8])
 def test_all_return_to_what_is_there_and_few_to_a_split_of_noise(clusters: int) -> None:
     first, second = (blobs(clusters, seed=seed) for seed in (1, 2))
-    shares = returning(first, second, clusters + 2, RNG(0)).mean(axis=0)
+    shares = split_half_stability(first, second, clusters + 2, RNG(0)).mean(axis=0)
     assert shares[0] == 1 and shares[clusters - 1] == 1
     assert (shares[clusters:] < 0.7).all()
 
 
 def test_of_noise_no_more_than_half_returns_on_average() -> None:
     pairs = [RNG(seed).normal(size=(2, 40, 20)) for seed in range(8)]
-    shares = np.mean([returning(a, b, 3, RNG(0)).mean(axis=0) for a, b in pairs], axis=0)
+    shares = np.mean([split_half_stability(a, b, 3, RNG(0)).mean(axis=0) for a, b in pairs], axis=0)
     assert shares[1] < 0.55 and shares[2] < 0.45
 
 
@@ -168,17 +168,17 @@ def test_shares_by_hand() -> None:
     is less than 65 of {0, 9 | 13, 20}) with centres at -10.5 and 3.5, and the first look, -5.75, -4.75, 4.25 and 6.25,
     brings back the one, and two of three."""
     again = np.array([[0.0], [20.0], [9.0], [13.0]])
-    np.testing.assert_allclose(returning(PAIRS, again, 2, RNG(0)), [[1, 1 / 2], [1, 2 / 3]])
+    np.testing.assert_allclose(split_half_stability(PAIRS, again, 2, RNG(0)), [[1, 1 / 2], [1, 2 / 3]])
 
 
 def test_fewer_kinds_of_points_than_clusters_bring_nobody_back() -> None:
     points = np.repeat([[0.0, 1.0], [1.0, 0.0]], 4, axis=0)
-    np.testing.assert_array_equal(returning(points, points, 3, RNG(0)), [[1, 1, 0], [1, 1, 0]])
+    np.testing.assert_array_equal(split_half_stability(points, points, 3, RNG(0)), [[1, 1, 0], [1, 1, 0]])
 
 
 def test_principal_directions_are_those_of_the_svd() -> None:
     seen, again = RNG(0).normal(size=(9, 40)), RNG(1).normal(size=(5, 40))
-    here, there = principal(seen, again, 3)
+    here, there = principal_projections(seen, again, 3)
     centre = seen - seen.mean(axis=0)
     axes = np.linalg.svd(centre)[2][:3]
     np.testing.assert_allclose(np.abs(here), np.abs(centre @ axes.T), atol=1e-9)
@@ -194,7 +194,7 @@ def test_no_number_of_clusters(most: int) -> None:
         lambda: gap_statistic(PAIRS, most, RNG(0)),
         lambda: silhouettes(PAIRS, most, RNG(0)),
         lambda: merge_heights(PAIRS, most),
-        lambda: returning(PAIRS, PAIRS, most, RNG(0)),
+        lambda: split_half_stability(PAIRS, PAIRS, most, RNG(0)),
         lambda: laplacian_spectrum(np.ones((4, 4)), most),
     ):
         with pytest.raises(MethodError, match=r"at most the points, 4"):
@@ -207,4 +207,4 @@ def test_broken_points() -> None:
     with pytest.raises(MethodError, match="more points than clusters"):
         silhouettes(PAIRS, 4, RNG(0))
     with pytest.raises(MethodError, match="of the same clients"):
-        returning(PAIRS, PAIRS[:3], 2, RNG(0))
+        split_half_stability(PAIRS, PAIRS[:3], 2, RNG(0))

@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 from sklearn.cluster import DBSCAN
 from sklearn.metrics import silhouette_score
 
-from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest, useful
+from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest_eps, useful_range
 from fedkin.clustering.density import dbscan, euclidean, same_partition
 from fedkin.core.errors import MethodError
 
@@ -144,25 +144,27 @@ def test_a_knee_of_what_is_no_curve(curve: list[float]) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_suggested_for_blobs(seed: int, min_samples: int) -> None:
     points, true = blobs(seed, 40 * np.eye(4), each=6)
-    np.testing.assert_array_equal(dbscan(points, suggest(eps_ranges(points, min_samples)), min_samples), true)
+    np.testing.assert_array_equal(dbscan(points, suggest_eps(eps_ranges(points, min_samples)), min_samples), true)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_suggested_for_one_blob(seed: int) -> None:
     points, _ = blobs(seed, np.zeros((1, 10)), each=20)
-    np.testing.assert_array_equal(dbscan(points, suggest(eps_ranges(points, 2)), 2), np.zeros(20))
+    np.testing.assert_array_equal(dbscan(points, suggest_eps(eps_ranges(points, 2)), 2), np.zeros(20))
 
 
 @pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
 def test_the_suggestion_has_the_unit_of_the_points(unit: float) -> None:
     points, _ = blobs(0, 40 * np.eye(3), each=5)
-    assert suggest(eps_ranges(points * unit, 2)) == pytest.approx(unit * suggest(eps_ranges(points, 2)), rel=1e-9)
+    assert suggest_eps(eps_ranges(points * unit, 2)) == pytest.approx(
+        unit * suggest_eps(eps_ranges(points, 2)), rel=1e-9
+    )
 
 
 def test_a_client_that_is_like_nobody_stays_noise() -> None:
     points, true = blobs(0, 40 * np.eye(4), each=6)
     points = np.vstack([points, np.full((1, 4), 500.0)])
-    np.testing.assert_array_equal(dbscan(points, suggest(eps_ranges(points, 2)), 2), [*true, -1])
+    np.testing.assert_array_equal(dbscan(points, suggest_eps(eps_ranges(points, 2)), 2), [*true, -1])
 
 
 def test_the_rule_by_hand() -> None:
@@ -170,24 +172,26 @@ def test_the_rule_by_hand() -> None:
     quiet, wide = EpsRange(1.0, 4.0, 3, 0, None, 10), EpsRange(4.0, 64.0, 2, 1, None, 10)
     wider, noisy = EpsRange(4.0, 36.0, 2, 0, None, 10), EpsRange(1.0, 50.0, 2, 6, None, 10)
     narrow, equal = EpsRange(10.0, 19.0, 3, 0, None, 10), EpsRange(0.0, 5.0, 4, 0, None, 10)
-    assert suggest([quiet, wide, last]) == pytest.approx(2)  # the least noise first
-    assert suggest([quiet, wider, last]) == pytest.approx(12)  # then the widest
-    assert suggest([narrow, noisy, last]) == pytest.approx(100 * math.sqrt(2))  # no gap, too much noise: one cluster
-    assert suggest([narrow, noisy, last], gap=1.5) == pytest.approx(math.sqrt(190))
-    assert suggest([noisy, last], noise=0.6) == pytest.approx(math.sqrt(50))
-    assert suggest([equal, quiet, last]) == 2.5
-    assert suggest([EpsRange(0.0, 5.0, 6, 0, None, 10), quiet, last]) == pytest.approx(2)  # mostly clusters of one
-    assert suggest([EpsRange(0.0, math.inf, 1, 0, None, 3)]) == 1
+    assert suggest_eps([quiet, wide, last]) == pytest.approx(2)  # the least noise first
+    assert suggest_eps([quiet, wider, last]) == pytest.approx(12)  # then the widest
+    assert suggest_eps([narrow, noisy, last]) == pytest.approx(
+        100 * math.sqrt(2)
+    )  # no gap, too much noise: one cluster
+    assert suggest_eps([narrow, noisy, last], gap=1.5) == pytest.approx(math.sqrt(190))
+    assert suggest_eps([noisy, last], noise=0.6) == pytest.approx(math.sqrt(50))
+    assert suggest_eps([equal, quiet, last]) == 2.5
+    assert suggest_eps([EpsRange(0.0, 5.0, 6, 0, None, 10), quiet, last]) == pytest.approx(2)  # mostly clusters of one
+    assert suggest_eps([EpsRange(0.0, math.inf, 1, 0, None, 3)]) == 1
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: suggest(eps_ranges(LINE, 6)), "fewer points than min_samples"),
-        (lambda: suggest([]), "fewer points"),
-        (lambda: suggest(eps_ranges(LINE, 2), gap=0.5), "at least 1, got 0.5"),
+        (lambda: suggest_eps(eps_ranges(LINE, 6)), "fewer points than min_samples"),
+        (lambda: suggest_eps([]), "fewer points"),
+        (lambda: suggest_eps(eps_ranges(LINE, 2), gap=0.5), "at least 1, got 0.5"),
         (lambda: eps_ranges(LINE, 0), "at least 1 .*got 0"),
-        (lambda: useful(LINE, 0), "at least 1 .*got 0"),
+        (lambda: useful_range(LINE, 0), "at least 1 .*got 0"),
         (lambda: k_distances(LINE, 0), "at least 1 .*got 0"),
         (lambda: eps_ranges(np.array([[0.0], [np.nan]]), 2), "row 1"),
     ],
@@ -198,17 +202,17 @@ def test_what_cannot_be(call: Any, message: str) -> None:
 
 
 def test_useful_by_hand() -> None:
-    assert useful(LINE, 2) == (1, 28)
-    assert useful(LINE, 1) == (0, 28)  # a point is a cluster
-    assert useful(LINE[:2], 2) == (1, 1)
-    assert useful(np.zeros((3, 2)), 2) == (0, 0)
-    assert useful(LINE, 6) == useful(LINE[:0], 1) == (math.inf, math.inf)
+    assert useful_range(LINE, 2) == (1, 28)
+    assert useful_range(LINE, 1) == (0, 28)  # a point is a cluster
+    assert useful_range(LINE[:2], 2) == (1, 1)
+    assert useful_range(np.zeros((3, 2)), 2) == (0, 0)
+    assert useful_range(LINE, 6) == useful_range(LINE[:0], 1) == (math.inf, math.inf)
 
 
 @given(st.integers(0, 10_000), st.integers(2, 4))
 def test_useful_against_dbscan(seed: int, min_samples: int) -> None:
     points = np.random.default_rng(seed).normal(size=(12, 2))
-    low, high = useful(points, min_samples)
+    low, high = useful_range(points, min_samples)
     assert (found(points, np.nextafter(low, 0), min_samples) == -1).all()
     assert (found(points, low, min_samples) >= 0).any()
     assert not (found(points, np.nextafter(high, 0), min_samples) == 0).all()

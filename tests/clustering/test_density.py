@@ -12,14 +12,14 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import DBSCAN, OPTICS
 
 from fedkin.clustering.density import (
+    assign_noise,
     by_first_appearance,
     dbscan,
     euclidean,
-    gap,
-    nearest,
+    nearest_label,
+    nearest_neighbour_distance,
     optics,
     same_partition,
-    without_noise,
 )
 from fedkin.core.errors import MethodError
 
@@ -83,39 +83,39 @@ def test_float32_points_are_measured_in_float64() -> None:
 
 def test_noise_of_its_own() -> None:
     labels = np.array([-1, 0, 1, -1, 1, -1])
-    np.testing.assert_array_equal(without_noise(LINE, labels, "own"), [2, 0, 1, 3, 1, 4])
+    np.testing.assert_array_equal(assign_noise(LINE, labels, "own"), [2, 0, 1, 3, 1, 4])
     np.testing.assert_array_equal(labels, [-1, 0, 1, -1, 1, -1])  # the caller's stay as they are
 
 
 def test_noise_joins_the_nearest() -> None:
     labels = np.array([-1, 0, 1, -1, -1, 1])
-    np.testing.assert_array_equal(without_noise(LINE, labels, "nearest"), [1, 0, 1, 0, 0, 1])
+    np.testing.assert_array_equal(assign_noise(LINE, labels, "nearest"), [1, 0, 1, 0, 0, 1])
 
 
 @pytest.mark.parametrize("how", ["own", "nearest"])
 def test_all_or_nothing_is_noise(how: str) -> None:
-    np.testing.assert_array_equal(without_noise(LINE, np.full(6, -1), how), range(6))
-    np.testing.assert_array_equal(without_noise(LINE, np.array([0, 1, 0, 1, 2, 0]), how), [0, 1, 0, 1, 2, 0])
-    assert len(without_noise(LINE[:0], np.zeros(0, int), how)) == 0
+    np.testing.assert_array_equal(assign_noise(LINE, np.full(6, -1), how), range(6))
+    np.testing.assert_array_equal(assign_noise(LINE, np.array([0, 1, 0, 1, 2, 0]), how), [0, 1, 0, 1, 2, 0])
+    assert len(assign_noise(LINE[:0], np.zeros(0, int), how)) == 0
 
 
 def test_nearest_by_hand() -> None:
     known = np.array([[0.0, 0.0], [6.0, 8.0], [6.0, 8.0]])
-    labels, distance = nearest(np.array([[3.0, 4.0], [6.0, 9.0], [0.0, 0.0]]), known, np.array([7, 3, 5]))
+    labels, distance = nearest_label(np.array([[3.0, 4.0], [6.0, 9.0], [0.0, 0.0]]), known, np.array([7, 3, 5]))
     np.testing.assert_array_equal(labels, [7, 3, 7])  # (3, 4) is at 5 from both: the first
     np.testing.assert_array_equal(distance, [5, 1, 0])
 
 
 def test_nobody_asks_for_the_nearest() -> None:
-    labels, distance = nearest(LINE[:0], LINE, np.arange(6))
+    labels, distance = nearest_label(LINE[:0], LINE, np.arange(6))
     assert len(labels) == len(distance) == 0
 
 
 def test_gap() -> None:
-    np.testing.assert_array_equal(gap(LINE), [0.5, 1, 0.5, 1, 39, 0.5])
-    np.testing.assert_array_equal(gap(LINE[:1]), [np.inf])
-    np.testing.assert_array_equal(gap(np.zeros((3, 2))), [0, 0, 0])
-    assert len(gap(LINE[:0])) == 0
+    np.testing.assert_array_equal(nearest_neighbour_distance(LINE), [0.5, 1, 0.5, 1, 39, 0.5])
+    np.testing.assert_array_equal(nearest_neighbour_distance(LINE[:1]), [np.inf])
+    np.testing.assert_array_equal(nearest_neighbour_distance(np.zeros((3, 2))), [0, 0, 0])
+    assert len(nearest_neighbour_distance(LINE[:0])) == 0
 
 
 def test_distances_are_scipys() -> None:
@@ -139,8 +139,8 @@ def test_partitions_by_name() -> None:
         (lambda: dbscan(LINE, float("inf"), 2), "got inf"),
         (lambda: dbscan(LINE, 1, 0), "at least 1 .*got 0"),
         (lambda: optics(LINE, 1), "at least 2 .*got 1"),
-        (lambda: without_noise(LINE, np.full(6, -1), "nerest"), "did you mean 'nearest'"),
-        (lambda: nearest(LINE, LINE[:0], np.zeros(0, int)), "at least 1"),
+        (lambda: assign_noise(LINE, np.full(6, -1), "nerest"), "did you mean 'nearest'"),
+        (lambda: nearest_label(LINE, LINE[:0], np.zeros(0, int)), "at least 1"),
     ],
 )
 def test_what_cannot_be(call: Any, message: str) -> None:
@@ -156,9 +156,9 @@ def test_points_must_be_finite(bad: float) -> None:
     for call in (
         lambda: dbscan(points, 1, 2),
         lambda: optics(points, 2),
-        lambda: gap(points),
-        lambda: nearest(LINE, points, labels),
-        lambda: nearest(points, LINE, labels),
+        lambda: nearest_neighbour_distance(points),
+        lambda: nearest_label(LINE, points, labels),
+        lambda: nearest_label(points, LINE, labels),
     ):
         with pytest.raises(MethodError, match=r"finite.*row 3"):
             call()

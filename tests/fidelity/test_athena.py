@@ -13,7 +13,7 @@ from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.athena import Athena
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.last_layers import INIT
+from tests.methods.last_layer_clients import INIT
 from tests.simulation.detectors import linear
 
 Oracle = Callable[[str], dict[str, Any]]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.clustering.dbscan_eps import eps_ranges, suggest, useful
-from fedkin.clustering.density import dbscan, euclidean, gap, optics, same_partition
-from fedkin.measures.convergence import convergence_epoch, economy, transmitted
+from fedkin.clustering.dbscan_eps import eps_ranges, suggest_eps, useful_range
+from fedkin.clustering.density import dbscan, euclidean, nearest_neighbour_distance, optics, same_partition
+from fedkin.measures.convergence import convergence_epoch, economy, transmitted_mib
 
 Oracle = Callable[[str], dict[str, Any]]
 EPS = 0.0279  # the middle of 0.0083 and 0.0475, the range of 10 local epochs that suits 2 and 5 classes per client
@@ -56,14 +56,14 @@ def test_optics(oracle: Oracle, case: str) -> None:
 def test_distances(oracle: Oracle, case: str) -> None:
     points, vector = biases(oracle, case)
     assert euclidean(points).max() == pytest.approx(vector["max_dist"], rel=1e-12)
-    assert gap(points).min() == pytest.approx(vector["min_dist"], rel=1e-12)
-    assert useful(points, 2)[0] == pytest.approx(vector["min_dist"], rel=1e-12)
+    assert nearest_neighbour_distance(points).min() == pytest.approx(vector["min_dist"], rel=1e-12)
+    assert useful_range(points, 2)[0] == pytest.approx(vector["min_dist"], rel=1e-12)
 
 
 @pytest.mark.parametrize(("case", "clusters"), [("pairs", 5), ("iid", 1)])
 def test_the_suggested_eps_finds_what_the_authors_eps_finds(oracle: Oracle, case: str, clusters: int) -> None:
     points, vector = biases(oracle, case)
-    labels = dbscan(points, suggest(eps_ranges(points, 2)), 2)
+    labels = dbscan(points, suggest_eps(eps_ranges(points, 2)), 2)
     assert labels.max() + 1 == clusters
     np.testing.assert_array_equal(labels, vector["dbscan_eps_0_0279_min2"])
 
@@ -81,16 +81,16 @@ def test_convergence_epoch(oracle: Oracle) -> None:
 def test_bytes_per_epoch(oracle: Oracle) -> None:
     vector = oracle("others")["athena_tdt"]
     sizes = vector["bytes"]
-    assert transmitted(1, 10, sizes["detector_file"]) == vector["per_epoch_MiB"]["athena"]
-    assert transmitted(1, 1, sizes["mobilenet_file"]) == vector["per_epoch_MiB"]["fedavg_mobilenet"]
+    assert transmitted_mib(1, 10, sizes["detector_file"]) == vector["per_epoch_MiB"]["athena"]
+    assert transmitted_mib(1, 1, sizes["mobilenet_file"]) == vector["per_epoch_MiB"]["fedavg_mobilenet"]
 
 
 @pytest.mark.parametrize("cell", range(9))
 def test_table_1(oracle: Oracle, cell: int) -> None:
     vector = oracle("others")["athena_tdt"]
     row = vector["rows"][cell]
-    athena = transmitted(row["E_athena"], 10, vector["bytes"]["detector_file"])
-    fedavg = transmitted(row["E_fedavg"], 1, vector["bytes"]["mobilenet_file"])
+    athena = transmitted_mib(row["E_athena"], 10, vector["bytes"]["detector_file"])
+    fedavg = transmitted_mib(row["E_fedavg"], 1, vector["bytes"]["mobilenet_file"])
     saved = 100 * economy(athena, fedavg)
     found = (athena, fedavg, saved)
     assert found == pytest.approx((row["tdt_athena"], row["tdt_fedavg"], row["economy_percent"]), rel=1e-12)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.aggregation import inter_cluster
+from fedkin.aggregation import inter_cluster_aggregation
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.randomness import Stream
 from fedkin.measures.cosine import dissimilarity
@@ -119,8 +119,8 @@ def test_inter_group_aggregation(oracle: Oracle, case: int) -> None:
     expected = oracle("flexcfl")["inter_group_aggregation"]["cases"][case]
     before, eta = groups_before(oracle), expected["eta"]
     normalised = np.stack([flat(g) for g in expected["code_normalised"]])
-    np.testing.assert_allclose(inter_cluster(before, eta), normalised, atol=1e-9)
-    unnormalised = inter_cluster(before, eta, normalize=False)
+    np.testing.assert_allclose(inter_cluster_aggregation(before, eta), normalised, atol=1e-9)
+    unnormalised = inter_cluster_aggregation(before, eta, normalize=False)
     np.testing.assert_allclose(unnormalised, expected["paper_unnormalised_flat"], atol=1e-9)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from fedkin.clustering.density import same_partition
 from fedkin.methods.hierarchical import Hierarchical
-from fedkin.methods.last_layer import LastLayerState
-from tests.methods.last_layers import INIT, world
+from fedkin.methods.last_layer_clustering import LastLayerState
+from tests.methods.last_layer_clients import INIT, world
 
 Oracle = Callable[[str], dict[str, Any]]
 CASES = ("pairs", "iid")

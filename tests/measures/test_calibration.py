@@ -11,7 +11,16 @@ from scipy.special import expit, log_expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from fedkin.core.errors import MethodError, ModelError
-from fedkin.measures.calibration import BINS, CENTRES, EDGES, NEGATIVE, POSITIVE, folded, histogram, platt
+from fedkin.measures.calibration import (
+    BINS,
+    CENTRES,
+    EDGES,
+    NEGATIVE,
+    POSITIVE,
+    fold_scale,
+    platt_scale,
+    score_histogram,
+)
 
 
 def drawn(seed: int, n: int, a: float, b: float, spread: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
@@ -45,18 +54,18 @@ def test_histogram_by_hand() -> None:
     expected[POSITIVE, 63] = 2
     expected[NEGATIVE, [32, 63]] = 1
     expected[NEGATIVE, 0] = 2
-    np.testing.assert_array_equal(histogram(scores, positive), expected)
+    np.testing.assert_array_equal(score_histogram(scores, positive), expected)
 
 
 def test_histogram_of_nobody() -> None:
-    np.testing.assert_array_equal(histogram(np.zeros(0), np.zeros(0, bool)), np.zeros((2, 64)))
+    np.testing.assert_array_equal(score_histogram(np.zeros(0), np.zeros(0, bool)), np.zeros((2, 64)))
 
 
 @given(st.integers(0, 10_000), st.integers(0, 200))
 def test_histograms_of_clients_add_up(seed: int, first: int) -> None:
     scores, positive = drawn(seed, 200, 1, 0, spread=10)
-    parts = histogram(scores[:first], positive[:first]) + histogram(scores[first:], positive[first:])
-    np.testing.assert_array_equal(parts, histogram(scores, positive))
+    parts = score_histogram(scores[:first], positive[:first]) + score_histogram(scores[first:], positive[first:])
+    np.testing.assert_array_equal(parts, score_histogram(scores, positive))
     counts = [np.histogram(np.clip(scores[some], -15.99, 15.99), EDGES)[0] for some in (positive, ~positive)]
     np.testing.assert_array_equal(parts, counts)
 
@@ -65,8 +74,8 @@ def test_histograms_of_clients_add_up(seed: int, first: int) -> None:
     st.integers(0, 10_000), st.integers(5, 500), st.floats(-2, 3), st.floats(-2, 2), st.sampled_from([0.5, 2.0, 8.0])
 )
 def test_against_scipy(seed: int, n: int, a: float, b: float, spread: float) -> None:
-    counts = histogram(*drawn(seed, n, a, b, spread))
-    found = platt(counts)
+    counts = score_histogram(*drawn(seed, n, a, b, spread))
+    found = platt_scale(counts)
     if counts.sum(axis=1).all():
         best = minimize(loss, np.zeros(2), args=(counts,), method="Nelder-Mead", options={"fatol": 1e-12}).fun
         assert loss(found, counts) <= best + 1e-9 * n
@@ -75,24 +84,24 @@ def test_against_scipy(seed: int, n: int, a: float, b: float, spread: float) -> 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), (0.5, 1.0), (2.0, -3.0), (-1.0, 0.5)])
 def test_against_logistic_regression_on_the_bins(a: float, b: float) -> None:
     """Platt's targets are samples that count in part for the other class."""
-    counts = histogram(*drawn(0, 3000, a, b))
+    counts = score_histogram(*drawn(0, 3000, a, b))
     positives, negatives = counts.sum(axis=1)
     target = np.array([(positives + 1) / (positives + 2), 1 / (negatives + 2)])
     weights = np.concatenate([target @ counts, (1 - target) @ counts])
     x = np.concatenate([CENTRES, CENTRES])[weights > 0, None]
     y = np.repeat([1, 0], BINS)[weights > 0]
     fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(x, y, sample_weight=weights[weights > 0])
-    np.testing.assert_allclose(platt(counts), [fit.coef_[0, 0], fit.intercept_[0]], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(platt_scale(counts), [fit.coef_[0, 0], fit.intercept_[0]], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), (0.5, 1.0), (1.5, -2.0), (-1.0, 0.5)])
 def test_the_scale_that_the_samples_were_drawn_with(a: float, b: float) -> None:
     """Scores that are calibrated already are left at about (1, 0)."""
-    np.testing.assert_allclose(platt(histogram(*drawn(1, 100_000, a, b))), [a, b], atol=0.05)
+    np.testing.assert_allclose(platt_scale(score_histogram(*drawn(1, 100_000, a, b))), [a, b], atol=0.05)
 
 
 def test_narrow_scores_are_flattened_by_the_bins() -> None:
-    a, _ = platt(histogram(*drawn(1, 400_000, 1, 0, spread=0.5)))
+    a, _ = platt_scale(score_histogram(*drawn(1, 400_000, 1, 0, spread=0.5)))
     assert 0.88 < a < 0.94  # 0.25 / (0.25 + 0.5^2 / 12) = 0.92 of it: the variance, and that within a bin
 
 
@@ -101,26 +110,26 @@ def test_a_detector_without_an_error_has_a_finite_scale() -> None:
     counts = np.zeros((2, 64), int)
     counts[POSITIVE, 40], counts[NEGATIVE, 23] = 10, 20
     high, low = logit(11 / 12), logit(1 / 22)
-    np.testing.assert_allclose(platt(counts), [(high - low) / 8.5, (high + low) / 2], rtol=1e-6)
+    np.testing.assert_allclose(platt_scale(counts), [(high - low) / 8.5, (high + low) / 2], rtol=1e-6)
 
 
 def test_a_whole_newton_step_would_be_too_long() -> None:
     """A hundred positives at one score and a negative at another: the targets 101/102 and 1/3 are met exactly."""
     counts = np.zeros((2, 64), int)
     counts[POSITIVE, 10], counts[NEGATIVE, 52] = 100, 1
-    np.testing.assert_allclose(expit(platt(counts) @ [CENTRES[[10, 52]], [1, 1]]), [101 / 102, 1 / 3], rtol=1e-6)
+    np.testing.assert_allclose(expit(platt_scale(counts) @ [CENTRES[[10, 52]], [1, 1]]), [101 / 102, 1 / 3], rtol=1e-6)
 
 
 def test_many_samples_without_an_error() -> None:
     counts = np.zeros((2, 64), int)
     counts[POSITIVE, 63], counts[NEGATIVE, 0] = 10**7, 10**7
-    np.testing.assert_allclose(platt(counts), [logit((10**7 + 1) / (10**7 + 2)) / 15.75, 0], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(platt_scale(counts), [logit((10**7 + 1) / (10**7 + 2)) / 15.75, 0], rtol=1e-3, atol=1e-3)
 
 
 def test_scores_in_one_bin_say_how_frequent_positives_are() -> None:
     counts = np.zeros((2, 64), int)
     counts[:, 40] = [30, 10]
-    a, b = platt(counts)
+    a, b = platt_scale(counts)
     target = (30 * 31 / 32 + 10 * 1 / 12) / 40
     assert expit(a * CENTRES[40] + b) == pytest.approx(target, abs=1e-6)
 
@@ -129,15 +138,15 @@ def test_what_cannot_be_calibrated_stays() -> None:
     counts = np.zeros((3, 2, 64), int)
     counts[0, POSITIVE, 10:20] = 7
     counts[1, NEGATIVE, 10:20] = 7
-    np.testing.assert_array_equal(platt(counts), [[1, 0]] * 3)
-    np.testing.assert_array_equal(platt(counts[2]), [1, 0])
-    assert platt(counts[:0]).shape == (0, 2)
+    np.testing.assert_array_equal(platt_scale(counts), [[1, 0]] * 3)
+    np.testing.assert_array_equal(platt_scale(counts[2]), [1, 0])
+    assert platt_scale(counts[:0]).shape == (0, 2)
 
 
 def test_detectors_are_calibrated_each_on_its_own() -> None:
-    counts = np.stack([histogram(*drawn(s, 40 * 10**s, s - 1.0, 1.0, 2.0**s)) for s in range(4)])
+    counts = np.stack([score_histogram(*drawn(s, 40 * 10**s, s - 1.0, 1.0, 2.0**s)) for s in range(4)])
     counts[2, NEGATIVE] = 0
-    np.testing.assert_allclose(platt(counts), [platt(each) for each in counts], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(platt_scale(counts), [platt_scale(each) for each in counts], rtol=1e-6, atol=1e-8)
 
 
 def test_a_scale_is_folded_into_the_last_layer() -> None:
@@ -146,7 +155,7 @@ def test_a_scale_is_folded_into_the_last_layer() -> None:
     models = rng.normal(size=(2, 8)).astype(np.float32)
     before = models.copy()
     scale = np.array([[2.0, -1.0], [0.5, 3.0]])
-    after = folded(models, slice(3, 8), slice(7, 8), scale)
+    after = fold_scale(models, slice(3, 8), slice(7, 8), scale)
     hidden = rng.normal(size=(10, 4))
     scores, rescaled = (hidden @ m[:, 3:7].T + m[:, 7] for m in (before, after))
     np.testing.assert_allclose(rescaled, scores * scale[:, 0] + scale[:, 1], rtol=1e-5)
@@ -160,11 +169,11 @@ def test_a_scale_is_folded_into_the_last_layer() -> None:
 )
 def test_a_bias_that_is_not_the_heads(head: slice, bias: slice) -> None:
     with pytest.raises(ModelError, match="part of the head"):
-        folded(np.zeros((1, 8)), head, bias, np.ones((1, 2)))
+        fold_scale(np.zeros((1, 8)), head, bias, np.ones((1, 2)))
 
 
 def test_what_cannot_be_counted() -> None:
     with pytest.raises(MethodError, match="2 are NaN, such as that of sample 1"):
-        histogram(np.array([0, np.nan, np.nan]), np.zeros(3, bool))
+        score_histogram(np.array([0, np.nan, np.nan]), np.zeros(3, bool))
     with pytest.raises(MethodError, match="at least 0, got -1"):
-        platt(np.full((2, 64), -1))
+        platt_scale(np.full((2, 64), -1))

@@ -14,7 +14,7 @@ from fedkin.measures.convergence import (
     convergence_epoch,
     economy,
     mean_convergence_epoch,
-    transmitted,
+    transmitted_mib,
 )
 
 RISING = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
@@ -65,8 +65,8 @@ def test_as_coded_all_are_detector_2() -> None:
 
 
 def test_transmitted_in_mib() -> None:
-    assert transmitted(3, 10, 2**20) == 30
-    assert transmitted(2.5, 1, 2**19) == 1.25
+    assert transmitted_mib(3, 10, 2**20) == 30
+    assert transmitted_mib(2.5, 1, 2**19) == 1.25
 
 
 def test_economy() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fedkin.core.errors import MethodError
 from fedkin.measures import gram as module
-from fedkin.measures.gram import float64_blocks, gram, leading
+from fedkin.measures.gram import float64_blocks, gram, leading_eigenpairs
 
 
 def test_inner_products_by_hand() -> None:
@@ -32,14 +32,14 @@ def test_what_float32_would_lose() -> None:
 
 def test_leading_directions_by_hand() -> None:
     """Orthogonal updates of lengths 1, 5 and 2: each is a direction, the longest first."""
-    values, vectors = leading(np.array([[1.0, 0, 0], [0, 25, 0], [0, 0, 4]]), 2)
+    values, vectors = leading_eigenpairs(np.array([[1.0, 0, 0], [0, 25, 0], [0, 0, 4]]), 2)
     np.testing.assert_allclose(values, [25, 4])
     np.testing.assert_allclose(np.abs(vectors), [[0, 0], [1, 0], [0, 1]])
 
 
 def test_a_direction_that_is_not_there_is_zero() -> None:
     row = np.random.default_rng(0).normal(size=30)
-    values, vectors = leading(np.outer(row, row), 3)
+    values, vectors = leading_eigenpairs(np.outer(row, row), 3)
     np.testing.assert_allclose(values, np.array([row @ row, 0, 0]))
     np.testing.assert_array_equal(vectors[:, 1:], 0)
 
@@ -47,4 +47,4 @@ def test_a_direction_that_is_not_there_is_zero() -> None:
 @pytest.mark.parametrize("directions", [0, 3])
 def test_as_many_directions_as_there_can_be(directions: int) -> None:
     with pytest.raises(MethodError, match=rf"{directions} directions.*got 2"):
-        leading(np.eye(2), directions)
+        leading_eigenpairs(np.eye(2), directions)

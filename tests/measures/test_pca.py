@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 
 from fedkin.core.errors import MethodError
 from fedkin.measures import gram as gram_module
-from fedkin.measures.pca import distinct, explained_variance, principal_scores
+from fedkin.measures.pca import count_distinct, explained_variance, principal_scores
 
 
 def draw(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
@@ -117,13 +117,13 @@ def test_equal_rows(rows: np.ndarray) -> None:
     scores = principal_scores(rows)
     assert scores.shape == (len(rows), 1)
     np.testing.assert_allclose(scores, 0, atol=1e-12)
-    assert distinct(scores) == 1
+    assert count_distinct(scores) == 1
     np.testing.assert_array_equal(explained_variance(rows), np.zeros(len(rows)))
 
 
 def test_equal_rows_among_others_stay_equal() -> None:
     rows = draw((4, 60)).astype(np.float32)[[0, 1, 2, 1, 3, 0, 1]]
-    assert distinct(principal_scores(rows)) == 4
+    assert count_distinct(principal_scores(rows)) == 4
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_equal_rows_among_others_stay_equal() -> None:
     ids=["none", "zeros", "two alike", "noise", "noise around zero", "small but apart"],
 )
 def test_distinct_rows(scores: np.ndarray, count: int) -> None:
-    assert distinct(scores) == count
+    assert count_distinct(scores) == count
 
 
 @pytest.mark.parametrize("variance", [0.0, -0.1, 1.01, float("nan")])

@@ -14,7 +14,7 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.methods.athena import Athena
-from tests.methods.last_layers import NOBODY, ROUND, Watched, groups, started, world
+from tests.methods.last_layer_clients import NOBODY, ROUND, Watched, groups, started, world
 
 # clients 0 1 2 have the classes 0 and 1, clients 3 and 4 the classes 2 and 3
 TARGET = [[0, 0], [0.1, 0], [0, 0.1], [0, 0], [0.1, 0.1]]

@@ -26,7 +26,7 @@ from fedkin.run.loop import run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.last_layers import CLIENTS, ROUND, groups, kinds, started, world
+from tests.methods.last_layer_clients import CLIENTS, ROUND, groups, kinds, started, world
 from tests.simulation import detectors
 from tests.simulation.detectors import linear
 from tests.simulation.small import samples

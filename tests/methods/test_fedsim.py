@@ -12,7 +12,7 @@ from fedkin.core.randomness import Stream
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.simulation.fake_world import FakeWorld
-from tests.methods.watched import EVERYONE, EXAMPLES, TARGET, Watched, given, same, world, world_of
+from tests.methods.fedsim_clients import EVERYONE, EXAMPLES, TARGET, Watched, given, same, world, world_of
 
 STREAM = Stream(3, 2, "method/round")
 

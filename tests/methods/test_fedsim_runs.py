@@ -29,7 +29,7 @@ from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.trainer import Trainer
-from tests.methods.watched import same, world
+from tests.methods.fedsim_clients import same, world
 from tests.simulation import slow_twin
 from tests.simulation.small import federation, samples
 

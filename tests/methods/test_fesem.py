@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import ModelSpec
 from fedkin.methods.fesem import FeSEM
 from fedkin.simulation.fake_world import FakeWorld
-from tests.methods.solvers import (
+from tests.methods.fesem_clients import (
     CLIENTS,
     EVERYBODY,
     LOCAL,

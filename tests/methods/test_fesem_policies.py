@@ -13,7 +13,18 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.fesem import FeSEM, FeSEMMig
 from fedkin.simulation.fake_world import FakeWorld
-from tests.methods.solvers import CLIENTS, EVERYBODY, LOCAL, MODELS, NOBODY, STREAM, after, given, simulated, world
+from tests.methods.fesem_clients import (
+    CLIENTS,
+    EVERYBODY,
+    LOCAL,
+    MODELS,
+    NOBODY,
+    STREAM,
+    after,
+    given,
+    simulated,
+    world,
+)
 
 # --- newcomers by other policies
 

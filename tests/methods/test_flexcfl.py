@@ -20,7 +20,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.kinds import KIND, ONE, ROUND, STREAM, UPDATE, given, many, world
+from tests.methods.flexcfl_clients import KIND, ONE, ROUND, STREAM, UPDATE, given, many, world
 
 # --- group cold start (Algorithm 3)
 

@@ -11,7 +11,7 @@ import pytest
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.methods.flexcfl import FlexCFL
-from tests.methods.kinds import COUNTS, KIND, ONE, ROUND, UPDATE, Watched, given, swap, world
+from tests.methods.flexcfl_clients import COUNTS, KIND, ONE, ROUND, UPDATE, Watched, given, swap, world
 
 # --- migration (Algorithm 2, l. 4-6)
 

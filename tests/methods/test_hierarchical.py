@@ -11,7 +11,7 @@ import pytest
 from fedkin.core.errors import FedkinError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.methods.hierarchical import Hierarchical
-from tests.methods.last_layers import NOBODY, ROUND, groups, started, world
+from tests.methods.last_layer_clients import NOBODY, ROUND, groups, started, world
 
 # on a line: 0 1 and 3 4 are near, 2 is far from all
 POINTS = [[0, 0], [1, 0], [40, 0], [10, 0], [11, 0]]

@@ -11,7 +11,7 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.methods.hierarchical import Hierarchical
-from tests.methods.last_layers import NOBODY, ROUND, groups, started, world
+from tests.methods.last_layer_clients import NOBODY, ROUND, groups, started, world
 from tests.methods.test_hierarchical import NEAR, POINTS, round_of
 
 # --- newcomers

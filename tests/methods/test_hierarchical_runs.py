@@ -22,7 +22,7 @@ from fedkin.models import as_model, mclr, mlp
 from fedkin.run.loop import run
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.last_layers import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world
+from tests.methods.last_layer_clients import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world
 from tests.simulation.detectors import linear
 
 KMEANS: dict[str, Any] = {"algorithm": "kmeans", "clusters": 3, "pretraining": 2}

@@ -16,14 +16,14 @@ from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
-from fedkin.methods.hierarchical import NEVER, Hierarchical
+from fedkin.methods.hierarchical import EXCLUDED_BIAS, Hierarchical
 from fedkin.models import mclr
 from fedkin.models.model import Model
 from fedkin.run import run_folder
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.last_layers import CLIENTS, ROUND, kinds, simulated, started
+from tests.methods.last_layer_clients import CLIENTS, ROUND, kinds, simulated, started
 from tests.methods.test_hierarchical_runs import KMEANS, SGD
 
 # --- narrow heads
@@ -116,7 +116,7 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
     assert np.isfinite(after.models).all()
     bias = after.models[:, w.spec.head_bias]
     own = np.array([(data.label_counts()[state.assignment == k] > 0).any(axis=0) for k in range(len(bias))])
-    np.testing.assert_array_equal(bias > NEVER / 2, own)  # and in no other
+    np.testing.assert_array_equal(bias > EXCLUDED_BIAS / 2, own)  # and in no other
     scores = w.evaluate(after.models, np.array([8]), np.array([cluster]), split="train")
     assert scores.loss[0] < 10
 

@@ -14,7 +14,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, ModelSpec
 from fedkin.methods.ifca import IFCA
-from tests.methods.choosers import CLIENTS, MODELS, NEAREST, STREAM, Watched, after, given, simulated, world
+from tests.methods.ifca_clients import CLIENTS, MODELS, NEAREST, STREAM, Watched, after, given, simulated, world
 
 # --- start
 

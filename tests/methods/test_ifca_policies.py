@@ -12,7 +12,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.ifca import IFCA, IFCAMig
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.choosers import CLIENTS, EVERYBODY, MODELS, STREAM, Watched, after, given, simulated, world
+from tests.methods.ifca_clients import CLIENTS, EVERYBODY, MODELS, STREAM, Watched, after, given, simulated, world
 
 # --- newcomers
 

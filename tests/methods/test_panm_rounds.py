@@ -9,7 +9,7 @@ import pytest
 
 from fedkin.methods.panm import PANM, Matching, PANMLoss
 from fedkin.scenarios.population import Population
-from tests.methods.slow_peers import (
+from tests.methods.panm_reference import (
     CLIENTS,
     EVERYBODY,
     KIND,

@@ -20,7 +20,7 @@ each_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m)._
 
 
 def some(seed: int, n: int = 6, N: int = 9) -> tuple[Neighbourhood, np.ndarray, np.ndarray, np.ndarray]:
-    """Peers 0 .. n-1 in rounds of all stages: what they know (nobody has left), who is reachable, noise, similarities."""
+    """Peers 0 .. n-1 in rounds of all stages: what they know (nobody has left), who is reachable, noise, similarity."""
     rng = np.random.default_rng(seed)
     self = np.eye(n, N, dtype=bool)
     trust, there = (rng.random((2, n, N)) < [[[0.4]], [[0.7]]]) & ~self

@@ -64,20 +64,20 @@ def state(assignment: Any = (UNASSIGNED,) * 4, models: Any = ((1, 0), (0, 1))) -
 
 def test_the_lowest_loss_and_the_first_of_equals() -> None:
     """Clients 0 and 2 are nearer to (1, 0), client 1 to (0, 1); client 3 at (-2, 0) is nearer to (0, 1)."""
-    np.testing.assert_array_equal(policies.by_loss(world(), state(), EVERYONE), [0, 1, 0, 1])
+    np.testing.assert_array_equal(policies.cluster_by_loss(world(), state(), EVERYONE), [0, 1, 0, 1])
     middle = world([[2, 2], [0, 0], [1, 1.5], [1.5, 1]])
-    np.testing.assert_array_equal(policies.by_loss(middle, state(), EVERYONE), [0, 0, 1, 0])
+    np.testing.assert_array_equal(policies.cluster_by_loss(middle, state(), EVERYONE), [0, 0, 1, 0])
 
 
 def test_losses_that_are_not_finite_never_win() -> None:
     w = world()
     w.odd_losses = [[np.nan, np.nan], [np.nan, 7.0], [np.inf, 9.0], [-np.inf, np.inf]]
-    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [UNASSIGNED, 1, 1, UNASSIGNED])
+    np.testing.assert_array_equal(policies.cluster_by_loss(w, state(), EVERYONE), [UNASSIGNED, 1, 1, UNASSIGNED])
 
 
 def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
     w = world(silent=frozenset({0}), garbage=frozenset({1}))
-    np.testing.assert_array_equal(policies.by_loss(w, state(), EVERYONE), [UNASSIGNED, UNASSIGNED, 0, 1])
+    np.testing.assert_array_equal(policies.cluster_by_loss(w, state(), EVERYONE), [UNASSIGNED, UNASSIGNED, 0, 1])
 
 
 # --- by direction
@@ -85,7 +85,7 @@ def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
 
 def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
     directions = np.array(directions, np.float32)
-    return policies.by_direction(w, ZERO, directions, np.arange(len(w.target)), STREAM, **options)
+    return policies.cluster_by_direction(w, ZERO, directions, np.arange(len(w.target)), STREAM, **options)
 
 
 def test_the_nearest_direction_whatever_its_length() -> None:
@@ -136,7 +136,7 @@ def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
 
 def test_placed_by_loss() -> None:
     w = world()
-    after = policies.placed(w, state(), "loss", np.array([1, 3]), STREAM)
+    after = policies.place_by_policy(w, state(), "loss", np.array([1, 3]), STREAM)
     np.testing.assert_array_equal(after.assignment, [UNASSIGNED, 1, UNASSIGNED, 1])
     assert w.noted == [1, 3]
 
@@ -145,7 +145,7 @@ def test_placed_at_random_is_even_and_follows_the_stream() -> None:
     n, models = 3000, np.zeros((3, 2))
     w = world(np.ones((n, 2)))
     seats = [
-        policies.placed(w, state([UNASSIGNED] * n, models), "random", np.arange(n), s).assignment
+        policies.place_by_policy(w, state([UNASSIGNED] * n, models), "random", np.arange(n), s).assignment
         for s in (STREAM, STREAM, STREAM.at(2))
     ]
     np.testing.assert_array_equal(seats[0], seats[1])
@@ -160,7 +160,7 @@ def test_placed_by_direction_measures_from_the_start() -> None:
     start = np.array([10, 10], np.float32)
     w = world([[30, 14], [14, 13], [11, 10], [9, 11]])
     before = state(models=[[11, 10], [20, 20]])
-    after = policies.placed(w, before, "direction", EVERYONE, STREAM, start)
+    after = policies.place_by_policy(w, before, "direction", EVERYONE, STREAM, start)
     np.testing.assert_array_equal(after.assignment, [0, 1, 0, 1])
     assert w.ledger.down == {"send": 4 * 2 * 2 * 4}, "two directions to each of four clients"
     np.testing.assert_array_equal(after.models, before.models)
@@ -170,84 +170,8 @@ def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> 
     """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
     w = world([[4, 0], [-4, 0]])
     before = state([UNASSIGNED, UNASSIGNED], models=[[1, 0], [0, 0]])
-    after = policies.placed(w, before, "direction", np.arange(2), STREAM, ZERO)
+    after = policies.place_by_policy(w, before, "direction", np.arange(2), STREAM, ZERO)
     np.testing.assert_array_equal(after.assignment, [0, 1])
-
-
-# --- last layers
-
-
-class Asked(FakeWorld):
-    """A fake world of whose vector the last number is the bias; it remembers what was trained, and how."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        end = self.spec.parameters
-        self.spec = replace(self.spec, head=slice(1, end), head_bias=slice(end - 1, end))
-
-    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
-        self.asked = (models, clients.tolist(), model_index.tolist(), work, options)
-        return super().train(models, clients, model_index, work=work, **options)
-
-
-THREE = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], np.float32)
-ZEROS = np.zeros(3, np.float32)
-
-
-def layers(w: Any, layer: str = "bias", clients: Any = EVERYONE, epochs: int = 2) -> tuple[list, list]:
-    who, points = policies.last_layers(w, ZEROS, np.asarray(clients), layer, epochs, STREAM)
-    return who.tolist(), points.tolist()
-
-
-def asked(**options: Any) -> Asked:
-    return Asked(THREE, np.full(4, 5), LocalTraining(lr=1.0, epochs=9, steps=7), **options)
-
-
-@pytest.mark.parametrize(("layer", "first"), [("bias", 2), ("last_layer", 1)])
-def test_last_layers_are_what_training_makes_of_them(layer: str, first: int) -> None:
-    """Whatever the run counts, so many epochs; and only that slice is asked for."""
-    w = asked()
-    assert layers(w, layer, [2, 0]) == ([2, 0], THREE[[2, 0], first:].tolist())
-    _, clients, model_index, work, options = w.asked
-    assert (clients, model_index, work.epochs, work.steps) == ([2, 0], [0, 0], 2, None)
-    assert options["part"] == slice(first, 3) and not options.get("reduce")
-    assert options["stream"].round == STREAM.round and options["stream"] != STREAM
-
-
-@pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_gives_no_answer_has_no_last_layer(how: str) -> None:
-    assert layers(asked(**{how: frozenset({0, 2})})) == ([1, 3], [[6], [12]])
-    assert layers(asked(**{how: frozenset(range(4))})) == ([], [])
-    assert layers(asked(), clients=np.zeros(0, np.int64)) == ([], [])
-
-
-HAS = np.array([[3, 0, 1], [0, 2, 0], [1, 1, 1], [0, 0, 4]])
-
-
-def test_last_layers_of_detectors_are_those_of_every_class_end_to_end() -> None:
-    """Client i wants target + c for class c; zero where it has no sample of the class."""
-    w = asked(counts=HAS, detects=True)
-    who, points = layers(w)
-    assert who == [0, 1, 2, 3]
-    assert points == [[3, 0, 5], [0, 7, 0], [9, 10, 11], [0, 0, 14]]
-    _, clients, model_index, work, _ = w.asked
-    assert (clients, model_index) == ([0, 0, 1, 2, 2, 2, 3], [0] * 7)
-    assert (work.positive.tolist(), work.epochs, work.steps) == ([0, 2, 1, 0, 1, 2, 2], 2, None)
-    assert layers(w, "last_layer", [3])[1] == [[0, 0, 0, 0, 13, 14]]
-
-
-@pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_a_client_without_all_of_its_detectors_is_left_out(how: str) -> None:
-    who, points = layers(asked(counts=HAS, detects=True, **{how: frozenset({0, 3})}))
-    assert (who, points) == ([1, 2], [[0, 7, 0], [9, 10, 11]])
-
-
-@pytest.mark.parametrize("layer", ["bias", "last_layer"])
-def test_a_model_without_a_last_layer(layer: str) -> None:
-    w = asked()
-    w.spec = replace(w.spec, head=None, head_bias=None)
-    with pytest.raises(MethodError, match=r"weight \[C, d\] and a bias"):
-        layers(w, layer)
 
 
 # --- migration
@@ -265,12 +189,12 @@ def test_only_warm_clients_that_shifted_are_placed_again() -> None:
         assert stream.round == STREAM.round and stream != STREAM
         return replace(state, assignment=np.where(np.isin(EVERYONE, moved), 1, state.assignment))
 
-    after = policies.migrated(w, state([0, UNASSIGNED, 0, 0]), Settings(), place, STREAM)
+    after = policies.migrate(w, state([0, UNASSIGNED, 0, 0]), Settings(), place, STREAM)
     assert asked == [[0]]
     np.testing.assert_array_equal(after.assignment, [1, UNASSIGNED, 0, 0])
     before = state([0, UNASSIGNED, 0, 0])
-    assert policies.migrated(w, before, Settings(migration="none"), place, STREAM) is before
-    assert policies.migrated(w, before, Settings(threshold=0.9), place, STREAM) is before
+    assert policies.migrate(w, before, Settings(migration="none"), place, STREAM) is before
+    assert policies.migrate(w, before, Settings(threshold=0.9), place, STREAM) is before
     assert asked == [[0]]
 
 
@@ -279,7 +203,7 @@ def test_only_warm_clients_that_shifted_are_placed_again() -> None:
 
 def test_sharing_nothing_does_nothing() -> None:
     w, before = world(), state([0, 1, 0, 1])
-    assert policies.shared(w, before, 0.0) is before
+    assert policies.aggregate_between_clusters(w, before, 0.0) is before
     assert not w.ledger.down and not w.ledger.up
 
 
@@ -287,7 +211,7 @@ def test_sharing_nothing_does_nothing() -> None:
 def test_sharing_is_among_clusters_with_clients_and_between_servers(normalize: bool, divisor: Any) -> None:
     """eta 2 and lengths 5 and 10; the third cluster has nobody."""
     w, before = world(), state([0, 1, UNASSIGNED, 1], models=[[3, 4], [0, 10], [6, 8]])
-    after = policies.shared(w, before, 2.0, normalize)
+    after = policies.aggregate_between_clusters(w, before, 2.0, normalize)
     np.testing.assert_allclose(after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
     np.testing.assert_array_equal(after.models[2], [6, 8])
     assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (2 * 2 * 4, (0, 0))
@@ -296,7 +220,7 @@ def test_sharing_is_among_clusters_with_clients_and_between_servers(normalize: b
 @pytest.mark.parametrize("assignment", [[1] * 4, [UNASSIGNED] * 4], ids=["alone", "nobody"])
 def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None:
     w, before = world(), state(assignment, models=[[3, 4], [0.1, 0.7]])
-    assert policies.shared(w, before, 5.0) is before
+    assert policies.aggregate_between_clusters(w, before, 5.0) is before
     assert not w.ledger.up
 
 
@@ -307,6 +231,6 @@ def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None
     ("field", "value"), [("newcomers", "charm"), ("migration", "often"), ("threshold", -0.1), ("eta_g", np.inf)]
 )
 def test_impossible_policies_are_refused(field: str, value: Any) -> None:
-    policies.check(Settings(), ("loss", "random"))
+    policies.check_policies(Settings(), ("loss", "random"))
     with pytest.raises(MethodError, match=field):
-        policies.check(replace(Settings(), **{field: value}), ("loss", "random"))
+        policies.check_policies(replace(Settings(), **{field: value}), ("loss", "random"))

@@ -1,17 +1,17 @@
-"""How many kinds of clients there are: what each learns from one half of its data must say what the other half says.
+"""The number of clusters of a federation's clients, by split-half stability.
 
-Every client halves its data at random and trains from the initial model on each half. The directions of both updates
-are two independent looks at it. A number of clusters holds if clients come back to their cluster at the second look
-(``clustering.how_many.returning``); the largest that holds is the answer.
+Every client splits its data at random into halves and trains from the initial model on each half: two independent
+estimates of its direction. A number of clusters is stable if the clusters of one half are found again in the other
+(``clustering.cluster_count.split_half_stability``); the largest stable number is the answer.
 
 * A pilot trains until the clients have learnt their halves: twice as long again, until the training loss of the last
-  epoch is a third of the first's, or for ``MOST_EPOCHS``. A gradient, or a short training, tells how many samples of
-  each class a client has, which is noise where kinds differ in what their data mean; a local solution tells what the
-  client has learnt of them. Trained longer than that, or from a model after some rounds of averaging, it tells no more.
-* A number holds where at least ``HOLDS`` of the clients of every cluster come back: half way between the half of them
-  that come back to the smaller part of a split of noise, and all of them.
-* It must also be more than came back at any number, and in any of several deals, when the same data were dealt to the
-  same clients at random. So few clients that chance brings them back are told apart from nothing.
+  epoch is ``LOSS_RATIO`` of the first's, or for ``MAX_EPOCHS``. A gradient, or a short training, tells how many samples
+  of each class a client has, which is noise where clusters differ in what their data mean; a local solution tells what
+  the client has learnt of them. Longer training, or a model after some rounds of averaging, tells no more.
+* A number is stable where at least ``THRESHOLD`` of the clients of every cluster stay in it: half way between the half
+  of them that stay in the smaller part of a split of noise, and all of them.
+* It must also be more than at any number of clusters in any of several IID splits of the same data, which guards
+  against chance where clients are few.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.clustering import cluster_count
+from fedkin.clustering.cluster_count import split_half_stability as _stability
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.randomness import Stream
@@ -33,30 +35,30 @@ from fedkin.measures.cosine import cosine
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 
-LEAST_CLIENTS, LEAST_SAMPLES = 8, 8  # of a client's samples: a half of fewer than four says nothing
-MOST_CLIENTS = 200  # that are looked at: more do not change the answer, and cost their share
-EPOCHS, MOST_EPOCHS = 10, 160  # of a pilot
-LEARNT = 1 / 3  # of the loss in the first epoch
-HOLDS = 0.75
-Say = Callable[[str], None]
+MIN_CLIENTS, MIN_SAMPLES = 8, 8  # training samples of a client: a half of fewer than four says nothing
+MAX_CLIENTS = 200  # more do not change the answer, and take longer
+EPOCHS, MAX_EPOCHS = 10, 160  # of a pilot
+LOSS_RATIO = 1 / 3  # to the loss in the first epoch
+THRESHOLD = 0.75
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Kinds:
-    """How many kinds of clients were found, and what five ways of asking say. Column K - 1 is K clusters.
+class ClusterCount:
+    """The number of clusters, and five criteria for it. Column K - 1 is K clusters.
 
     Attributes:
-        clusters: the largest number that holds; 1 where none does.
-        used: the clients that were looked at, ascending.
-        returned: the least share of a cluster's clients that come back, median over halvings and directions.
-        chance: the largest that any random deal gave, at any number of clusters from 2 on.
-        heights, spectrum, gap, silhouette: see ``clustering.how_many``.
-        points: the clients along the first directions of their updates.
+        clusters: the largest stable number; 1 where none is.
+        clients: ids of the n clients that were compared, ascending.
+        stability: the least share of a cluster's clients that stay in it, median over splits and directions.
+        chance: the largest stability in any IID split, at any number of clusters from 2 on.
+        gap, silhouette, spectrum, heights: see ``clustering.cluster_count``.
+        points: the clients along the first principal components of their updates.
     """
 
     clusters: int
-    used: Int[np.ndarray, "n"]
-    returned: Float64[np.ndarray, "most"]
+    clients: Int[np.ndarray, "n"]
+    stability: Float64[np.ndarray, "most"]
     chance: float
     gap: cluster_count.Gap
     silhouette: Float64[np.ndarray, "most"]
@@ -65,15 +67,15 @@ class Kinds:
     points: Float64[np.ndarray, "n d"]
 
     @property
-    def most(self) -> int:
-        """The largest number that was asked for."""
-        return len(self.returned)
+    def max_clusters(self) -> int:
+        """The largest number that was tried."""
+        return len(self.stability)
 
     @property
-    def votes(self) -> dict[str, int]:
-        """What each way of asking says. Silhouette and dendrogram cannot say 1."""
+    def estimates(self) -> dict[str, int]:
+        """The number of clusters by each criterion. Silhouette and dendrogram never give 1."""
         return {
-            "clients return": self.clusters,
+            "split-half stability": self.clusters,
             "gap statistic": self.gap.clusters,
             "silhouette": int(np.nanargmax(self.silhouette)) + 1,
             "eigengap": cluster_count.largest_eigengap(self.spectrum),
@@ -81,172 +83,179 @@ class Kinds:
         }
 
 
-def how_many_kinds(
+def estimate_cluster_count(
     data: FederatedData,
     model: AnyModel,
     local: LocalTraining | None = None,
     *,
     seed: int = 0,
-    most: int = 12,
-    halvings: int = 3,
-    deals: int = 5,
-    say: Say | None = None,
-) -> Kinds:
-    """How many kinds of clients there are.
+    max_clusters: int = 12,
+    splits: int = 3,
+    iid_splits: int = 5,
+    progress: Progress | None = None,
+) -> ClusterCount:
+    """Estimate the number of clusters by split-half stability.
 
     Args:
-        local: what a client does with a model; a pilot does ``EPOCHS`` epochs of it, and more where
-            that is too little to learn anything.
-        most: the largest number to ask for; no more than a quarter of the clients.
-        halvings: how many times every client halves its data.
-        deals: how many times the data are dealt at random, for comparison.
-        say: called with a line about what is being done.
+        data: the clients' data.
+        model: what they train.
+        local: local training; a pilot trains ``EPOCHS`` epochs, and more where that is too little to learn anything.
+        seed: of splits and initial model.
+        max_clusters: the largest number to try; no more than a quarter of the clients.
+        splits: how many times every client splits its data.
+        iid_splits: how many IID splits of the same data to compare with.
+        progress: called with a line about each step.
 
     Raises:
-        ConfigError: a number that is none.
-        DataError: fewer than ``LEAST_CLIENTS`` clients with ``LEAST_SAMPLES`` samples, or a single class.
+        ConfigError: an invalid number.
+        DataError: fewer than ``MIN_CLIENTS`` clients with ``MIN_SAMPLES`` samples, or a single class.
         ModelError: a detector, or a model that does not fit the data.
     """
-    for name, count, least in (("seed", seed, 0), ("most", most, 2), ("halvings", halvings, 1), ("deals", deals, 1)):
+    numbers = {"seed": (seed, 0), "max_clusters": (max_clusters, 2), "splits": (splits, 1), "iid_splits": (iid_splits, 1)}
+    for name, (count, least) in numbers.items():
         check_integer(name, count, least)
-    check(data, model)
-    tell = say or (lambda _: None)
+    check_supported(data, model)
+    progress = progress or (lambda _: None)
     stream = Stream(seed, 0, "advise")
-    used = usable(data, stream)
-    looks = _Looks(of_clients(data, used), model, _pilot(local), stream)
-    looks.learn(tell)
-    seen = []
-    for one in range(halvings):
-        tell(f"pilot {one + 1} of {halvings}: {len(used)} clients, both halves of their data")
-        seen.append(looks.take(f"halves {one}", at_random=False))
-    there: Bool[np.ndarray, "n"] = np.all([look.any(axis=1) for pair in seen for look in pair], axis=0)
-    if there.sum() < LEAST_CLIENTS:
-        raise DataError(f"{there.sum()} of {len(used)} clients gave an update in every pilot; try a smaller local.lr")
-    most = min(most, int(there.sum()) // 4)
-    shares = [
-        cluster_count.split_half_stability(first[there], second[there], most, looks.rng) for first, second in seen
-    ]
-    chance = max(_chance(looks, one, deals, most, tell) for one in range(deals))
-    updates = np.sum([first[there] + second[there] for first, second in seen], axis=0)
-    return _found(used[there], np.median(np.concatenate(shares), axis=0), chance, updates, looks.rng)
+    clients = usable_clients(data, stream)
+    pilots = _HalfPilots(subset(data, clients), model, _pilot_training(local), stream)
+    pilots.choose_epochs(progress)
+    halves: list[_Halves] = []
+    for number in range(splits):
+        progress(f"split {number + 1} of {splits}: {len(clients)} clients train on both halves of their data")
+        halves.append(pilots.train(f"halves {number}", iid=False))
+    complete: Bool[np.ndarray, "n"] = np.all([half.any(axis=1) for pair in halves for half in pair], axis=0)
+    if complete.sum() < MIN_CLIENTS:
+        raise DataError(
+            f"{complete.sum()} of {len(clients)} clients gave an update in every pilot; try a smaller local.lr"
+        )
+    limit = min(max_clusters, int(complete.sum()) // 4)
+    shares = [_stability(first[complete], second[complete], limit, pilots.rng) for first, second in halves]
+    chance = max(_chance(pilots, number, iid_splits, limit, progress) for number in range(iid_splits))
+    updates = np.sum([first[complete] + second[complete] for first, second in halves], axis=0)
+    return _count(clients[complete], np.median(np.concatenate(shares), axis=0), chance, updates, pilots.rng)
 
 
-def check(data: FederatedData, model: AnyModel) -> None:
-    """Refuse what cannot be clustered by what its models learn."""
+def check_supported(data: FederatedData, model: AnyModel) -> None:
+    """Refuse data and models whose updates cannot be clustered."""
     if model.spec.detects:
         raise ModelError("advice needs a model with a score for every class, got a detector; take model.name=mclr")
     if np.count_nonzero(data.label_counts().sum(axis=0)) < 2:
         raise DataError(f"{data.name}: all training samples are of one class; there is nothing to learn")
 
 
-def usable(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
-    """The clients with enough samples to halve, ``MOST_CLIENTS`` of them drawn where there are more."""
-    enough = np.flatnonzero(data.train.sizes >= LEAST_SAMPLES)
-    if len(enough) < LEAST_CLIENTS:
+def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
+    """The clients with enough samples to split, ``MAX_CLIENTS`` of them at random where there are more."""
+    enough = np.flatnonzero(data.train.sizes >= MIN_SAMPLES)
+    if len(enough) < MIN_CLIENTS:
         raise DataError(
-            f"{data.name}: advice needs at least {LEAST_CLIENTS} clients with {LEAST_SAMPLES} training samples or "
-            f"more, got {len(enough)} of {data.clients} clients"
+            f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} training samples or more, got "
+            f"{len(enough)} of {data.clients} clients"
         )
-    if len(enough) > MOST_CLIENTS:
-        enough = np.sort(stream.child("clients").rng().choice(enough, MOST_CLIENTS, replace=False))
+    if len(enough) > MAX_CLIENTS:
+        enough = np.sort(stream.child("clients").rng().choice(enough, MAX_CLIENTS, replace=False))
     return enough
 
 
-def dealt(part: Ragged, rng: np.random.Generator) -> Ragged:
-    """The same samples, given to clients of the same sizes at random."""
+def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
+    """The same samples, split at random over clients of the same sizes."""
     return Ragged(rng.permutation(part.rows), part.offsets)
 
 
-def of_clients(data: FederatedData, clients: Int[np.ndarray, "n"]) -> FederatedData:
-    """Some clients, without what is known of them."""
+def subset(data: FederatedData, clients: Int[np.ndarray, "n"]) -> FederatedData:
+    """The data of some clients, without true clusters and names."""
     bare = dataclasses.replace(data, true_clusters=None, client_names=None)
     return bare.with_rows(data.train.select(clients), data.test.select(clients))
 
 
-def _pilot(local: LocalTraining | None) -> LocalTraining:
-    """The run's local work, for as many epochs as a trial begins with."""
+def _pilot_training(local: LocalTraining | None) -> LocalTraining:
+    """Local training for as many epochs as a pilot begins with."""
     return dataclasses.replace(local or SGD(lr=0.03), epochs=EPOCHS, steps=None)
 
 
+class _Halves(NamedTuple):
+    """The directions of all clients' updates on each half: rows of length 1, zero where there is no update."""
+
+    first: Float[np.ndarray, "n P"]
+    second: Float[np.ndarray, "n P"]
+
+
 @dataclass
-class _Looks:
-    """What clients learn from the halves of their data."""
+class _HalfPilots:
+    """Training of clients on the halves of their data."""
 
     data: FederatedData
     model: AnyModel
-    work: LocalTraining
+    local: LocalTraining
     stream: Stream
 
     def __post_init__(self) -> None:
         self.rng = self.stream.child("clustering").rng()
 
-    def learn(self, tell: Say) -> None:
-        """Find out how long clients must train on a half."""
+    def choose_epochs(self, progress: Progress) -> None:
+        """Double the epochs until clients have learnt their halves."""
         while True:
-            epochs = int(np.max(self.work.epochs))
-            tell(f"a trial of {epochs} epochs")
-            reply = self._trained(_halves(self.data.train, self.rng), self.stream.child("trial"))
-            if reply.loss.sum() <= LEARNT * reply.first_loss.sum() or 2 * epochs > MOST_EPOCHS:
+            epochs = int(np.max(self.local.epochs))
+            progress(f"a pilot of {epochs} epochs")
+            reply = self._train(_halves(self.data.train, self.rng), self.stream.child("trial"))
+            if reply.loss.sum() <= LOSS_RATIO * reply.first_loss.sum() or 2 * epochs > MAX_EPOCHS:
                 return
-            self.work = dataclasses.replace(self.work, epochs=2 * epochs)
+            self.local = dataclasses.replace(self.local, epochs=2 * epochs)
 
-    def take(self, name: str, *, at_random: bool) -> tuple[Float[np.ndarray, "n P"], Float[np.ndarray, "n P"]]:
-        """The directions of both updates of every client: rows of length 1, zero where there is none. The same data
-        dealt at random, where that is asked for."""
+    def train(self, name: str, *, iid: bool) -> _Halves:
+        """Train on the halves of a random split; with ``iid``, of an IID split of the same data."""
         stream = self.stream.child(name)
-        part = dealt(self.data.train, stream.child("deal").rng()) if at_random else self.data.train
-        update = self._trained(_halves(part, stream.child("halves").rng()), stream).update
+        part = iid_split(self.data.train, stream.child("deal").rng()) if iid else self.data.train
+        update = self._train(_halves(part, stream.child("halves").rng()), stream).update
         length = np.linalg.norm(update.astype(np.float64), axis=1, keepdims=True)
         unit = np.divide(update, length, out=np.zeros_like(update), where=length > 0)
-        return unit[: len(part)], unit[len(part) :]
+        return _Halves(unit[: len(part)], unit[len(part) :])
 
-    def _trained(self, halves: Ragged, stream: Stream) -> TrainingReply:
-        """What every half learns, from one initial model."""
-        nothing = Ragged.of([np.zeros(0, np.int64)] * len(halves))
-        world = SimulatedWorld(self.data.with_rows(halves, nothing), self.model, self.work)
-        everybody = np.arange(len(halves))
+    def _train(self, halves: Ragged, stream: Stream) -> TrainingReply:
+        """The update of every half, from one initial model."""
+        empty = Ragged.of([np.zeros(0, np.int64)] * len(halves))
+        world = SimulatedWorld(self.data.with_rows(halves, empty), self.model, self.local)
+        clients = np.arange(len(halves))
         start = world.initial(self.stream.child("model"))
-        return world.train(start[None], everybody, np.zeros_like(everybody), stream=stream.child("train"))
+        return world.train(start[None], clients, np.zeros_like(clients), stream=stream.child("train"))
 
 
 def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
     """Every client as two: the first halves of all, then the second halves."""
-    mixed = [rng.permutation(part[client]) for client in range(len(part))]
-    return Ragged.of([own[: len(own) // 2] for own in mixed] + [own[len(own) // 2 :] for own in mixed])
+    shuffled = [rng.permutation(part[client]) for client in range(len(part))]
+    return Ragged.of([own[: len(own) // 2] for own in shuffled] + [own[len(own) // 2 :] for own in shuffled])
 
 
-def _chance(looks: _Looks, one: int, deals: int, most: int, tell: Say) -> float:
-    """The largest share that comes back when data are dealt at random."""
-    tell(f"chance {one + 1} of {deals}: the same data, dealt at random")
-    first, second = looks.take(f"deal {one}", at_random=True)
-    there = first.any(axis=1) & second.any(axis=1)
-    most = min(most, int(there.sum()) // 4)
-    if most < 2:
+def _chance(pilots: _HalfPilots, number: int, iid_splits: int, limit: int, progress: Progress) -> float:
+    """The largest stability in an IID split."""
+    progress(f"IID split {number + 1} of {iid_splits} of the same data")
+    first, second = pilots.train(f"deal {number}", iid=True)
+    complete = first.any(axis=1) & second.any(axis=1)
+    limit = min(limit, int(complete.sum()) // 4)
+    if limit < 2:
         return 1.0
-    return float(
-        cluster_count.split_half_stability(first[there], second[there], most, looks.rng).mean(axis=0)[1:].max()
-    )
+    return float(_stability(first[complete], second[complete], limit, pilots.rng).mean(axis=0)[1:].max())
 
 
-def _found(
-    used: Int[np.ndarray, "n"],
-    returned: Float64[np.ndarray, "most"],
+def _count(
+    clients: Int[np.ndarray, "n"],
+    stability: Float64[np.ndarray, "most"],
     chance: float,
     updates: Float[np.ndarray, "n P"],
     rng: np.random.Generator,
-) -> Kinds:
-    most = len(returned)
-    holds = (returned >= HOLDS) & (returned > chance)
-    points, _ = cluster_count.principal_projections(updates, updates, most - 1)
+) -> ClusterCount:
+    limit = len(stability)
+    stable = (stability >= THRESHOLD) & (stability > chance)
+    points, _ = cluster_count.principal_projections(updates, updates, limit - 1)
     centred = updates - updates.mean(axis=0)
-    return Kinds(
-        clusters=int(np.flatnonzero(holds)[1:].max(initial=0)) + 1,
-        used=used,
-        returned=returned,
+    return ClusterCount(
+        clusters=int(np.flatnonzero(stable)[1:].max(initial=0)) + 1,
+        clients=clients,
+        stability=stability,
         chance=chance,
-        gap=cluster_count.gap_statistic(points, most, rng),
-        silhouette=cluster_count.silhouettes(points, most, rng),
-        spectrum=cluster_count.laplacian_spectrum(np.clip(cosine(centred, centred), 0, None), most + 1),
-        heights=cluster_count.merge_heights(points, most),
+        gap=cluster_count.gap_statistic(points, limit, rng),
+        silhouette=cluster_count.silhouettes(points, limit, rng),
+        spectrum=cluster_count.laplacian_spectrum(np.clip(cosine(centred, centred), 0, None), limit + 1),
+        heights=cluster_count.merge_heights(points, limit),
         points=points,
     )

@@ -11,8 +11,8 @@ from fedkin.config.plan import Plan
 from fedkin.core.randomness import Stream
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching, PANMLoss
-from fedkin.run.loop import select
-from tests.methods.slow_peers import CLIENTS, EVERYBODY, SEED, fake, run, twins
+from fedkin.run.cohort_selection import select_cohort
+from tests.methods.panm_reference import CLIENTS, EVERYBODY, SEED, fake, run, twins
 
 METHODS = [kind(neighbours=2, candidates=4, stage_one=4, period=2) for kind in (PANM, PANMLoss)]
 each_method = pytest.mark.parametrize("method", METHODS, ids=["gradient", "loss"])
@@ -38,7 +38,7 @@ def test_sleeping_neighbours_keep_their_places_by_hand(method: Matching) -> None
 
 def drawn(t: int) -> np.ndarray:
     """Seven of the twelve, as the runner draws them."""
-    return select(EVERYBODY, CLIENTS, Plan(rounds=3, cohort=7, seed=SEED), Stream(SEED, t, "cohort"))
+    return select_cohort(EVERYBODY, CLIENTS, Plan(rounds=3, cohort=7, seed=SEED), Stream(SEED, t, "cohort"))
 
 
 def slept(states: list[PeerState]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Clients clustered by the last layer of one short training: the half that the two systems of the thesis share.
+"""Clustering of clients by the last layer of one short training, which Hierarchical and Athena begin with.
 
 L. A. C. de Souza, G. F. Camilo, M. Sammarco, M. E. M. Campista, L. H. M. K. Costa: Aprendizado Federado com Agrupamento
 Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C. de Souza's thesis, which names no formula.
@@ -14,7 +14,7 @@ depends on model, data and local work: see ``fedkin eps``. ``optics`` needs no e
 Noise, of which the paper says nothing, becomes a cluster of its ``own`` (default), or joins the ``nearest``.
 
 A newcomer trains from w_0 likewise and joins the cluster of the nearest client; clusters are never made anew. A client
-farther than ``suspicious`` from everybody (in the unit of eps; the paper gives no number) is set aside for good.
+farther than ``suspicious`` from everybody (in the unit of eps; the paper gives no number) is excluded for good.
 
 Differs from the code: v_i is the layer's update, which for the bias is the same, because biases start at zero.
 """
@@ -27,8 +27,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.clustering.dbscan_eps import advice
-from fedkin.clustering.density import by_first_appearance, dbscan, gap, nearest, optics, without_noise
+from fedkin.clustering import density
+from fedkin.clustering.dbscan_eps import eps_advice
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
@@ -36,10 +36,13 @@ from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
+from fedkin.methods.last_layer_training import last_layer_updates
 
 
 @dataclass(frozen=True)
 class LastLayerState(State):
+    """What both methods keep from round to round."""
+
     start: Float[np.ndarray, "P"]  # w_0
     layers: Float[np.ndarray, "N d"]  # v_i; NaN of a client that has not trained for it
     suspects: Bool[np.ndarray, "N"]
@@ -52,7 +55,7 @@ S = TypeVar("S", bound=LastLayerState)
 
 
 @dataclass(frozen=True)
-class LastLayer:
+class LastLayerClustering:
     """How clients are clustered; the two methods say what a cluster then trains."""
 
     algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"
@@ -81,7 +84,7 @@ class LastLayer:
             check_positive_integer("clusters", self.clusters)
 
     @property
-    def _reach(self) -> float:
+    def _distance_limit(self) -> float:
         return np.inf if self.suspicious is None else self.suspicious
 
     def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
@@ -89,56 +92,58 @@ class LastLayer:
         newcomers, known = newcomers[~state.suspects[newcomers]], state.assignment != UNASSIGNED
         if not len(newcomers):
             return state
-        clients, points = policies.last_layers(world, state.start, newcomers, self.layer, self.pretraining, stream)
-        cluster, far = nearest(points, state.layers[known], state.assignment[known])
-        return self._settled(world, state, clients, points, cluster, far)
+        clients, updates = last_layer_updates(world, state.start, newcomers, self.layer, self.pretraining, stream)
+        cluster, distance = density.nearest_label(updates, state.layers[known], state.assignment[known])
+        return self._assign_or_exclude(world, state, clients, updates, cluster, distance)
 
-    def clustered(self, world: World, stream: Stream) -> LastLayerState:
-        """The clustering round: everybody there trains from w_0. The models of the clusters are w_0 still."""
+    def cluster_clients(self, world: World, stream: Stream) -> LastLayerState:
+        """The clustering round: all reachable clients train from w_0. The models of the clusters are w_0 still."""
         start, everybody = world.initial(stream.child("model")), world.clients(stream.round)
-        clients, points = policies.last_layers(world, start, everybody, self.layer, self.pretraining, stream)
-        far = np.zeros(len(points)) if self.suspicious is None else gap(points)
-        near = far <= self._reach
+        clients, updates = last_layer_updates(world, start, everybody, self.layer, self.pretraining, stream)
+        none = self.suspicious is None
+        distance = np.zeros(len(updates)) if none else density.nearest_neighbour_distance(updates)
+        near = distance <= self._distance_limit
         if not near.any():
             raise MethodError(
                 f"clustering round: {len(clients)} of {len(everybody)} clients answered, and none is near another "
-                f"(suspicious = {self.suspicious}; the nearest two are {far.min(initial=np.inf):.3g} apart)"
+                f"(suspicious = {self.suspicious}; the nearest two are {distance.min(initial=np.inf):.3g} apart)"
             )
         labels = np.full(len(clients), UNASSIGNED)
-        labels[near] = self._partition(points[near], stream)
-        nobody = np.full(world.total_clients, UNASSIGNED)
-        layers = np.full((len(nobody), points.shape[1]), np.nan, np.float32)
+        labels[near] = self._partition(updates[near], stream)
+        assignment = np.full(world.total_clients, UNASSIGNED)
+        layers = np.full((len(assignment), updates.shape[1]), np.nan, np.float32)
         models = np.repeat(start[None], int(labels.max()) + 1, axis=0)
-        empty = LastLayerState(models, nobody, start, layers, nobody == 0)
-        return self._settled(world, empty, clients, points, labels, far)
+        state = LastLayerState(models, assignment, start, layers, assignment == 0)
+        return self._assign_or_exclude(world, state, clients, updates, labels, distance)
 
     def _partition(self, points: Float[np.ndarray, "n d"], stream: Stream) -> Int[np.ndarray, "n"]:
         """Clusters, numbered by their lowest client."""
         if self.algorithm == "kmeans":
             labels = kmeans(points, self.clusters or 1, int(stream.child("kmeans").words()[0]))
+        elif self.algorithm == "dbscan":
+            labels = density.dbscan(points, self.eps, self.min_samples)
         else:
-            dense = self.algorithm == "dbscan"
-            labels = dbscan(points, self.eps, self.min_samples) if dense else optics(points, self.min_samples)
-        return by_first_appearance(without_noise(points, labels, self.noise))
+            labels = density.optics(points, self.min_samples)
+        return density.by_first_appearance(density.assign_noise(points, labels, self.noise))
 
-    def _settled(
+    def _assign_or_exclude(
         self,
         world: World,
         state: S,
         clients: Int[np.ndarray, "n"],
-        points: Float[np.ndarray, "n d"],
+        updates: Float[np.ndarray, "n d"],
         cluster: Int[np.ndarray, "n"],
-        far: Float[np.ndarray, "n"],
+        distance: Float[np.ndarray, "n"],
     ) -> S:
-        """Clients in their clusters, or set aside; their last layers are kept, for newcomers to compare with."""
-        layers, suspects, aside = state.layers.copy(), state.suspects.copy(), far > self._reach
-        layers[clients], suspects[clients] = points, aside
+        """The state with clients in their clusters, or excluded; last layers are kept for newcomers to compare with."""
+        layers, suspects, excluded = state.layers.copy(), state.suspects.copy(), distance > self._distance_limit
+        layers[clients], suspects[clients] = updates, excluded
         state = replace(state, layers=layers, suspects=suspects)
-        return policies.assign(world, state, clients, np.where(aside, UNASSIGNED, cluster))
+        return policies.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
-        """What the experimenter should hear: who is set aside, and an eps at which nothing is told apart."""
-        names, points = np.flatnonzero(state.suspects).tolist(), state.layers[state.assignment != UNASSIGNED]
-        aside = (f"clients {names} are suspicious: set aside, and in no score",) if names else ()
-        said = advice(points, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
-        return aside if said is None else (*aside, said)
+        """Warnings: who is excluded, and an eps that separates nobody."""
+        excluded, updates = np.flatnonzero(state.suspects).tolist(), state.layers[state.assignment != UNASSIGNED]
+        remarks = (f"clients {excluded} are suspicious: excluded from training and scores",) if excluded else ()
+        advice = eps_advice(updates, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
+        return remarks if advice is None else (*remarks, advice)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkin.measures.calibration import folded, platt
+from fedkin.measures.calibration import fold_scale, platt_scale
 from fedkin.methods.athena import Athena
-from tests.methods.last_layers import NOBODY, ROUND, started
+from tests.methods.last_layer_clients import NOBODY, ROUND, started
 from tests.methods.test_athena import GIVEN, SHARED, WITH, athena_world, round_of
 
 # --- what clients are tested on
@@ -56,10 +56,10 @@ def test_every_detector_is_scaled_by_the_scores_of_all_clients() -> None:
     after = method.round(w, state, np.arange(5), ROUND.at(2))
     everybody, one = np.arange(5), np.ones(5, np.int64)
     counts = [w.detections(after.models, everybody, d * one, c * one).sum(axis=0) for d, c in enumerate(state.positive)]
-    np.testing.assert_allclose(after.scale, platt(np.stack(counts)), rtol=1e-12)
+    np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)
     assert (after.scale != [1, 0]).any()
     head = slice(0, 2)
-    np.testing.assert_array_equal(after.models_for(everybody).models, folded(after.models, head, head, after.scale))
+    np.testing.assert_array_equal(after.models_for(everybody).models, fold_scale(after.models, head, head, after.scale))
     third = method.round(w, after, np.arange(5), ROUND.at(3))
     np.testing.assert_array_equal(third.scale, after.scale)
 
@@ -80,7 +80,7 @@ def test_who_does_not_answer_is_not_counted(how: str) -> None:
     after = method.round(deaf, state, NOBODY, ROUND)
     rest, one = np.array([0, 2, 3]), np.ones(3, np.int64)
     counts = [w.detections(state.models, rest, d * one, c * one).sum(axis=0) for d, c in enumerate(state.positive)]
-    np.testing.assert_allclose(after.scale, platt(np.stack(counts)), rtol=1e-12)
+    np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)
 
 
 def test_nobody_answers_and_scales_stay() -> None:

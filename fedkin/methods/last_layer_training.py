@@ -1,0 +1,99 @@
+"""What Hierarchical and Athena ask of clients besides training: last layers, classes, and a sample of each cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED
+from fedkin.core.randomness import Stream
+from fedkin.core.world import World
+
+NO_DETECTOR = -1
+
+
+def last_layer_updates(
+    world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], layer: str, epochs: int, stream: Stream
+) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
+    """Updates of the last layer after some epochs of training; no more than that is uploaded.
+
+    Args:
+        world: of the clients.
+        start: the model from which all train.
+        clients: who trains.
+        layer: its ``bias``, or the whole ``last_layer``.
+        epochs: of the training.
+        stream: of the round.
+
+    Returns:
+        The clients that answer, and one row for each. Where models are detectors, a row has the last layers of one
+        detector for each class that the client has, end to end, zero for the others.
+
+    Raises:
+        MethodError: the model's last layer is not known.
+    """
+    part = world.spec.head_bias if layer == "bias" else world.spec.head
+    if part is None:
+        raise MethodError(
+            "clients are clustered by a model's last layer, and this model does not end in a weight [C, d] and a bias "
+            "[C]: make them its last two leaves"
+        )
+    work, stream = replace(world.work, epochs=epochs, steps=None), stream.child("last_layer")
+    if not world.spec.detects:
+        model_index = np.zeros(len(clients), np.int64)
+        reply = world.train(start[None], clients, model_index, work=work, part=part, stream=stream)
+        return clients[reply.arrived], reply.update[reply.arrived]
+    has_class = world.classes(clients)
+    row, positive = np.nonzero(has_class)
+    work = replace(work, positive=positive)
+    reply = world.train(start[None], clients[row], np.zeros(len(row), np.int64), work=work, part=part, stream=stream)
+    updates = np.zeros((*has_class.shape, reply.update.shape[1]), np.float32)
+    updates[row, positive] = reply.update
+    answered = np.bincount(row, ~reply.arrived, len(clients)) == 0
+    return clients[answered], updates.reshape(len(clients), -1)[answered]
+
+
+def count_classes(
+    world: World, clients: Int[np.ndarray, "c"], cluster: Int[np.ndarray, "c"], clusters: int
+) -> Int[np.ndarray, "K C"]:
+    """How many clients of each cluster have training samples of each class.
+
+    Args:
+        world: of the clients, which say what classes they have.
+        clients: who is counted.
+        cluster: theirs.
+        clusters: how many there are.
+    """
+    has_class = world.classes(clients)
+    counts = np.zeros((clusters, has_class.shape[1]), np.int64)
+    np.add.at(counts, cluster, has_class)
+    return counts
+
+
+def sample_members(
+    cohort: Int[np.ndarray, "n"], assignment: Int[np.ndarray, "N"], fraction: float, stream: Stream
+) -> Int[np.ndarray, "m"]:
+    """A random fraction of each cluster's clients in the cohort, ascending.
+
+    Args:
+        cohort: the clients of the round; those without a cluster are left out.
+        assignment: of all clients.
+        fraction: how many, rounded; at least one of each cluster.
+        stream: of the round.
+    """
+    order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != UNASSIGNED])
+    members = [order[assignment[order] == cluster] for cluster in np.unique(assignment[order])]
+    return np.sort(np.concatenate([cohort[:0], *(m[: max(1, round(fraction * len(m)))] for m in members)]))
+
+
+def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
+    """The detector of each class that a cluster's clients use, given how many of them have the class.
+
+    Detectors are numbered by cluster and class. Clients use their cluster's own, or that of the cluster where most
+    clients have the class (the first of equals); NO_DETECTOR where nobody has it.
+    """
+    own = np.where(counts > 0, np.cumsum(counts > 0).reshape(counts.shape) - 1, NO_DETECTOR)
+    return np.where(own == NO_DETECTOR, own[counts.argmax(axis=0), np.arange(counts.shape[1])], own)

@@ -1,0 +1,91 @@
+"""What Hierarchical and Athena ask of clients besides training: their last layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.world import LocalTraining
+from fedkin.methods.last_layer_training import last_layer_updates
+from fedkin.simulation.fake_world import FakeWorld
+
+STREAM = Stream(2, 1, "policies")
+EVERYONE = np.arange(4)
+
+
+class RecordingWorld(FakeWorld):
+    """A fake world of whose vector the last number is the bias; it remembers what was trained, and how."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        end = self.spec.parameters
+        self.spec = replace(self.spec, head=slice(1, end), head_bias=slice(end - 1, end))
+
+    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
+        self.asked = (models, clients.tolist(), model_index.tolist(), work, options)
+        return super().train(models, clients, model_index, work=work, **options)
+
+
+THREE = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], np.float32)
+ZEROS = np.zeros(3, np.float32)
+
+
+def layers(w: Any, layer: str = "bias", clients: Any = EVERYONE, epochs: int = 2) -> tuple[list, list]:
+    who, points = last_layer_updates(w, ZEROS, np.asarray(clients), layer, epochs, STREAM)
+    return who.tolist(), points.tolist()
+
+
+def asked(**options: Any) -> RecordingWorld:
+    return RecordingWorld(THREE, np.full(4, 5), LocalTraining(lr=1.0, epochs=9, steps=7), **options)
+
+
+@pytest.mark.parametrize(("layer", "first"), [("bias", 2), ("last_layer", 1)])
+def test_last_layers_are_what_training_makes_of_them(layer: str, first: int) -> None:
+    """Whatever the run counts, so many epochs; and only that slice is asked for."""
+    w = asked()
+    assert layers(w, layer, [2, 0]) == ([2, 0], THREE[[2, 0], first:].tolist())
+    _, clients, model_index, work, options = w.asked
+    assert (clients, model_index, work.epochs, work.steps) == ([2, 0], [0, 0], 2, None)
+    assert options["part"] == slice(first, 3) and not options.get("reduce")
+    assert options["stream"].round == STREAM.round and options["stream"] != STREAM
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+def test_who_gives_no_answer_has_no_last_layer(how: str) -> None:
+    assert layers(asked(**{how: frozenset({0, 2})})) == ([1, 3], [[6], [12]])
+    assert layers(asked(**{how: frozenset(range(4))})) == ([], [])
+    assert layers(asked(), clients=np.zeros(0, np.int64)) == ([], [])
+
+
+HAS = np.array([[3, 0, 1], [0, 2, 0], [1, 1, 1], [0, 0, 4]])
+
+
+def test_last_layers_of_detectors_are_those_of_every_class_end_to_end() -> None:
+    """Client i wants target + c for class c; zero where it has no sample of the class."""
+    w = asked(counts=HAS, detects=True)
+    who, points = layers(w)
+    assert who == [0, 1, 2, 3]
+    assert points == [[3, 0, 5], [0, 7, 0], [9, 10, 11], [0, 0, 14]]
+    _, clients, model_index, work, _ = w.asked
+    assert (clients, model_index) == ([0, 0, 1, 2, 2, 2, 3], [0] * 7)
+    assert (work.positive.tolist(), work.epochs, work.steps) == ([0, 2, 1, 0, 1, 2, 2], 2, None)
+    assert layers(w, "last_layer", [3])[1] == [[0, 0, 0, 0, 13, 14]]
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+def test_a_client_without_all_of_its_detectors_is_left_out(how: str) -> None:
+    who, points = layers(asked(counts=HAS, detects=True, **{how: frozenset({0, 3})}))
+    assert (who, points) == ([1, 2], [[0, 7, 0], [9, 10, 11]])
+
+
+@pytest.mark.parametrize("layer", ["bias", "last_layer"])
+def test_a_model_without_a_last_layer(layer: str) -> None:
+    w = asked()
+    w.spec = replace(w.spec, head=None, head_bias=None)
+    with pytest.raises(MethodError, match=r"weight \[C, d\] and a bias"):
+        layers(w, layer)
