@@ -14,7 +14,7 @@ from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns, seeds_of
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
-from fedkin.core.storage import whole_lines
+from fedkin.core.storage import complete_lines
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Digests, Experiment, Methods
@@ -104,9 +104,7 @@ def execute_seeds(
     return repeated
 
 
-def _one(
-    experiment: Experiment, methods: Methods, digests: Digests, seed: int, out: Path | None, resume: bool
-) -> Run:
+def _one(experiment: Experiment, methods: Methods, digests: Digests, seed: int, out: Path | None, resume: bool) -> Run:
     """Run one seed in its own folder, resumed where it had been begun."""
     inner = out / SEEDS / str(seed) if out else None
     begun = resume and inner is not None and holds_run(inner)
@@ -117,7 +115,7 @@ def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], rounds: int) -> None:
     """Refuse seeds that are past that round, before anything is written."""
     for seed in seeds:
         for records in sorted((out / SEEDS / str(seed)).rglob(run_folder.METRICS)):
-            last = len(whole_lines(records)) - 1
+            last = len(complete_lines(records)) - 1
             if last > rounds:
                 raise CheckpointError(
                     f"{records.parent} is at round {last} already; run.rounds must be at least that, not {rounds}"

@@ -124,7 +124,7 @@ class RepeatedRuns:
 
     def write(self, target: Path) -> Path:
         """As ``save``, into the folder that holds the single runs."""
-        run_folder.make(target)
+        run_folder.make_folder(target)
         write_atomic(target / CURVES, self._long_table().to_csv(index=False))
         write_atomic(target / COMPARISONS, statistics.table(self.comparisons()).to_csv(index=False))
         write_atomic(target / run_folder.SUMMARY, json.dumps(self.summary(), indent=2) + "\n")

@@ -35,7 +35,7 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
     Raises:
         StorageError: they cannot be written.
     """
-    run_folder.make(folder)
+    run_folder.make_folder(folder)
     write_atomic(folder / MARKDOWN, markdown(comparison, measure))
     write_atomic(folder / LATEX, latex(comparison, measure))
     if comparison.finished:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedkin.core.errors import ConfigError
 from fedkin.reporting import run_figure, trust_graph_figure
 from fedkin.run.results import Run
-from fedkin.run.run_folder import AGAINST, make
+from fedkin.run.run_folder import AGAINST, make_folder
 
 if TYPE_CHECKING:
     from fedkin.analysis.advise.advice import Advice
@@ -41,7 +41,7 @@ def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: st
         raise ConfigError("draw needs a folder: the result was not kept in one")
     target = Path(place)
     if isinstance(result, Run):
-        make(target)
+        make_folder(target)
         _draw_run(result, target)
     else:
         _draw_other(result, target)

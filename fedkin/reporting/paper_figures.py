@@ -48,7 +48,7 @@ def save(contents: Json, target: Path) -> list[Path]:
 
     Raises StorageError where they cannot be written.
     """
-    run_folder.make(target)
+    run_folder.make_folder(target)
     paths = []
     with matplotlib.rc_context(COLUMN):
         for name, height, draw in _figures(contents):

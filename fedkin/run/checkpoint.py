@@ -1,7 +1,7 @@
 """Checkpoints: a method's state is arrays, so a checkpoint is those arrays and a few numbers. No pickle.
 
-One safetensors file holds it all: the arrays, and in its header the round, the ledger, a digest of everything and a
-fingerprint of the run it belongs to. One file is put in place in one step, so there are no halves to mismatch.
+One file of ``core.codec`` holds it all: the arrays, and in its header the round, the ledger, a digest of everything and
+the fingerprint of the run it belongs to. One file is put in place in one step, so there are no halves to mismatch.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
+from fedkin.core.codec import decode, encode
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
-from fedkin.core.storage import storing, write_atomic
+from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.run import version_0_1
 
-LAYOUT = "2"  # of the header; another layout is refused, not guessed at
+LAYOUT = "3"  # of the header; another layout is refused, not guessed at
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _log = logging.getLogger("fedkin")
 
@@ -42,9 +42,17 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
-    """Write a checkpoint of the run with fingerprint ``run``, and keep the newest ``keep``.
+    """Write a checkpoint, and remove all but the newest.
 
-    Raises StorageError where the disk does not take it, MethodError for a state that is not made of arrays.
+    Args:
+        folder: of the run's checkpoints; made where it is not there.
+        checkpoint: what to write.
+        run: the run's fingerprint.
+        keep: how many checkpoints stay.
+
+    Raises:
+        StorageError: the disk does not take it.
+        MethodError: the state is not made of arrays.
     """
     memory = {_MEMORY + name: np.asarray(array, order="C") for name, array in checkpoint.memory.items()}
     arrays = _arrays(checkpoint.state) | memory
@@ -57,38 +65,46 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         "up": checkpoint.up,
         "seconds": checkpoint.seconds,
     }
-    with storing(folder):
+    with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     header["digest"] = _digest(header, arrays)
     path = folder / f"round-{checkpoint.round:06d}.safetensors"
-    write_atomic(path, to_bytes(arrays, {"fedkin": json.dumps(header, sort_keys=True)}))
-    with storing(folder):
+    write_atomic(path, encode(header, arrays))
+    with storage_errors(folder):
         for old in _newest_first(folder)[keep:]:
             old.unlink()
     return path
 
 
 def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | None:
-    """The newest whole checkpoint of the run with fingerprint ``run``, or None where none was ever written.
+    """The newest whole checkpoint, to resume a run from; None where none was ever written.
 
-    Raises CheckpointError if it belongs to another run, or if all are damaged.
+    Args:
+        folder: of the run's checkpoints.
+        run: the run's fingerprint.
+        clients: N.
+        parameters: P.
+
+    Raises CheckpointError if it belongs to another run or to version 0.1, or if all are damaged.
     """
     if not any_in(folder):
         return None
-    found, fingerprint = newest(folder)
-    if fingerprint != run:
+    stored = _newest(folder)
+    if stored.layout == version_0_1.CHECKPOINT_LAYOUT:
+        raise CheckpointError(version_0_1.resume_refusal(folder.parent))
+    if stored.run != run:
         raise CheckpointError(
             f"{folder} belongs to another run: configuration, data or model differ from those it was written with "
             "(a model that another version of JAX compiles, or another kind of device starts, counts as another); "
             "resume with the run's own, or start anew in another folder"
         )
-    models, assignment = found.state.models, found.state.assignment
+    models, assignment = stored.checkpoint.state.models, stored.checkpoint.state.assignment
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
         raise CheckpointError(
             f"{folder}: expected models of {parameters} parameters and {clients} clients, "
             f"got shapes {models.shape} and {assignment.shape}"
         )
-    return found
+    return stored.checkpoint
 
 
 def newest(folder: Path) -> tuple[Checkpoint, str]:
@@ -96,16 +112,29 @@ def newest(folder: Path) -> tuple[Checkpoint, str]:
 
     Raises CheckpointError where there is none.
     """
+    stored = _newest(folder)
+    return stored.checkpoint, stored.run
+
+
+class _Stored(NamedTuple):
+    """What a file holds."""
+
+    checkpoint: Checkpoint
+    run: str  # fingerprint
+    layout: str
+
+
+def _newest(folder: Path) -> _Stored:
     damage: list[str] = []
     for path in _newest_first(folder):
         try:
-            found = _read(path)
+            stored = _read(path)
         except _DamageError as error:
             damage.append(f"{path.name}: {error}")
             continue
         if damage:
             _log.warning("%s: taking an older checkpoint, %s (%s)", folder, path.name, "; ".join(damage))
-        return found
+        return stored
     why = "; ".join(damage) or "there is none"
     raise CheckpointError(f"no checkpoint in {folder} can be read ({why}); start the run anew")
 
@@ -128,33 +157,35 @@ def _newest_first(folder: Path) -> list[Path]:
     return sorted(rounds, key=lambda path: rounds[path], reverse=True)
 
 
-def _read(path: Path) -> tuple[Checkpoint, str]:
+def _read(path: Path) -> _Stored:
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {})["fedkin"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}
-        if header["layout"] != LAYOUT:
-            raise _DamageError(f"another version of fedkin wrote it (layout {header['layout']}, here {LAYOUT})")
+        header, arrays = decode(path.read_bytes())
+        layout = header["layout"]
+        if layout not in (LAYOUT, version_0_1.CHECKPOINT_LAYOUT):
+            raise _DamageError(f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})")
         whole = header.pop("digest") == _digest(header, arrays)
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, ValueError) as error:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
     if not whole:
         raise _DamageError("its content is not what was written")
     memory = {name.removeprefix(_MEMORY): arrays.pop(name) for name in list(arrays) if name.startswith(_MEMORY)}
-    state = _checked(header["state"], arrays)
-    found = Checkpoint(header["round"], state, header["down"], header["up"], header["seconds"], memory)
-    return found, header["run"]
+    if layout == version_0_1.CHECKPOINT_LAYOUT:
+        memory = version_0_1.translate_memory(memory)
+    state = _state(header["state"], arrays)
+    checkpoint = Checkpoint(header["round"], state, header["down"], header["up"], header["seconds"], memory)
+    return _Stored(checkpoint, header["run"], layout)
 
 
-def _checked(kind_name: str, arrays: dict[str, np.ndarray]) -> State:
-    kind = _state_types().get(kind_name)
-    if kind is None or {f.name for f in fields(kind)} != set(arrays):
-        raise _DamageError(f"it holds a state of unknown kind {kind_name!r}; import its method first")
-    state = kind(**arrays)
+def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
+    state_type = _state_type(type_name, set(arrays))
+    if state_type is None:
+        raise _DamageError(f"it holds a state of the unknown type {type_name!r}; import its method first")
+    state = state_type(**arrays)
     if not np.isfinite(state.models).all():
         raise _DamageError("its models are not finite")
-    if len(state.assignment) and not UNASSIGNED <= state.assignment.min() <= state.assignment.max() < len(state.models):
-        raise _DamageError(f"its assignment names clusters outside 0..{len(state.models) - 1}")
+    assignment, clusters = state.assignment, len(state.models)
+    if len(assignment) and not UNASSIGNED <= assignment.min() <= assignment.max() < clusters:
+        raise _DamageError(f"its assignment names clusters outside 0..{clusters - 1}")
     return state
 
 
@@ -177,16 +208,20 @@ def _digest(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _type_name(kind: type[State]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _type_name(state_type: type[State]) -> str:
+    return f"{state_type.__module__}.{state_type.__qualname__}"
 
 
-def _state_types() -> dict[str, type[State]]:
-    """Every kind of state that has been defined: a name in a file never imports anything."""
+def _state_type(name: str, arrays: set[str]) -> type[State] | None:
+    """The type of state that a file names, of those that have been defined: a name never imports anything. A class that
+    has moved to another module is known by its own name."""
+    types = [kind for kind in _state_types(State) if {f.name for f in fields(kind)} == arrays]
+    exact = [kind for kind in types if _type_name(kind) == name]
+    moved = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]
+    return exact[-1] if exact else moved[0] if len(moved) == 1 else None
 
-    def descend(kind: type[State]) -> Iterator[type[State]]:
-        yield kind
-        for child in kind.__subclasses__():
-            yield from descend(child)
 
-    return {_type_name(kind): kind for kind in descend(State)}
+def _state_types(base: type[State]) -> Iterator[type[State]]:
+    yield base
+    for child in base.__subclasses__():
+        yield from _state_types(child)

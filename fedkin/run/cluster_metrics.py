@@ -1,12 +1,13 @@
-"""How the clustering itself fares from round to round: who migrates, who notices a shift, who sits where it belongs.
+"""How the clustering itself fares from round to round: migrations, detected shifts, agreement with the true clusters.
 
-A client *sits right* if its cluster is its kind's home. Every kind has at most one home and every cluster is home to at
-most one kind, so that as many clients as possible sit right: the ids of clusters mean nothing, and where there are
-fewer clusters than kinds some kinds have no home. One cluster for everybody is right for one kind only.
+A client is *matched* if its cluster is the one that stands for its true cluster. Every true cluster has at most one
+such cluster, and every cluster stands for at most one true cluster, so that as many clients as possible are matched:
+the ids of clusters mean nothing, and where there are fewer clusters than true ones some of these have none. One cluster
+for everybody matches one true cluster only.
 
-Only reachable clients count. Nothing is expected of a client without a cluster: its moves do not count, and what it
-waited for is dropped when it loses its cluster, or leaves. A client that had no cluster before a round and has one
-after it is a newcomer, in round 0 as in any other.
+Only reachable clients count. Nothing is expected of a client without a cluster: changes of its data do not count, and
+what it waited for is dropped when it loses its cluster, or leaves. A client that had no cluster before a round and has
+one after it is a newcomer, in round 0 as in any other.
 """
 
 from __future__ import annotations
@@ -23,41 +24,37 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.metrics import ratio
 
 NEVER = -1  # in place of a round
-NOTICED = -2  # in place of the round of a move: its client has noticed, and is still to be placed anew
+DETECTED = -2  # in place of the round of a shift: its client has detected it, and is still to be placed anew
 _PREFIX = "cluster_metrics_"
-_MEMORY = ("assignment", "true_clusters", "move_since", "event_since", "newcomer_since")
-_SHIFT = ("data_shifts", "data_shifts_assigned", "data_shifts_new", "shifts_detected_true", "detection_delay_sum")
-_PLACES = (
-    *(
-        "matched_share",
-        "mismatched",
-        "migrations_correct",
-        "true_cluster_changes",
-        "changes_recovered",
-        "recovery_delay_sum",
-    ),
-    *("newcomers_matched", "newcomer_delay_sum"),
+_MEMORY = ("assignment", "true_clusters", "shift_since", "change_since", "newcomer_since")
+_SHIFTS = ("data_shifts", "data_shifts_assigned", "data_shifts_new")
+_DETECTED = ("shifts_detected_true", "detection_delay_sum")
+_MATCHES = (
+    *("matched_share", "mismatched", "migrations_correct", "true_cluster_changes"),
+    *("changes_recovered", "recovery_delay_sum", "newcomers_matched", "newcomer_delay_sum"),
 )
 
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """What only a simulation knows of a round: the true cluster of each client now, and whose data moved in it."""
+    """What only a simulation knows of a round: the true cluster of each client now, and whose data shifted in it."""
 
     true_clusters: Int[np.ndarray, "N"] | None = None
-    moved: Bool[np.ndarray, "N"] | None = None
+    shifted: Bool[np.ndarray, "N"] | None = None
 
 
 class ClusterMetrics:
-    """Looks at the assignment after each round, and remembers what it needs for the next: five arrays [N].
+    """Measures the assignment after each round, and remembers what it needs for the next: five arrays [N].
 
-    ``assignment`` and ``true_clusters`` are those after the round before. The others hold the round in which a client began to
-    wait, or NEVER: since its first move that it has not noticed, since its true cluster changed, since it was placed.
+    ``assignment`` and ``true_clusters`` are those after the round before. The others hold the round in which a client
+    began to wait, or NEVER: since its first shift that it has not detected, since its true cluster changed, since it
+    was placed.
     """
 
     def __init__(self, total_clients: int) -> None:
         self.assignment = np.full(total_clients, UNASSIGNED)
-        self.true_clusters, self.move_since, self.event_since, self.newcomer_since = np.full((4, total_clients), NEVER)
+        waits = np.full((4, total_clients), NEVER)
+        self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
 
     def memory(self) -> dict[str, np.ndarray]:
         """What a checkpoint must keep, so that a resumed run measures the same."""
@@ -69,14 +66,14 @@ class ClusterMetrics:
             if _PREFIX + name in memory:
                 setattr(self, name, memory[_PREFIX + name].copy())
 
-    def look(
+    def record(
         self,
         round: int,
         assignment: Int[np.ndarray, "N"],
         reachable: Int[np.ndarray, "c"],
-        scene: GroundTruth,
-        noticed: Bool[np.ndarray, "N"] | None,
-        noted: Bool[np.ndarray, "N"],
+        truth: GroundTruth,
+        detected: Bool[np.ndarray, "N"] | None,
+        placed: Bool[np.ndarray, "N"],
     ) -> Record:
         """Measure a round that was just done. Plain numbers, ``None`` where something cannot be said.
 
@@ -86,68 +83,75 @@ class ClusterMetrics:
             stability: adjusted Rand index between the former and the present clusters, over the clients that have one
                 in both; None where there are none, as in round 0. A lone cluster that splits scores 0.
         Where clients were asked (else None):
-            noticed: clients that found in this round that their data have shifted. One whose move was noticed
-                before, and that has not been placed anew since, counts once.
-        Where it is known whose data moved (else None):
-            moved: clients whose data moved in this round; data_shifts_assigned: of these, the ones that had a cluster.
-            data_shifts_new: clients with a cluster whose data moved for the first time since they were placed or noticed.
-            shifts_detected_true: of those noticed, the clients whose data did move since they were placed or last noticed.
-            detection_delay_sum: rounds from the first of these moves to its notice, over those clients.
+            shifts_detected: clients that detected in this round that their data have shifted. One that had detected a
+                shift before, and has not been placed anew since, counts once.
+        Where it is known whose data shifted (else None):
+            data_shifts: clients whose data shifted in this round; data_shifts_assigned: of these, those that had a
+                cluster.
+            data_shifts_new: clients with a cluster whose data shifted for the first time since they were placed or
+                detected a shift.
+            shifts_detected_true: of shifts_detected, the clients whose data did shift since they were placed or last
+                detected a shift.
+            detection_delay_sum: rounds from the first of these shifts to its detection, over those clients.
         Where true clusters are known (else None):
-            right: share of the clients with a cluster that sit right; astray: how many do not.
-            migrations_correct: of the migrations, those that sit right now.
-            events: clients with a cluster whose true cluster changed in this round. If it changes again before the
-                client sits right, that is another event, and the one before stays unanswered.
-            answered, recovery_delay_sum: events whose client sits right for the first time since, and the rounds it
-                took; 0 if it sits right in the same round, even if nothing had to change.
-            newcomers_matched, newcomer_delay_sum: newcomers that sit right for the first time since they were placed,
+            matched_share: share of the clients with a cluster that are matched; mismatched: how many are not.
+            migrations_correct: of the migrations, those of clients that are matched now.
+            true_cluster_changes: clients with a cluster whose true cluster changed in this round. If it changes again
+                before the client is matched, that is another change, and the one before is never recovered.
+            changes_recovered, recovery_delay_sum: changes whose client is matched for the first time since, and the
+                rounds it took; 0 if it is matched in the same round, even if nothing had to change.
+            newcomers_matched, newcomer_delay_sum: newcomers that are matched for the first time since they were placed,
                 and the rounds it took.
 
         Args:
-            noticed: who found that its data have shifted; None where the method did not ask.
-            noted: who was placed in this round, and noted what its data are.
+            round: its number.
+            assignment: cluster of each client after it.
+            reachable: ids of the clients that count.
+            truth: what is known of the round.
+            detected: who detected a shift of its data; None where the method did not ask.
+            placed: who was placed in this round, and noted what its data are.
         """
-        there = np.zeros(len(assignment), bool)
-        there[reachable] = True
-        had, has = there & (self.assignment != UNASSIGNED), there & (assignment != UNASSIGNED)
+        counts = np.zeros(len(assignment), bool)
+        counts[reachable] = True
+        had, has = counts & (self.assignment != UNASSIGNED), counts & (assignment != UNASSIGNED)
         migrated = had & has & (assignment != self.assignment)
         record = {
             "migrations": int(migrated.sum()),
             "stability": _stability(self.assignment[had & has], assignment[had & has]),
-            **self._shift(round, had, there, scene.moved, noticed),
-            **self._places(round, had, has, assignment, scene.true_clusters),
+            **self._shifts(round, had, counts, truth.shifted, detected),
+            **self._matches(round, had, has, assignment, truth.true_clusters),
         }
-        self.move_since[noted] = NEVER
-        for since in (self.move_since, self.event_since, self.newcomer_since):
+        self.shift_since[placed] = NEVER
+        for since in (self.shift_since, self.change_since, self.newcomer_since):
             since[~has] = NEVER
         self.assignment = assignment.copy()
         return record
 
-    def _shift(
+    def _shifts(
         self,
         round: int,
         had: Bool[np.ndarray, "N"],
-        there: Bool[np.ndarray, "N"],
-        moved: Bool[np.ndarray, "N"] | None,
-        noticed: Bool[np.ndarray, "N"] | None,
+        counts: Bool[np.ndarray, "N"],
+        shifted: Bool[np.ndarray, "N"] | None,
+        detected: Bool[np.ndarray, "N"] | None,
     ) -> Record:
-        """Whose data moved, and who noticed."""
-        new = None if noticed is None else noticed & (self.move_since != NOTICED)
-        record: Record = {"shifts_detected": None if new is None else int(new.sum()), **dict.fromkeys(_SHIFT)}
-        if moved is None:
+        """Whose data shifted, and who detected it."""
+        new = None if detected is None else detected & (self.shift_since != DETECTED)
+        record: Record = {"shifts_detected": None if new is None else int(new.sum())}
+        record |= dict.fromkeys((*_SHIFTS, *_DETECTED))
+        if shifted is None:
             return record
-        fresh = moved & had & (self.move_since == NEVER)
-        self.move_since[fresh] = round
-        record |= {
-            name: int(part.sum()) for name, part in zip(_SHIFT, (moved & there, moved & had, fresh), strict=False)
-        }
+        first = shifted & had & (self.shift_since == NEVER)
+        self.shift_since[first] = round
+        parts = (shifted & counts, shifted & had, first)
+        record |= {name: int(part.sum()) for name, part in zip(_SHIFTS, parts, strict=True)}
         if new is not None:
-            waited = new & (self.move_since >= 0)
-            record |= dict(zip(_SHIFT[3:], _ended(self.move_since, new, round), strict=True))
-            self.move_since[waited] = NOTICED
+            waited = new & (self.shift_since >= 0)
+            record |= dict(zip(_DETECTED, _end_waits(self.shift_since, new, round), strict=True))
+            self.shift_since[waited] = DETECTED
         return record
 
-    def _places(
+    def _matches(
         self,
         round: int,
         had: Bool[np.ndarray, "N"],
@@ -155,40 +159,47 @@ class ClusterMetrics:
         assignment: Int[np.ndarray, "N"],
         true_clusters: Int[np.ndarray, "N"] | None,
     ) -> Record:
-        """Who sits right, and since when the others do not."""
+        """Who is matched, and how long the others have not been."""
         if true_clusters is None:
-            return dict.fromkeys(_PLACES)
-        right = matches_true_cluster(assignment, true_clusters, has)
-        came = right & had & (assignment != self.assignment)
+            return dict.fromkeys(_MATCHES)
+        matched = matches_true_cluster(assignment, true_clusters, has)
+        migrated_right = matched & had & (assignment != self.assignment)
         changed = had & (self.true_clusters != true_clusters)
-        self.event_since[changed] = round
+        self.change_since[changed] = round
         self.newcomer_since[has & ~had] = round
         self.true_clusters = true_clusters.astype(np.int64)
-        sits, sitting = int(right.sum()), int(has.sum())
-        counts = (ratio(sits, sitting), sitting - sits, int(came.sum()), int(changed.sum()))
-        ended = (*_ended(self.event_since, right, round), *_ended(self.newcomer_since, right, round))
-        return dict(zip(_PLACES, (*counts, *ended), strict=True))
+        matches, clients = int(matched.sum()), int(has.sum())
+        counts = (ratio(matches, clients), clients - matches, int(migrated_right.sum()), int(changed.sum()))
+        waits = (self.change_since, self.newcomer_since)
+        ended = (number for since in waits for number in _end_waits(since, matched, round))
+        return dict(zip(_MATCHES, (*counts, *ended), strict=True))
 
 
 def matches_true_cluster(
-    assignment: Int[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"], has: Bool[np.ndarray, "N"]
+    assignment: Int[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"], has_cluster: Bool[np.ndarray, "N"]
 ) -> Bool[np.ndarray, "N"]:
-    """Which of the clients that count (``has``: reachable, and with a cluster) sit in the home of their kind."""
-    from scipy.optimize import linear_sum_assignment
+    """Which clients are in the cluster that stands for their true cluster.
 
-    kinds, kind = np.unique(true_clusters[has], return_inverse=True)
-    cluster, clusters = assignment[has], int(assignment.max(initial=0)) + 1
-    sitting = np.bincount(kind * clusters + cluster, minlength=len(kinds) * clusters)
-    home = np.full(len(kinds), UNASSIGNED)
-    housed, homes = linear_sum_assignment(sitting.reshape(len(kinds), clusters), maximize=True)
-    home[housed] = homes
-    right = has.copy()
-    right[has] = cluster == home[kind]
-    return right
+    Args:
+        assignment: cluster of each client.
+        true_clusters: true cluster of each client.
+        has_cluster: the clients that count: reachable, and with a cluster.
+    """
+    from scipy.optimize import linear_sum_assignment  # slow to load
+
+    true_ids, true = np.unique(true_clusters[has_cluster], return_inverse=True)
+    cluster, clusters = assignment[has_cluster], int(assignment.max(initial=0)) + 1
+    overlap = np.bincount(true * clusters + cluster, minlength=len(true_ids) * clusters)
+    match = np.full(len(true_ids), UNASSIGNED)
+    rows, columns = linear_sum_assignment(overlap.reshape(len(true_ids), clusters), maximize=True)
+    match[rows] = columns
+    matched = has_cluster.copy()
+    matched[has_cluster] = cluster == match[true]
+    return matched
 
 
 def summary(records: Iterable[Record]) -> Record:
-    """The clustering over all rounds, from the records of ``ClusterMetrics.look``; None where there is nothing to divide by."""
+    """The clustering over all rounds, from the records of ``ClusterMetrics``; None where there is nothing to divide."""
     rounds = list(records)
 
     def share(part: str, whole: str) -> float | None:
@@ -196,12 +207,11 @@ def summary(records: Iterable[Record]) -> Record:
         known = [(r[part], r[whole]) for r in rounds if r[part] is not None]
         return ratio(sum(a for a, _ in known), sum(b for _, b in known))
 
-    stable = [r["stability"] for r in rounds if r["stability"] is not None]
+    stability = [r["stability"] for r in rounds if r["stability"] is not None]
+    migrations = [r["migrations"] for r in rounds if r["migrations"] is not None]
     return {
-        "migrations": sum(known)
-        if (known := [r["migrations"] for r in rounds if r["migrations"] is not None])
-        else None,
-        "stability": float(np.mean(stable)) if stable else None,
+        "migrations": sum(migrations) if migrations else None,
+        "stability": float(np.mean(stability)) if stability else None,
         "shift_precision": share("shifts_detected_true", "shifts_detected"),
         "shift_recall": share("shifts_detected_true", "data_shifts_new"),
         "shift_delay": share("detection_delay_sum", "shifts_detected_true"),
@@ -216,7 +226,7 @@ def _stability(before: Int[np.ndarray, "c"], after: Int[np.ndarray, "c"]) -> flo
     return float(adjusted_rand_index(before, after)) if len(before) else None
 
 
-def _ended(since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int) -> tuple[int, int]:
+def _end_waits(since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int) -> tuple[int, int]:
     """End the waits of those that are done (in place): how many ended, and the rounds they took together."""
     ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())

@@ -1,4 +1,4 @@
-"""A world that looks on: it passes every verb through and remembers what came back from training."""
+"""A world that passes every call on, and records what the experimenter wants to know of the round."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class InstrumentedWorld:
 
     def _forget(self, round: int) -> None:
         self._round = round
-        self.seen: TrainingRecord | None = None
-        self.missing = 0  # replies that never came, or told nothing
-        self.nonfinite = 0  # replies that were not finite, and set aside
-        self.noticed: Bool[np.ndarray, "N"] | None = None  # who found that its data have shifted; None: nobody asked
-        self.noted = np.zeros(self.total_clients, bool)  # who noted what its data are
+        self.training: TrainingRecord | None = None
+        self.missing = 0  # replies that never arrived, or were empty
+        self.nonfinite = 0  # replies that were excluded because they were not finite
+        self.detected: Bool[np.ndarray, "N"] | None = None  # who detected a shift of its data; None: not asked
+        self.placed = np.zeros(self.total_clients, bool)  # who was placed, and noted what its data are
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
@@ -85,15 +85,15 @@ class InstrumentedWorld:
         part: slice | None = None,
         stream: Stream,
     ) -> TrainingReply:
-        single = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.update_memory
-        asked = {"work": work, "reduce": not single, "gradient": gradient, "part": part, "stream": stream}
-        reply = self.world.train(models, clients, model_index, **asked)
-        now = TrainingRecord(models, clients, reply)
-        before = self.seen if self.seen is not None and self.seen.models is models else None
-        self.seen = None if part is not None else joined(before, now) if before else now
+        separate = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.update_memory
+        options = {"work": work, "reduce": not separate, "gradient": gradient, "part": part, "stream": stream}
+        reply = self.world.train(models, clients, model_index, **options)
+        current, earlier = TrainingRecord(models, clients, reply), self.training
+        joins = part is None and earlier is not None and earlier.models is models
+        self.training = None if part is not None else join(earlier, current) if joins else current
         self.missing += len(np.unique(clients[~reply.arrived & ~reply.nonfinite]))
         self._count_nonfinite(np.unique(clients[reply.nonfinite]))
-        return reduced(reply, clients, len(models)) if reduce and single else reply
+        return take_means(reply, clients, len(models)) if reduce and separate else reply
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
         return self.world.losses(models, clients)
@@ -142,26 +142,26 @@ class InstrumentedWorld:
         work: LocalTraining | None = None,
         stream: Stream,
     ) -> Float[np.ndarray, "n K"]:
-        found = self.world.similarities(start, directions, clients, work=work, stream=stream)
-        self.missing += int(np.isnan(found).any(axis=1).sum())
-        return found
+        cosines = self.world.similarities(start, directions, clients, work=work, stream=stream)
+        self.missing += int(np.isnan(cosines).any(axis=1).sum())
+        return cosines
 
     def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        came = self.world.ask(askers, asked, vectors)
-        self.missing += int((~came).sum())
-        return came
+        replied = self.world.ask(askers, asked, vectors)
+        self.missing += int((~replied).sum())
+        return replied
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
-        self.noted[clients] = True
+        self.placed[clients] = True
         self.world.note(clients)
 
     def shifted(
         self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
     ) -> Bool[np.ndarray, "n"]:
-        found = self.world.shifted(clients, test=test, threshold=threshold)
-        self.noticed = np.zeros(self.total_clients, bool) if self.noticed is None else self.noticed
-        self.noticed[clients[found]] = True
-        return found
+        shifted = self.world.shifted(clients, test=test, threshold=threshold)
+        self.detected = np.zeros(self.total_clients, bool) if self.detected is None else self.detected
+        self.detected[clients[shifted]] = True
+        return shifted
 
     def memory(self) -> dict[str, np.ndarray]:
         return self.world.memory()
@@ -174,26 +174,33 @@ class InstrumentedWorld:
         self.nonfinite += len(clients)
         if len(clients):
             names = ", ".join(map(str, clients[:20])) + (" ..." if len(clients) > 20 else "")
-            _log.warning("round %d: no finite reply from client %s; set aside for this round", self._round, names)
+            _log.warning("round %d: no finite reply from client %s; excluded from this round", self._round, names)
 
 
-def joined(before: TrainingRecord, now: TrainingRecord) -> TrainingRecord:
+def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
     """Two calls of one training, rows in the order of client ids; only the rows' own numbers where means are known."""
-    clients = np.concatenate([before.clients, now.clients])
-    order, both = np.argsort(clients, kind="stable"), (before.reply, now.reply)
+    clients = np.concatenate([earlier.clients, later.clients])
+    order, both = np.argsort(clients, kind="stable"), (earlier.reply, later.reply)
     names = ("model_index", "examples", "loss", "first_loss", "arrived", "nonfinite")
     rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
     if any(reply.weight is not None for reply in both):
         known = next(reply for reply in both if reply.weight is not None)
-        return TrainingRecord(now.models, clients[order], replace(known, **rows, before_training=None))
+        return TrainingRecord(later.models, clients[order], replace(known, **rows, before_training=None))
     update = np.concatenate([reply.update for reply in both])[order]
-    return TrainingRecord(now.models, clients[order], replace(now.reply, **rows, update=update, before_training=None))
+    return TrainingRecord(
+        later.models, clients[order], replace(later.reply, **rows, update=update, before_training=None)
+    )
 
 
-def reduced(reply: TrainingReply, clients: Int[np.ndarray, "n"], clusters: int) -> TrainingReply:
+def take_means(reply: TrainingReply, clients: Int[np.ndarray, "n"], clusters: int) -> TrainingReply:
     """The same reply with example-weighted mean updates of each model in place of single updates.
 
     Rows are added in the order of client ids, as every world adds them.
+
+    Args:
+        reply: of a training that was not reduced.
+        clients: its rows.
+        clusters: K, the number of models.
     """
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.examples, 0)
@@ -201,15 +208,15 @@ def reduced(reply: TrainingReply, clients: Int[np.ndarray, "n"], clusters: int) 
     return replace(reply, update=update, weight=total)
 
 
-def distances(seen: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
-    """How far each local solution that arrived lies from its client's cluster model after the round: |w_i - w|.
+def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
+    """Distance of each local solution that arrived to its client's cluster model after the round: |w_i - w|.
 
     None where single updates are not known. Source: FedGroup eq. 4 and FlexCFL eq. 3, which sum and average them.
     """
-    if seen is None or seen.reply.weight is not None:
+    if training is None or training.reply.weight is not None:
         return None
-    far, target = [], state.aggregated_into(seen.clients, seen.reply.model_index)
-    for row in np.flatnonzero(seen.reply.arrived & (target != UNASSIGNED)):
-        solution = seen.models[seen.reply.model_index[row]].astype(np.float64) + seen.reply.update[row]
-        far.append(float(np.linalg.norm(solution - state.models[target[row]])))
-    return np.array(far, np.float64)
+    norms, target = [], state.aggregated_into(training.clients, training.reply.model_index)
+    for row in np.flatnonzero(training.reply.arrived & (target != UNASSIGNED)):
+        solution = training.models[training.reply.model_index[row]].astype(np.float64) + training.reply.update[row]
+        norms.append(float(np.linalg.norm(solution - state.models[target[row]])))
+    return np.array(norms, np.float64)

@@ -73,7 +73,9 @@ def detector_accuracy(
     return [ratio(int(r), int(n)) for r, n in zip(right, total, strict=True)]
 
 
-def accuracy_record(scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
+def accuracy_record(
+    scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None
+) -> Record:
     """Accuracy = correct / test samples, over all clients together, by cluster, and of the worst-served clients.
 
     ``None`` for every entry of a round that was not scored.
@@ -112,11 +114,11 @@ def agreement(scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | N
 
 def training_record(instrumented: InstrumentedWorld, state: State) -> Record:
     """Training loss of the round's cohort (last and first local epoch, weighted by examples) and its discrepancy."""
-    reply = instrumented.seen.reply if instrumented.seen else None
+    reply = instrumented.training.reply if instrumented.training else None
     return {
         "train_loss": _training_loss(reply, "loss"),
         "first_train_loss": _training_loss(reply, "first_loss"),
-        **discrepancy_record(distances(instrumented.seen, state)),
+        **discrepancy_record(distances(instrumented.training, state)),
         "missing": instrumented.missing,
         "nonfinite": instrumented.nonfinite,
         **_before_training(reply),

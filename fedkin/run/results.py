@@ -16,7 +16,7 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
-from fedkin.run import checkpoint, cluster_metrics, run_folder
+from fedkin.run import checkpoint, cluster_metrics, run_folder, version_0_1
 from fedkin.run.migrations import Migrations
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
@@ -160,13 +160,13 @@ class Run:
         """
         source = Path(path)
         config, records = run_folder.read_config(source), run_folder.read_records(source)
-        moves = run_folder.read_records(source, run_folder.MOVES)
+        moves = run_folder.read_records(source, run_folder.MIGRATIONS)
         if "seeds" in config.get("run", {}):
             raise CheckpointError(f"{source} holds several seeds; Repeated.load reads them, this one those in seeds/")
         if not (source / SUMMARY).exists():
             raise CheckpointError(f"{source} holds a run that is not finished; go on with it: --resume {source}")
         try:
-            clients = pd.read_parquet(source / CLIENTS)
+            clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.methods()  # the kinds of state they keep are known from here on

@@ -23,57 +23,78 @@ import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.records import Record
-from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
+from fedkin.core.storage import append_line, complete_lines, storage_errors, write_atomic
 from fedkin.core.world import World
-from fedkin.run import checkpoint
+from fedkin.run import checkpoint, version_0_1
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.fingerprint import changes, difference, environment, essence
 from fedkin.run.migrations import Migrations
 
-CONFIG, METRICS, MOVES, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
+CONFIG, METRICS, MIGRATIONS, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
 CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
-AT_THE_END = (CLIENTS, SUMMARY)
+_AT_THE_END = (CLIENTS, SUMMARY)
 _log = logging.getLogger("fedkin")
 
 
+class Restored(NamedTuple):
+    """What a folder holds of a run that goes on."""
+
+    checkpoint: Checkpoint
+    records: list[Record]
+    migrations: list[Migrations]
+
+
 class Folder:
-    """One run's folder, open for writing."""
+    """One run's folder, open for writing.
+
+    Args:
+        path: of the folder.
+        description: of the run.
+        fingerprint: of the run.
+        created: the folders that were made for it, innermost first.
+        warns: whether to warn where the run goes on in another environment.
+    """
 
     def __init__(
-        self, path: Path, description: dict[str, Any], fingerprint: str, made: Sequence[Path] = (), warns: bool = True
+        self,
+        path: Path,
+        description: dict[str, Any],
+        fingerprint: str,
+        created: Sequence[Path] = (),
+        warns: bool = True,
     ) -> None:
         self.path = path
         self.description = description
         self.fingerprint = fingerprint
-        self._made = made
+        self._created = created
         self._warns = warns
-        self._later = [path / name for name in AT_THE_END if not (path / name).exists()]
+        self._written_at_end = [path / name for name in _AT_THE_END if not (path / name).exists()]
 
     @classmethod
     def create(cls, path: Path, description: dict[str, Any], fingerprint: str = "") -> Folder:
-        """Start a folder for the run that ``description`` tells of and ``fingerprint`` identifies.
+        """Start a folder for the run that ``description`` describes and ``fingerprint`` identifies.
 
         Raises StorageError for a folder that holds a run already, or that cannot be written; then nothing is left.
         """
-        with storing(path):
+        with storage_errors(path):
             taken = holds_run(path)
         if taken:
             raise StorageError(f"{path} already holds a run; go on with it (--resume {path}) or choose another folder")
-        made = make(path)
+        created = make_folder(path)
         try:
             write_atomic(path / ENVIRONMENT, json.dumps(environment(description), indent=2) + "\n")
             write_atomic(path / CONFIG, tomli_w.dumps(description))  # last: what has it is a run
         except StorageError:
-            discard(path, made)
+            discard(path, created)
             raise
-        return cls(path, description, fingerprint, made)
+        return cls(path, description, fingerprint, created)
 
     @classmethod
     def reopen(cls, path: Path, description: dict[str, Any], fingerprint: str = "", warns: bool = True) -> Folder:
@@ -91,17 +112,19 @@ class Folder:
             )
         return cls(path, description, fingerprint, warns=warns)
 
-    def restore(self, world: World) -> tuple[Checkpoint, list[Record], list[Migrations]] | None:
-        """The newest checkpoint, and the records and moves up to it; what was written after it is cut off.
+    def restore(self, world: World) -> Restored | None:
+        """The newest checkpoint, and the records and migrations up to it; what was written after it is cut off.
 
         Raises CheckpointError where checkpoint or records are damaged, or where the run is past its last round.
         """
-        found = checkpoint.load(self.path / CHECKPOINTS, self.fingerprint, world.total_clients, world.spec.parameters)
-        if found is None and len(whole_lines(self.path / METRICS)) > 1:  # the first is written before any checkpoint
+        newest = checkpoint.load(self.path / CHECKPOINTS, self.fingerprint, world.total_clients, world.spec.parameters)
+        if (
+            newest is None and len(complete_lines(self.path / METRICS)) > 1
+        ):  # the first is written before any checkpoint
             raise CheckpointError(
                 f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start anew in another folder"
             )
-        last, wanted = found.round if found else -1, self.description["run"]["rounds"]
+        last, wanted = newest.round if newest else -1, self.description["run"]["rounds"]
         if last > wanted:
             raise CheckpointError(f"{self.path} is at round {last} already, and run.rounds asks for {wanted}")
         records = _up_to(self.path / METRICS, last)
@@ -111,46 +134,46 @@ class Folder:
             )
         self._renew_environment()
         self.describe()
-        moves = _up_to(self.path / MOVES, last)
-        for name, kept in ((METRICS, records), (MOVES, moves), (TIMINGS, _up_to(self.path / TIMINGS, last))):
-            write_atomic(self.path / name, "".join(f"{_line(record)}\n" for record in kept))
-        if found is None:
+        migrations, timings = (_up_to(self.path / name, last) for name in (MIGRATIONS, TIMINGS))
+        for name, entries in ((METRICS, records), (MIGRATIONS, migrations), (TIMINGS, timings)):
+            write_atomic(self.path / name, "".join(f"{_line(entry)}\n" for entry in entries))
+        if newest is None:
             return None
-        world.ledger.down, world.ledger.up = dict(found.down), dict(found.up)
-        return found, records, moves
+        world.ledger.down, world.ledger.up = dict(newest.down), dict(newest.up)
+        return Restored(newest, records, migrations)
 
     def describe(self) -> None:
         """Write what is run; what decides numbers is as it was, and rounds or seeds may have been added."""
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))
 
-    def append(self, record: Record, timing: Record, moves: Migrations | None = None) -> None:
-        """Add a round's record and timing, and who moved in it."""
+    def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
+        """Add a round's record and timing, and its migrations if there are any."""
         append_line(self.path / METRICS, _line(record))
-        if moves is not None:
-            append_line(self.path / MOVES, _line(moves))
+        if migrations is not None:
+            append_line(self.path / MIGRATIONS, _line(migrations))
         append_line(self.path / TIMINGS, _line(timing))
 
     def keep(self, state: Checkpoint) -> None:
         """Write a checkpoint; the records it stands on reach the disk first."""
-        for path in (self.path / METRICS, self.path / MOVES):
+        for path in (self.path / METRICS, self.path / MIGRATIONS):
             if path.exists():
-                with storing(path), path.open("rb") as file:
+                with storage_errors(path), path.open("rb") as file:
                     os.fsync(file.fileno())
         checkpoint.save(self.path / CHECKPOINTS, state, self.fingerprint)
 
     def abandon(self) -> None:
         """Take the folder back if no checkpoint was written: there is nothing in it to go on from."""
         if not checkpoint.any_in(self.path / CHECKPOINTS):
-            discard(self.path, self._made)
+            discard(self.path, self._created)
 
     def withdraw(self) -> None:
         """Take back a folder that this object began, whatever has been written into it."""
         for pattern in ("round-*.safetensors", ".*.part"):
             for file in (self.path / CHECKPOINTS).glob(pattern):
                 file.unlink()
-        for file in self._later:
+        for file in self._written_at_end:
             file.unlink(missing_ok=True)
-        discard(self.path, self._made)
+        discard(self.path, self._created)
 
     def _renew_environment(self) -> None:
         """Say where the run goes on now, and warn if that is not where it was begun."""
@@ -187,28 +210,29 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_records(path: Path, name: str = METRICS) -> list[Record]:
-    """All records of a run folder (or all moves, with their ``name``).
+    """All records of a run folder, or the lines of another of its files (``name``).
 
     Raises CheckpointError for a damaged line.
     """
+    file = version_0_1.migrations_file(path, name) if name == MIGRATIONS else path / name
     try:
-        return [json.loads(line) for line in whole_lines(path / name)]
+        return [version_0_1.translate_record(json.loads(line)) for line in complete_lines(file)]
     except ValueError as error:
-        raise CheckpointError(f"{path / name} is damaged: {error}") from error
+        raise CheckpointError(f"{file} is damaged: {error}") from error
 
 
-def discard(path: Path, made: Sequence[Path]) -> None:
-    """Take back a folder that was begun in vain: only files this module wrote, only folders it made."""
-    for name in (CONFIG, METRICS, MOVES, TIMINGS, ENVIRONMENT):
+def discard(path: Path, created: Sequence[Path]) -> None:
+    """Take back a folder that was begun in vain: only files this module wrote, only folders it ``created``."""
+    for name in (CONFIG, METRICS, MIGRATIONS, TIMINGS, ENVIRONMENT):
         (path / name).unlink(missing_ok=True)
-    for folder in [path / CHECKPOINTS, *made]:
+    for folder in [path / CHECKPOINTS, *created]:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
 
 
-def make(path: Path) -> list[Path]:
+def make_folder(path: Path) -> list[Path]:
     """Make a folder and its parents; returns those that were not there, innermost first."""
-    with storing(path):
+    with storage_errors(path):
         new = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -223,7 +247,7 @@ def make(path: Path) -> list[Path]:
 def _up_to(path: Path, last: int) -> list[Record]:
     """The records of the rounds up to ``last``; from a damaged line on, nothing is believed."""
     records = []
-    for line in whole_lines(path):
+    for line in complete_lines(path):
         try:
             record = json.loads(line)
             if record["round"] > last:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,19 @@ import numpy as np
 
 from fedkin.config import registry
 from fedkin.config.plan import Plan
-from fedkin.config.run import Config
-from fedkin.config.schema import check_integer
+from fedkin.config.run import RunConfig
+from fedkin.config.schema import check_integer, error_context
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.lifecycle import Experiment, Methods, error_context, name_of, name_of_shift, plain_values
+from fedkin.run.description import method_name, plain_values, shift_name
+from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
+from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
-from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 from fedkin.tracking.registry import make_trackers
@@ -79,10 +80,10 @@ def simulate(
         StorageError, CheckpointError: about the folder.
         ModelError, MethodError, DataError: what does not fit together.
     """
-    model = known(model)
+    model = trainable(model)
     local, scenario = local or LocalTraining(), scenario or Population()
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
-        raise ConfigError(f"shift must be a way in which data move, such as SwapAll(), got {shift!r}")
+        raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
     if resume and not out:
@@ -99,22 +100,16 @@ def simulate(
         "run": {key: value for key, value in settings.items() if value is not None},
     }
     if shift is not None:
-        description["shift"] = {"name": name_of_shift(shift), **plain_values(shift)}
-    world = partial(
-        *(SimulatedWorld, data, model, local),
-        population=scenario,
-        shift=shift,
-        devices=devices,
-        clients_per_batch=clients_per_batch,
-    )
-    methods = [({"name": name_of(m), **plain_values(m)}, m) for m in (method, *against)]
+        description["shift"] = {"name": shift_name(shift), **plain_values(shift)}
+    worlds = SimulatedWorlds(data, model, local, scenario, shift, devices, clients_per_batch)
+    methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
-    tracked = make_trackers(track, folder)
-    return Experiment(data, model, plan, description, world, on_round, resume, tracked).run(methods, folder)
+    trackers = make_trackers(track, folder)
+    return Experiment(worlds, plan, description, on_round, resume, trackers).run(methods, folder)
 
 
 def execute(
-    config: Config,
+    config: RunConfig,
     *,
     out: Path | None,
     resume: bool = False,
@@ -123,47 +118,64 @@ def execute(
 ) -> Run:
     """Run what a configuration describes; everything is made and checked before anything is written.
 
+    Args:
+        config: the configuration.
+        out: a new folder that keeps the run, or one that holds it already, with ``resume``; None keeps nothing.
+        resume: go on with the run in ``out``.
+        on_round: called with the record of every round, of every method.
+        track: names of trackers, or trackers.
+
     Raises as ``simulate`` does.
     """
-    tracked = make_trackers(track, out)
+    trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
-    return dataclasses.replace(experiment, track=tracked).run(methods, out)
+    return dataclasses.replace(experiment, trackers=trackers).run(methods, out)
 
 
 def from_config(
-    config: Config, resume: bool, on_round: OnRound | None, data: FederatedData | None = None
-) -> tuple[Experiment, Methods]:
-    """Data, model and methods that a configuration describes, made; ``data`` where the caller has them already."""
-    with error_context("data"):
-        held = registry.make(registry.datasets(), config.data) if data is None else data
+    config: RunConfig, resume: bool = False, on_round: OnRound | None = None, data: FederatedData | None = None
+) -> tuple[Experiment[SimulatedWorlds], Methods]:
+    """The experiment that a configuration describes, and its methods.
+
+    Args:
+        config: the configuration.
+        resume: whether its folder holds it already.
+        on_round: called with the record of every round, of every method.
+        data: the configuration's data, where the caller has them already.
+    """
+    if data is None:
+        with error_context("data"):
+            data = registry.make(registry.datasets(), config.data)
     with error_context("model"):
-        model = known(registry.make(registry.models(), config.model, held))
-    world = partial(
-        *(SimulatedWorld, held, model, config.work),
-        population=registry.make_population(config.scenario),
-        shift=registry.make(registry.shifts(), config.shift) if config.shift else None,
-        devices=config.run.devices,
-        clients_per_batch=config.run.clients_per_batch,
+        model = trainable(registry.make(registry.models(), config.model, data))
+    worlds = SimulatedWorlds(
+        data,
+        model,
+        config.work,
+        registry.make_population(config.scenario),
+        registry.make(registry.shifts(), config.shift) if config.shift else None,
+        config.run.devices,
+        config.run.clients_per_batch,
     )
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
-    return Experiment(held, model, config.plan, config.description(), world, on_round, resume), methods
+    return Experiment(worlds, config.plan, config.description(), on_round, resume), methods
 
 
-def known(model: Any) -> AnyModel:
-    """What a world can train, made of what the user has. Raises ModelError for anything else."""
-    found = wrap_module(model)
-    if not isinstance(found, AnyModel):
+def trainable(model: Any) -> AnyModel:
+    """What a simulated world can train, made of what the user has. Raises ModelError for anything else."""
+    wrapped = wrap_module(model)
+    if not isinstance(wrapped, AnyModel):
         raise ModelError(
             "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or fk.torch_model, or be a "
-            f"PyTorch nn.Module; got {type(found).__name__}"
+            f"PyTorch nn.Module; got {type(wrapped).__name__}"
         )
-    if isinstance(found, ModelWithWorkers):
-        _tell_slow(found.name)
-    return found
+    if isinstance(wrapped, ModelWithWorkers):
+        _warn_of_pytorch(wrapped.name)
+    return wrapped
 
 
 @cache
-def _tell_slow(name: str) -> None:
+def _warn_of_pytorch(name: str) -> None:
     """Once in a process."""
     _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
 

@@ -21,27 +21,27 @@ class History:
     clients: int
 
     def __post_init__(self) -> None:
-        self.watch, self.round, self.records = ClusterMetrics(self.clients), -1, []
+        self.metrics, self.round, self.records = ClusterMetrics(self.clients), -1, []
 
     def then(
         self,
         assignment: Sequence[int],
         true_clusters: Sequence[int] = (),
-        moved: Sequence[int] = (),
-        noticed: Sequence[int] | None = (),
-        noted: Sequence[int] | None = None,
+        shifted: Sequence[int] = (),
+        detected: Sequence[int] | None = (),
+        placed: Sequence[int] | None = None,
         gone: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """What is measured in the next round; whose data moved, who noticed and who is gone are ids. Those who noticed
-        are placed anew, and note what their data are, unless others are said to."""
+        """What is measured in the next round; whose data shifted, who detected it and who is gone are ids. Those who
+        detected a shift are placed anew unless ``placed`` says otherwise."""
         self.round += 1
-        noted = noticed if noted is None else noted
+        placed = detected if placed is None else placed
         ids = np.arange(self.clients)
-        scene = GroundTruth(np.array(true_clusters) if len(true_clusters) else None, np.isin(ids, moved))
-        there = np.setdiff1d(ids, gone)
-        found = None if noticed is None else np.isin(ids, noticed)
-        look = (np.array(assignment), there, scene, found, np.isin(ids, noted or ()))
-        self.records.append(self.watch.look(self.round, *look))
+        truth = GroundTruth(np.array(true_clusters) if len(true_clusters) else None, np.isin(ids, shifted))
+        reachable = np.setdiff1d(ids, gone)
+        detections = None if detected is None else np.isin(ids, detected)
+        measured = (np.array(assignment), reachable, truth, detections, np.isin(ids, placed or ()))
+        self.records.append(self.metrics.record(self.round, *measured))
         return self.records[-1]
 
 
@@ -58,9 +58,9 @@ def swapped() -> History:
     """Clients 2 and 3 exchange their data in round 1; client 2 notices in round 3 and goes over, client 3 never."""
     history = History(6)
     history.then([0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1])
-    history.then([0, 0, 0, 1, 1, 1], [0, 0, 1, 0, 1, 1], moved=[2, 3])
+    history.then([0, 0, 0, 1, 1, 1], [0, 0, 1, 0, 1, 1], shifted=[2, 3])
     history.then([0, 0, 0, 1, 1, 1], [0, 0, 1, 0, 1, 1])
-    history.then([0, 0, 1, 1, 1, 1], [0, 0, 1, 0, 1, 1], noticed=[2])
+    history.then([0, 0, 1, 1, 1, 1], [0, 0, 1, 0, 1, 1], detected=[2])
     return history
 
 
@@ -81,7 +81,7 @@ def test_a_swap_that_one_of_two_notices_two_rounds_later() -> None:
 
 def test_the_summary_of_that_swap() -> None:
     history = swapped()
-    history.then([0, 0, 1, 1, 1, 1], [0, 0, 1, 0, 1, 1], noticed=[0, 1])  # for no reason
+    history.then([0, 0, 1, 1, 1, 1], [0, 0, 1, 0, 1, 1], detected=[0, 1])  # for no reason
     assert summary(history.records) == {
         "migrations": 1,
         "stability": pytest.approx((3 + 12 / 37) / 4, abs=1e-15),
@@ -98,52 +98,52 @@ def test_the_summary_of_that_swap() -> None:
 def test_several_moves_before_a_notice_are_one() -> None:
     history = History(2)
     assert of(history.then([0, 0]), *MOVES) == [0, 0, 0, 0, 0]
-    assert of(history.then([0, 0], moved=[1]), *MOVES) == [1, 1, 0, 0, 0]
+    assert of(history.then([0, 0], shifted=[1]), *MOVES) == [1, 1, 0, 0, 0]
     assert of(history.then([0, 0]), *MOVES) == [0, 0, 0, 0, 0]
-    assert of(history.then([0, 0], moved=[0, 1]), *MOVES) == [2, 1, 0, 0, 0]
-    assert of(history.then([0, 0], noticed=[1]), *MOVES) == [0, 0, 1, 1, 3]
-    assert of(history.then([0, 0], moved=[1], noticed=[1]), *MOVES) == [1, 1, 1, 1, 0]
-    assert of(history.then([0, 0], noticed=[1]), *MOVES) == [0, 0, 1, 0, 0]
+    assert of(history.then([0, 0], shifted=[0, 1]), *MOVES) == [2, 1, 0, 0, 0]
+    assert of(history.then([0, 0], detected=[1]), *MOVES) == [0, 0, 1, 1, 3]
+    assert of(history.then([0, 0], shifted=[1], detected=[1]), *MOVES) == [1, 1, 1, 1, 0]
+    assert of(history.then([0, 0], detected=[1]), *MOVES) == [0, 0, 1, 0, 0]
     assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [2 / 3, 2 / 3, 3 / 2]
 
 
-def test_moved_warm_are_those_that_moved_and_had_a_cluster() -> None:
+def test_assigned_shifts_are_those_of_clients_with_a_cluster() -> None:
     """Client 1 is only placed in the round in which it moves, client 2 is cold, client 3 is gone."""
     history = History(4)
     history.then([0, UNASSIGNED, UNASSIGNED, 0])
-    record = history.then([0, 0, UNASSIGNED, 0], moved=[0, 1, 2, 3], gone=[3])
+    record = history.then([0, 0, UNASSIGNED, 0], shifted=[0, 1, 2, 3], gone=[3])
     assert of(record, "data_shifts", "data_shifts_assigned", "data_shifts_new") == [3, 1, 1]
     assert of(
-        history.then([0, 0, UNASSIGNED, 0], moved=[0, 1]), "data_shifts", "data_shifts_assigned", "data_shifts_new"
+        history.then([0, 0, UNASSIGNED, 0], shifted=[0, 1]), "data_shifts", "data_shifts_assigned", "data_shifts_new"
     ) == [2, 2, 1]
 
 
 def test_a_method_that_does_not_ask_notices_nothing_and_is_charged_nothing() -> None:
     history = History(2)
-    history.then([0, 0], noticed=None)
-    record = history.then([0, 0], moved=[0, 1], noticed=None)
+    history.then([0, 0], detected=None)
+    record = history.then([0, 0], shifted=[0, 1], detected=None)
     assert of(record, *MOVES, "data_shifts_assigned") == [2, 2, None, None, None, 2]
     assert of(summary(history.records), "shift_precision", "shift_recall", "shift_delay") == [None, None, None]
     # In the round in which it asks, the wait of client 1 that began before is found to have lasted one round.
-    assert of(history.then([0, 0], noticed=[1]), *MOVES) == [0, 0, 1, 1, 1]
+    assert of(history.then([0, 0], detected=[1]), *MOVES) == [0, 0, 1, 1, 1]
 
 
 def test_one_that_notices_and_gets_no_answer_is_counted_once() -> None:
     history = History(1)
     history.then([0])
-    assert of(history.then([0], moved=[0], noticed=[0], noted=[]), *MOVES) == [1, 1, 1, 1, 0]
-    assert of(history.then([0], noticed=[0], noted=[]), *MOVES) == [0, 0, 0, 0, 0]
-    assert of(history.then([0], moved=[0], noticed=[0], noted=[]), *MOVES) == [1, 0, 0, 0, 0]
-    assert of(history.then([0], noticed=[0], noted=[0]), *MOVES) == [0, 0, 0, 0, 0]
-    assert of(history.then([0], moved=[0], noticed=[0]), *MOVES) == [1, 1, 1, 1, 0]
+    assert of(history.then([0], shifted=[0], detected=[0], placed=[]), *MOVES) == [1, 1, 1, 1, 0]
+    assert of(history.then([0], detected=[0], placed=[]), *MOVES) == [0, 0, 0, 0, 0]
+    assert of(history.then([0], shifted=[0], detected=[0], placed=[]), *MOVES) == [1, 0, 0, 0, 0]
+    assert of(history.then([0], detected=[0], placed=[0]), *MOVES) == [0, 0, 0, 0, 0]
+    assert of(history.then([0], shifted=[0], detected=[0]), *MOVES) == [1, 1, 1, 1, 0]
 
 
 def test_a_wait_ends_without_a_notice_when_the_client_is_placed_anew() -> None:
     history = History(2)
     history.then([0, 0])
-    assert of(history.then([0, 0], moved=[0, 1]), *MOVES) == [2, 2, 0, 0, 0]
-    assert of(history.then([0, 0], noted=[0]), *MOVES) == [0, 0, 0, 0, 0]
-    assert of(history.then([0, 0], noticed=[0, 1]), *MOVES) == [0, 0, 2, 1, 2]
+    assert of(history.then([0, 0], shifted=[0, 1]), *MOVES) == [2, 2, 0, 0, 0]
+    assert of(history.then([0, 0], placed=[0]), *MOVES) == [0, 0, 0, 0, 0]
+    assert of(history.then([0, 0], detected=[0, 1]), *MOVES) == [0, 0, 2, 1, 2]
 
 
 def test_a_migration_into_the_wrong_cluster_answers_nothing() -> None:
@@ -210,11 +210,11 @@ def test_a_newcomer_that_settles_late() -> None:
         0,
     ]
     # Its data move before it has a cluster, and in the round in which it gets one: nothing that it could notice.
-    assert of(history.then([0, 0, 1, 1, UNASSIGNED], true_clusters, moved=[4]), "data_shifts", "data_shifts_new") == [
+    assert of(history.then([0, 0, 1, 1, UNASSIGNED], true_clusters, shifted=[4]), "data_shifts", "data_shifts_new") == [
         1,
         0,
     ]
-    placed = history.then([0, 0, 1, 1, 0], true_clusters, moved=[4], noticed=[4])
+    placed = history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4], detected=[4])
     assert of(placed, "migrations", "stability", *names, *MOVES) == [0, 1.0, 0, 0, 1, 0, 1, 0, 0]
     assert of(history.then([0, 0, 1, 1, 0], true_clusters), *names, "mismatched") == [0, 0, 1]
     settled = history.then([0, 0, 1, 1, 1], true_clusters)
@@ -231,26 +231,26 @@ def test_a_kind_that_changes_without_a_cluster_is_no_event() -> None:
 def test_who_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
     history, true_clusters = History(5), [0, 0, 1, 1, 1]
     history.then([0, 0, 1, 1, 0], [0, 0, 1, 1, 0])
-    assert of(history.then([0, 0, 1, 1, 0], true_clusters, moved=[4]), "data_shifts_new", "true_cluster_changes") == [
+    assert of(history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4]), "data_shifts_new", "true_cluster_changes") == [
         1,
         1,
     ]
     lost = history.then([0, 0, 1, 1, UNASSIGNED], true_clusters)
     assert of(lost, "migrations", "stability", "mismatched") == [0, 1.0, 0]
-    back = history.then([0, 0, 1, 1, 1], true_clusters, noticed=[4])
+    back = history.then([0, 0, 1, 1, 1], true_clusters, detected=[4])
     assert of(back, "shifts_detected_true", "changes_recovered", "newcomers_matched", "migrations") == [0, 0, 1, 0]
 
 
 def test_clients_that_are_gone_count_for_nothing() -> None:
     history = History(5)
     history.then([0, 0, 1, 1, 1], [0, 0, 1, 1, 1])
-    record = history.then([0, 0, 1, 0, 0], [0, 0, 1, 0, 0], moved=[3, 4], gone=[3, 4])
+    record = history.then([0, 0, 1, 0, 0], [0, 0, 1, 0, 0], shifted=[3, 4], gone=[3, 4])
     assert of(record, *MOVES, *ANSWERS, *MIGRATIONS) == [0] * 10
     assert of(record, "matched_share", "mismatched", "stability") == [1.0, 0, 1.0]
 
 
 def test_what_nobody_knows_is_null() -> None:
-    unknown = ClusterMetrics(2).look(
+    unknown = ClusterMetrics(2).record(
         0, np.array([0, UNASSIGNED]), np.arange(2), GroundTruth(), np.array([True, False]), np.zeros(2, bool)
     )
     assert {name: value for name, value in unknown.items() if value is not None} == {
@@ -265,13 +265,14 @@ def test_what_nobody_knows_is_null() -> None:
 
 
 def test_nobody_with_a_cluster() -> None:
-    record = History(3).then([UNASSIGNED] * 3, [0, 1, 1], moved=[0])
+    record = History(3).then([UNASSIGNED] * 3, [0, 1, 1], shifted=[0])
     assert of(record, "matched_share", "stability") == [None, None]
     assert of(record, "mismatched", "data_shifts", "data_shifts_new", *ANSWERS) == [0, 1, 0, 0, 0, 0]
 
 
 def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, ...]]:
-    """Rounds in which kinds change, clients come and go, err and notice; most sit in the cluster of their kind's id."""
+    """Rounds in which true clusters change, clients come and go, err and detect shifts; most are in the cluster of their
+    true cluster's id."""
     rng = np.random.default_rng(seed)
     true_clusters = rng.integers(0, 3, clients)
     for round in range(rounds):
@@ -293,28 +294,28 @@ def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, 
 def test_ids_of_clusters_mean_nothing(seed: int) -> None:
     one, other, names = ClusterMetrics(40), ClusterMetrics(40), np.array([4, 2, 0, 3, 1, UNASSIGNED])
     for round, assignment, *rest in wild(seed):
-        assert one.look(round, assignment, *rest) == other.look(round, names[assignment], *rest)
+        assert one.record(round, assignment, *rest) == other.record(round, names[assignment], *rest)
 
 
 @pytest.mark.parametrize("stop", range(12))
-def test_a_resumed_watch_measures_the_same(stop: int) -> None:
+def test_resumed_metrics_measure_the_same(stop: int) -> None:
     whole, before = ClusterMetrics(40), ClusterMetrics(40)
-    records = [whole.look(*look) for look in wild(0)]
-    for look in list(wild(0))[: stop + 1]:
-        before.look(*look)
+    records = [whole.record(*measured) for measured in wild(0)]
+    for measured in list(wild(0))[: stop + 1]:
+        before.record(*measured)
     memory = before.memory()
-    for look in list(wild(0))[stop + 1 :]:
-        before.look(*look)  # what was kept is a copy
+    for measured in list(wild(0))[stop + 1 :]:
+        before.record(*measured)  # what was kept is a copy
     for after in (ClusterMetrics(40), ClusterMetrics(40)):  # two: going on changes nothing in what was kept either
         after.recall(memory | {"labels": np.zeros(3)})
-        rest = [after.look(*look) for look in list(wild(0))[stop + 1 :]]
+        rest = [after.record(*measured) for measured in list(wild(0))[stop + 1 :]]
         assert [json.dumps(r, allow_nan=False) for r in rest] == [json.dumps(r) for r in records[stop + 1 :]]
     assert all(name.startswith("cluster_metrics_") and len(array) == 40 for name, array in memory.items())
 
 
-def test_a_memory_without_a_watch_is_a_new_beginning() -> None:
+def test_a_memory_without_metrics_is_a_new_beginning() -> None:
     resumed = ClusterMetrics(40)
     resumed.recall({"labels": np.zeros(3)})
-    assert [resumed.look(*look) for look in wild(1)] == [
-        fresh.look(*look) for fresh in [ClusterMetrics(40)] for look in wild(1)
+    assert [resumed.record(*measured) for measured in wild(1)] == [
+        fresh.record(*measured) for fresh in [ClusterMetrics(40)] for measured in wild(1)
     ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedkin.config.plan import SELECTIONS, Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
-from fedkin.run.loop import select
+from fedkin.run.cohort_selection import select_cohort
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
@@ -21,7 +21,7 @@ from fedkin.run.loop import select
 def test_a_cohort_is_some_of_the_reachable_ascending(selection: str, ids: set[int], size: int, seed: int) -> None:
     reachable = np.array(sorted(ids))
     for round in (1, 2, 3):
-        cohort = select(reachable, 51, Plan(9, size, selection=selection), Stream(seed, round, "cohort"))
+        cohort = select_cohort(reachable, 51, Plan(9, size, selection=selection), Stream(seed, round, "cohort"))
         assert len(cohort) == min(size, len(ids))
         assert set(cohort.tolist()) <= ids
         assert (np.diff(cohort) > 0).all()
@@ -29,7 +29,7 @@ def test_a_cohort_is_some_of_the_reachable_ascending(selection: str, ids: set[in
 
 def test_every_client_is_drawn_equally_often() -> None:
     # 3 of 8 in 4,000 rounds: 1,500 each, standard deviation below 31; the bound is six of them.
-    drawn = [select(np.arange(8), 8, Plan(4000, 3), Stream(0, r, "cohort")) for r in range(1, 4001)]
+    drawn = [select_cohort(np.arange(8), 8, Plan(4000, 3), Stream(0, r, "cohort")) for r in range(1, 4001)]
     times = np.bincount(np.concatenate(drawn), minlength=8)
     assert np.abs(times - 1500).max() < 6 * 31
 
@@ -45,11 +45,11 @@ def test_round_robin_is_the_authors(
     plan = Plan(400, cohort, selection="round_robin")
     for r, ids in turns.items():
         np.testing.assert_array_equal(
-            select(np.arange(clients), clients, plan, Stream(3, r + 1, "cohort")), sorted(ids)
+            select_cohort(np.arange(clients), clients, plan, Stream(3, r + 1, "cohort")), sorted(ids)
         )
     after = Stream(3, -(-clients // cohort) + 1, "cohort")
-    later = select(np.arange(clients), clients, plan, after)
-    np.testing.assert_array_equal(later, select(np.arange(clients), clients, Plan(400, cohort), after))
+    later = select_cohort(np.arange(clients), clients, plan, after)
+    np.testing.assert_array_equal(later, select_cohort(np.arange(clients), clients, Plan(400, cohort), after))
 
 
 def test_everybody_who_is_there_gets_a_turn_when_others_come_or_go() -> None:
@@ -57,11 +57,11 @@ def test_everybody_who_is_there_gets_a_turn_when_others_come_or_go() -> None:
     plan, met = Plan(9, 2, selection="round_robin"), set()
     for r in range(1, 6):
         here = np.arange(0 if r < 3 else 2, 10 if r >= 4 else 6)
-        cohort = select(here, 10, plan, Stream(0, r, "cohort"))
+        cohort = select_cohort(here, 10, plan, Stream(0, r, "cohort"))
         assert len(cohort) == 2 and set(cohort.tolist()) <= set(here.tolist())
         met |= set(cohort.tolist())
     assert met == set(range(10))
-    early = select(np.arange(6), 10, plan, Stream(0, 4, "cohort"))  # 6 and 7 are not there yet
+    early = select_cohort(np.arange(6), 10, plan, Stream(0, 4, "cohort"))  # 6 and 7 are not there yet
     assert len(early) == 2
 
 

@@ -26,7 +26,7 @@ def test_means_have_the_same_bits_with_and_without_the_lens(tiny_world: Simulate
     assert bare.update.tobytes() == seen.update.tobytes()
     assert bare.weight is not None and seen.weight is not None
     assert bare.weight.tobytes() == seen.weight.tobytes()
-    assert instrumented.seen is not None and (instrumented.seen.reply.weight is None) == (memory > 0)
+    assert instrumented.training is not None and (instrumented.training.reply.weight is None) == (memory > 0)
 
 
 def test_bytes_are_counted_once() -> None:
@@ -53,7 +53,7 @@ def test_missing_and_broken_replies_are_counted_until_the_next_round() -> None:
     instrumented.train(np.zeros((1, 3), np.float32), np.arange(3), np.zeros(3, np.int64), stream=STREAM)
     assert (instrumented.missing, instrumented.nonfinite) == (4, 1)
     instrumented.begin(STREAM.at(2))
-    assert (instrumented.missing, instrumented.nonfinite, instrumented.seen) == (0, 0, None)
+    assert (instrumented.missing, instrumented.nonfinite, instrumented.training) == (0, 0, None)
 
 
 def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: pytest.LogCaptureFixture) -> None:
@@ -65,7 +65,7 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: py
     instrumented.train(np.zeros((1, 3), np.float32), np.array([0, 1]), np.zeros(2, np.int64), stream=STREAM)
     [record] = caplog.records
     assert (record.name, record.levelname) == ("fedkin", "WARNING")
-    assert record.getMessage() == "round 7: no finite reply from client 4, 6; set aside for this round"
+    assert record.getMessage() == "round 7: no finite reply from client 4, 6; excluded from this round"
 
 
 def test_of_many_that_are_not_finite_twenty_are_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -91,7 +91,7 @@ def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
     world = fake_world(counts=counts)
     instrumented = InstrumentedWorld(world)
     instrumented.begin(STREAM)
-    assert instrumented.noticed is None, "nobody has asked"
+    assert instrumented.detected is None, "nobody has asked"
     world.counts = counts - 9 * np.isin(np.arange(8), [2, 5, 7])[:, None]
     np.testing.assert_array_equal(instrumented.shifted(np.array([5, 0])), [True, False])
     np.testing.assert_array_equal(instrumented.shifted(np.array([2, 3])), [True, False])
@@ -100,12 +100,12 @@ def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
     np.testing.assert_array_equal(instrumented.shifted(np.array([2]), threshold=0.0), [False])
     assert noticed(instrumented) == [2, 5], "what was noticed in a round stays noticed"
     instrumented.begin(STREAM.at(2))
-    assert instrumented.noticed is None
+    assert instrumented.detected is None
 
 
 def noticed(instrumented: InstrumentedWorld) -> list[int]:
-    assert instrumented.noticed is not None
-    return np.flatnonzero(instrumented.noticed).tolist()
+    assert instrumented.detected is not None
+    return np.flatnonzero(instrumented.detected).tolist()
 
 
 def test_who_asks_and_hears_no_has_asked() -> None:
@@ -117,12 +117,12 @@ def test_who_asks_and_hears_no_has_asked() -> None:
 def test_those_who_note_are_remembered_until_the_next_round() -> None:
     instrumented = InstrumentedWorld(fake_world(counts=np.full((8, 2), 10)))
     instrumented.begin(STREAM)
-    assert not instrumented.noted.any()
+    assert not instrumented.placed.any()
     instrumented.note(np.array([5, 2]))
     instrumented.note(np.array([7]))
-    assert np.flatnonzero(instrumented.noted).tolist() == [2, 5, 7]
+    assert np.flatnonzero(instrumented.placed).tolist() == [2, 5, 7]
     instrumented.begin(STREAM.at(2))
-    assert not instrumented.noted.any()
+    assert not instrumented.placed.any()
 
 
 def test_memory_passes_through() -> None:
@@ -170,7 +170,7 @@ def test_a_client_that_moves_is_measured_from_its_new_cluster() -> None:
     instrumented = InstrumentedWorld(world)
     instrumented.train(np.zeros((2, 2), np.float32), np.array([0]), np.array([0]), reduce=True, stream=STREAM)
     moved = State(np.array([[0, 0], [2, 1]], np.float32), np.array([1]))
-    found = distances(instrumented.seen, moved)  # its solution is (2, 0), its new cluster's model (2, 1)
+    found = distances(instrumented.training, moved)  # its solution is (2, 0), its new cluster's model (2, 1)
     assert found is not None
     np.testing.assert_array_equal(found, [1.0])
 
@@ -185,7 +185,7 @@ def test_a_part_passes_and_is_no_training_to_look_at(tiny_world: SimulatedWorld,
     instrumented = InstrumentedWorld(tiny_world, memory)
     through = instrumented.train(models, clients, model_index, part=part, reduce=reduce, stream=STREAM)
     assert through.update.tobytes() == bare.update.tobytes() and through.update.shape[1] == 2
-    assert instrumented.seen is None
+    assert instrumented.training is None
 
 
 def test_missing_parts_are_counted_and_broken_ones_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,7 +207,7 @@ def test_detectors_are_measured_from_the_detector_they_trained() -> None:
     world = FakeWorld(np.array([[4.0, 0.0]], np.float32), np.array([1]), work=LocalTraining(lr=0.5))
     instrumented = InstrumentedWorld(world)
     instrumented.train(np.zeros((2, 2), np.float32), np.array([0]), np.array([1]), reduce=True, stream=STREAM)
-    found = distances(instrumented.seen, Detecting(np.array([[9, 9], [2, 1]], np.float32), np.array([0])))
+    found = distances(instrumented.training, Detecting(np.array([[9, 9], [2, 1]], np.float32), np.array([0])))
     assert found is not None
     np.testing.assert_array_equal(found, [1.0])
 

@@ -22,7 +22,8 @@ from fedkin.methods.oracle import Oracle
 from fedkin.methods.panm import PANM, PANMLoss
 from fedkin.methods.pens import PENS
 from fedkin.models import mclr
-from fedkin.run.loop import check, hurdles, run
+from fedkin.run.loop import run
+from fedkin.run.method_checks import check_plan, plan_warnings
 from tests.run.toy_method import fake_world
 
 N = 8
@@ -77,15 +78,15 @@ def test_neighbours_are_fewer_than_clients(kind: Any, count: int) -> None:
     """A peer is not its own neighbour: N - 1 at most."""
     plan = Plan(rounds=3, cohort=N)
     with pytest.raises(ConfigError, match=rf"method\.neighbours .*{N}.* {count}"):
-        check(plan, kind(neighbours=count), N)
+        check_plan(plan, kind(neighbours=count), N)
     with pytest.raises(ConfigError, match=r"^run\.against: it\.neighbours"):
-        check(plan, kind(neighbours=count), N, "run.against: it")
-    check(plan, kind(neighbours=N - 1), N)
+        check_plan(plan, kind(neighbours=count), N, "run.against: it")
+    check_plan(plan, kind(neighbours=N - 1), N)
 
 
 def test_who_has_no_such_number_is_not_asked_for_it() -> None:
     for method in (Local(), PENS(), FedAvg()):
-        check(Plan(rounds=3, cohort=1), method, 1)
+        check_plan(Plan(rounds=3, cohort=1), method, 1)
 
 
 def test_too_many_neighbours_are_refused_before_anything_runs(tiny: FederatedData, tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ SLEEPERS, STAGE_TWO = "run.cohort", "nobody gets to stage two"
 
 def told(method: Any, rounds: int, cohort: int) -> list[bool]:
     """Whether sleepers, and whether stage two, are spoken of; nothing else is."""
-    remarks = hurdles(Plan(rounds=rounds, cohort=cohort), method, N)
+    remarks = plan_warnings(Plan(rounds=rounds, cohort=cohort), method, N)
     found = [any(text in remark for remark in remarks) for text in (SLEEPERS, STAGE_TWO)]
     assert len(remarks) == sum(found)
     return found
@@ -143,8 +144,8 @@ def test_who_has_no_stages_does_not_miss_one(method: Any) -> None:
 
 
 @pytest.mark.parametrize("cohort", [1, 3, N])
-def test_a_server_has_no_such_hurdles(cohort: int) -> None:
-    assert hurdles(Plan(rounds=2, cohort=cohort), FedAvg(), N) == []
+def test_a_server_has_no_such_plan_warnings(cohort: int) -> None:
+    assert plan_warnings(Plan(rounds=2, cohort=cohort), FedAvg(), N) == []
 
 
 def warnings(caplog: pytest.LogCaptureFixture, method: Any, rounds: int, cohort: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""From data and a model, or a configuration, to advice."""
+"""Advice on data and a model, or on a configuration."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.advise.advice import Advice
-from fedkin.analysis.advise.heterogeneity import differences
-from fedkin.analysis.advise.pilot_runs import Plans, pilots
-from fedkin.analysis.advise.split_half_stability import Say, check, how_many_kinds, of_clients
+from fedkin.analysis.advise.heterogeneity import heterogeneity
+from fedkin.analysis.advise.pilot_runs import PilotPlan, run_pilots
+from fedkin.analysis.advise.split_half_stability import (
+    Progress,
+    check_supported,
+    estimate_cluster_count,
+    subset,
+)
 from fedkin.config import registry
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
@@ -32,61 +37,70 @@ def advise(
     local: LocalTraining | None = None,
     *,
     seed: int = 0,
-    most: int = 12,
+    max_clusters: int = 12,
     private_labels: bool = False,
-    trials: Plans | None = None,
+    pilots: PilotPlan | None = None,
     rounds: int = ROUNDS,
     cohort: int = COHORT,
-    say: Say | None = None,
+    progress: Progress | None = None,
 ) -> Advice:
-    """Whether these clients should be clustered, in how many clusters, with which method, and what it gains and costs.
+    """Advise whether to cluster these clients, in how many clusters, with which method, at which gain and cost.
 
     Short pilots are run in the simulator. Two questions decide:
 
-    1. How many kinds of clients are there (``how_many_kinds``)? Every client's data are halved at random. A number of
-       clusters holds where at least 75% of the clients of each cluster come back to it when the other half of their
-       data is asked, and more than in random deals of the same data; the largest that holds is the number of kinds.
-    2. What does clustering gain (``pilots``)? Clustered methods are tried against plain averaging, with as many
-       clusters as there are kinds.
+    1. How many clusters are there (``estimate_cluster_count``)? Every client's data are split into halves at random. A
+       number of clusters is stable where at least 75% of the clients of each cluster stay in it by the other half of
+       their data, and more than in IID splits of the same data; the largest stable number is the answer.
+    2. What does clustering gain (``run_pilots``)? Clustered methods are compared with FedAvg, with that many clusters.
 
-    The verdict is "do not cluster" where clients are of one kind: two clusters are tried all the same, and what they
-    gain is told and changes nothing. With several kinds it is "cluster" where the 95% interval of some method's gain
-    lies above zero, "do not cluster" where that of none does, and "cannot tell" where no gain is known, because nobody
-    has test samples.
+    The verdict is "do not cluster" where one cluster is found: two are tried all the same, and their gain is reported
+    and changes nothing. With several clusters it is "cluster" where the 95% interval of some method's gain lies above
+    zero, "do not cluster" where that of none does, and "cannot tell" where no gain is known, because no client has test
+    samples.
 
     Args:
+        data: the clients' data.
         model: what clients train, as in ``simulate``.
-        local: what a client does with a model that it trains; 10 epochs of SGD where nothing is said.
-        most: the largest number of clusters to ask for.
-        private_labels: leave out what would need the clients' label counts.
-        trials: how long, with how many clients, from how many seeds methods are tried; 10 rounds of 20, 5 seeds.
-        rounds, cohort: of the run that is advised.
-        say: called with a line about what is being done.
+        local: local training; 10 epochs of SGD where nothing is said.
+        seed: of the pilots.
+        max_clusters: the largest number of clusters to try.
+        private_labels: leave out what needs the clients' label counts.
+        pilots: rounds, clients per round and seeds of the pilots; 10 rounds of 20, 5 seeds.
+        rounds: of the advised configuration.
+        cohort: likewise, clients per round.
+        progress: called with a line about each step.
 
     Raises:
-        ConfigError: a number that is none, or local work that belongs to a method.
+        ConfigError: an invalid number, or local training that belongs to a method.
         DataError: too few clients with enough samples, or a single class.
         ModelError: a detector, or a model that does not fit the data.
     """
     model = trainable(model)
-    local, tell = local or SGD(epochs=10, lr=0.03), say or (lambda _: None)
+    local, progress = local or SGD(epochs=10, lr=0.03), progress or (lambda _: None)
     _check_local(local)
-    trials = trials or Plans(seed=seed)
-    check(data, model)
-    kinds = how_many_kinds(data, model, local, seed=seed, most=most, say=tell)
-    tell("how far clients differ, and how far if the same data were dealt at random")
-    apart = differences(data, model, seed=seed, private_labels=private_labels)
+    plan = pilots or PilotPlan(seed=seed)
+    check_supported(data, model)
+    count = estimate_cluster_count(data, model, local, seed=seed, max_clusters=max_clusters, progress=progress)
+    progress("heterogeneity of the clients, compared with IID splits")
+    measures = heterogeneity(data, model, seed=seed, private_labels=private_labels)
     run = {"rounds": rounds, "cohort": min(cohort, data.clients)}
-    advice = Advice(data.name, model.name, data.clients, _section(local), run, apart, kinds, None)
-    some = of_clients(data, kinds.used)
-    if not some.test.sizes.any():  # a gain cannot be measured without test samples
+    advice = Advice(data.name, model.name, data.clients, _section(local), run, measures, count, None)
+    compared = subset(data, count.clients)
+    if not compared.test.sizes.any():  # a gain cannot be measured without test samples
         return advice
-    return replace(advice, pilots=pilots(some, model, local, advice.tried_with, trials, tell))
+    table = run_pilots(compared, model, local, advice.pilot_clusters, plan, progress)
+    return replace(advice, pilots=table)
 
 
-def of_config(config: RunConfig, *, private_labels: bool = False, say: Say | None = None) -> Advice:
-    """The same for a configuration: its data, model, local work, seed, rounds and cohort. Its method, scenario and
-    shift are not looked at."""
+def of_config(config: RunConfig, *, private_labels: bool = False, progress: Progress | None = None) -> Advice:
+    """Advice on a configuration: its data, model, local training, seed, rounds and cohort. Its method, scenario and
+    shift are ignored.
+
+    Args:
+        config: the configuration.
+        private_labels: leave out what needs the clients' label counts.
+        progress: called with a line about each step.
+    """
     with error_context("data"):
         data = registry.make(registry.datasets(), config.data)
     with error_context("model"):
@@ -100,7 +114,7 @@ def of_config(config: RunConfig, *, private_labels: bool = False, say: Say | Non
         private_labels=private_labels,
         rounds=run.rounds,
         cohort=run.cohort,
-        say=say,
+        progress=progress,
     )
 
 
@@ -110,5 +124,5 @@ def _check_local(local: LocalTraining) -> None:
 
 
 def _section(local: LocalTraining) -> Values:
-    """Local work as a configuration has it; a number of mini-batches is no part of one."""
+    """Local training as a configuration has it; a number of mini-batches is no part of one."""
     return {name: value for name, value in plain_values(replace(local, steps=None)).items() if name in _IN_FILES}

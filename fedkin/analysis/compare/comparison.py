@@ -176,7 +176,7 @@ class Comparison:
 
         Raises StorageError where they cannot be written.
         """
-        run_folder.make(folder)
+        run_folder.make_folder(folder)
         write_atomic(folder / TABLE, self.table().to_csv(index=False))
         write_atomic(folder / DIFFERENCES, self.differences(measure).to_csv(index=False))
         write_atomic(folder / CURVES, self._long_table().to_csv(index=False))

@@ -55,7 +55,7 @@ def create(path: Path, grid: Grid) -> list[Path]:
         raise StorageError(f"{path} already holds {f'one of other {other}; choose another folder' if other else how}")
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")
-    created = run_folder.make(path)
+    created = run_folder.make_folder(path)
     _write(path, grid)
     return created
 

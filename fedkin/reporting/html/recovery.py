@@ -16,7 +16,7 @@ from fedkin.config import registry
 from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
-from fedkin.core.storage import whole_lines
+from fedkin.core.storage import complete_lines
 from fedkin.run import checkpoint, run_folder
 from fedkin.run.migrations import Migrations, replay
 from fedkin.run.results import Run
@@ -42,7 +42,9 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     newest = _checkpoint(path)
     clusters = newest[0].state.clusters if newest else 0
     if migrations and not replayed(migrations, _count(migrations, newest), records, clusters):
-        remarks.append(f"{path / run_folder.MOVES} does not fit the run (a cluster it does not have?); it is left out.")
+        remarks.append(
+            f"{path / run_folder.MIGRATIONS} does not fit the run (a cluster it does not have?); it is left out."
+        )
         migrations = []
     finished = (path / run_folder.SUMMARY).exists() and newest is not None and newest[0].round == records[-1]["round"]
     if not finished:
@@ -114,7 +116,7 @@ def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
 def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
     """The records of rounds 0, 1, ... up to the first that is damaged or missing."""
     records: list[Record] = []
-    for line in whole_lines(path / run_folder.METRICS):
+    for line in complete_lines(path / run_folder.METRICS):
         try:
             record = json.loads(line)
         except ValueError:
@@ -144,7 +146,7 @@ def _number(value: object) -> bool:
 
 def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
     migrations: list[Migrations] = []
-    for number, line in enumerate(whole_lines(path / run_folder.MOVES), 1):
+    for number, line in enumerate(complete_lines(path / run_folder.MIGRATIONS), 1):
         try:
             one = json.loads(line)
             clients, clusters = (np.asarray(one[name], np.int64) for name in ("clients", "clusters"))
@@ -156,7 +158,9 @@ def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
             ):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            remarks.append(f"{path / run_folder.MOVES} is damaged in line {number}; later migrations are not shown.")
+            remarks.append(
+                f"{path / run_folder.MIGRATIONS} is damaged in line {number}; later migrations are not shown."
+            )
             break
         migrations.append(one)
     return migrations
@@ -196,7 +200,7 @@ def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
 
 
 def _seconds(path: Path) -> float:
-    for line in reversed(whole_lines(path / run_folder.TIMINGS)):
+    for line in reversed(complete_lines(path / run_folder.TIMINGS)):
         try:
             return float(json.loads(line)["total"])
         except (ValueError, KeyError, TypeError):

@@ -1,5 +1,4 @@
-"""Whether a server or a site is ready, before anything is started. Nothing is changed, and nothing is raised for what
-is not as it should be: every check is a line."""
+"""Checks of a server and its sites before they are started. Nothing is changed; a failure is a line, not an error."""
 
 from __future__ import annotations
 
@@ -22,101 +21,109 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
 from fedkin.run import checkpoint
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.loop import check as check_plan
-from fedkin.run.loop import check_kind
+from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.run_folder import AGAINST, CHECKPOINTS, Folder, holds_run
-from fedkin.server.deploy import project
-from fedkin.server.deploy.build_node import of_config
-from fedkin.server.deploy.check_keys import server_keys, site_keys
-from fedkin.server.deploy.check_network import port, reach
-from fedkin.server.deploy.check_result import CheckResult, doubtful, tried, wrong
-from fedkin.server.deploy.project import Address
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.build_node import node_from_config
+from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
+from fedkin.server.deploy.check_network import check_port, check_superlink
+from fedkin.server.deploy.check_result import CheckResult, doubtful, failed, run_check
+from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.handshake import make_handshake
 from fedkin.simulation.workers import check_samples
 
-FLOWER = "1.41.0"  # the one that is asked for in pyproject.toml
-Table = dict[str, list[CheckResult]]  # by where: the machine, the server, each site
+FLOWER = "1.41.0"  # the version in pydeployment.toml
+_NO_KEYS = "none: anybody on the network can read and change models"
+Table = dict[str, list[CheckResult]]  # by subject: the machine, the server, each site
 
 
 def check(folder: Path, *, server: bool = False, site: str | None = None) -> Table:
-    """Check what is in a folder: all, or the server alone, or one site alone. A site's own folder will do too.
+    """Check a deployment: all of it, only the server, or only one site.
 
-    Raises ConfigError where there is nothing of the kind.
+    Args:
+        folder: of the deployment, or of one site.
+        server: check only the server.
+        site: name of the only site to check; None: all.
+
+    Raises:
+        ConfigError: the folder holds nothing of the kind.
     """
     sites = {path.name: path for path in _sites(folder)}
-    has_server = (folder / project.SERVER).exists()
+    has_server = (folder / files.SERVER).exists()
     if server and not has_server:
-        raise ConfigError(f"{folder}: there is no {project.SERVER}; fedkin deploy init writes one")
+        raise ConfigError(f"{folder}: there is no {files.SERVER}; fedkin deploy init writes one")
     if site is not None and site not in sites:
-        raise ConfigError(f"{folder}: there is no {site}/{project.CLIENT}; there is: {', '.join(sites) or 'none'}")
+        raise ConfigError(f"{folder}: there is no {site}/{files.CLIENT}; there is: {', '.join(sites) or 'none'}")
     if not (has_server or sites):
-        raise ConfigError(f"{folder}: there is neither {project.SERVER} nor a site's {project.CLIENT}")
-    asked = {} if server else sites if site is None else {site: sites[site]}
-    table: Table = {"here": versions(_needs_torch([*([folder] if has_server else []), *asked.values()]))}
+        raise ConfigError(f"{folder}: there is neither {files.SERVER} nor a site's {files.CLIENT}")
+    selected = {} if server else sites if site is None else {site: sites[site]}
+    table: Table = {"here": versions(_needs_torch([*([folder] if has_server else []), *selected.values()]))}
     if has_server and site is None:
         table["server"] = check_server(folder)
-    table |= {name: check_site(path, folder if has_server else None) for name, path in asked.items()}
+    table |= {name: check_site(path, folder if has_server else None) for name, path in selected.items()}
     return table
 
 
 def versions(torch: bool = False) -> list[CheckResult]:
-    """Python, and the packages that a federation needs in the same version everywhere."""
+    """Versions of Python and of the packages that a federation needs, the same on every machine."""
     flower = _installed("flwr")
-    found = [CheckResult("Python", platform.python_version()), CheckResult("fedkin", __version__)]
+    results = [CheckResult("Python", platform.python_version()), CheckResult("fedkin", __version__)]
     if flower is None:
-        found.append(wrong("Flower", "not installed: pip install 'fedkin[flower]'"))
+        results.append(failed("Flower", "not installed: pip install 'fedkin[flower]'"))
     elif flower != FLOWER:
-        found.append(wrong("Flower", f"expected {FLOWER} everywhere, got {flower}: pip install 'fedkin[flower]'"))
+        results.append(
+            failed("Flower", f"expected {FLOWER} on all machines, got {flower}: pip install 'fedkin[flower]'")
+        )
     else:
-        found.append(CheckResult("Flower", flower))
+        results.append(CheckResult("Flower", flower))
     for package, extra in (("jax", ""), *((("torch", "[torch]"),) if torch else ())):
         version = _installed(package)
-        missing = wrong(package, f"not installed: pip install 'fedkin{extra}'")
-        found.append(missing if version is None else CheckResult(package, version))
-    return found
+        missing = failed(package, f"not installed: pip install 'fedkin{extra}'")
+        results.append(missing if version is None else CheckResult(package, version))
+    return results
 
 
 def check_server(folder: Path) -> list[CheckResult]:
     """server.toml, its model and methods, its run folder, Flower's files, keys, and the port."""
-    read: list[ServerConfig] = []
-    found = [tried(project.SERVER, lambda: _load(read, load_server, folder / project.SERVER))]
-    if read:
-        config = read[0]
-        found.append(tried("model", lambda: f"{trained(config).parameters:,} parameters"))
-        found.append(_writable("run folder", Path(config.federation.folder)))
-        found += [] if found[1].mark == "✗" else [tried("run so far", lambda: _so_far(config))]
-        found += _enough(config)
-    found.append(tried(str(project.APP), lambda: _app(folder)))
+    loaded: list[ServerConfig] = []
+    results = [run_check(files.SERVER, lambda: _load(loaded, load_server, folder / files.SERVER))]
+    if loaded:
+        config = loaded[0]
+        results.append(run_check("model", lambda: f"{checked_model(config).parameters:,} parameters"))
+        results.append(_writable("run folder", Path(config.federation.folder)))
+        results += [] if results[1].mark == "✗" else [run_check("run so far", lambda: _progress(config))]
+        results += _clients_at_start(config)
+    results.append(run_check(str(files.APP), lambda: _app(folder)))
     try:
-        address = project.connection(folder / project.FLOWER)
+        address = files.read_address(folder / files.FLOWER)
     except ConfigError as error:
-        return [*found, wrong(str(project.FLOWER), str(error))]
-    found.append(tried(str(project.FLOWER), lambda: _connection(folder, address)))
+        return [*results, failed(str(files.FLOWER), str(error))]
+    results.append(run_check(str(files.FLOWER), lambda: _connection(folder, address)))
     if address.secure:
-        found += server_keys(folder, address.host)
-    return [*found, port(address, folder / project.CA)]
+        results += check_server_keys(folder, address.host)
+    return [*results, check_port(address, folder / files.CA)]
 
 
 def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
     """client.toml, its model and data, whether the server's file says the same, its folder, keys, and the server."""
-    read: list[ClientConfig] = []
-    found = [tried(project.CLIENT, lambda: _load(read, load_client, folder / project.CLIENT))]
-    if read:
-        config = read[0]
-        with_model = tried("model", lambda: f"{_model(config).parameters:,} parameters")
-        found.append(with_model)
-        found += [] if with_model.mark == "✗" else [tried("data", lambda: _data(config))]
-        found += [] if server is None else [tried("agreement", lambda: _agree(config, server))]
-        found.append(_writable("state folder", Path(config.site.folder)))
-    secure = any((folder / name).exists() for name in (project.SITE_CA, project.NODE_KEY))
-    found += site_keys(folder) if secure else [doubtful("keys", "none: anybody on the way can read and change models")]
-    return [*found, tried("server", lambda: _server_of(folder, secure))]
+    loaded: list[ClientConfig] = []
+    results = [run_check(files.CLIENT, lambda: _load(loaded, load_client, folder / files.CLIENT))]
+    if loaded:
+        config = loaded[0]
+        model = run_check("model", lambda: f"{_model(config).parameters:,} parameters")
+        results.append(model)
+        results += [] if model.mark == "✗" else [run_check("data", lambda: _data(config))]
+        results += [] if server is None else [run_check("agreement", lambda: _agree(config, server))]
+        results.append(_writable("state folder", Path(config.site.folder)))
+    secure = any((folder / name).exists() for name in (files.SITE_CA, files.NODE_KEY))
+    results += check_site_keys(folder) if secure else [doubtful("keys", _NO_KEYS)]
+    return [*results, run_check("server", lambda: _reachable_server(folder, secure))]
 
 
-def trained(config: ServerConfig) -> ModelSpec:
-    """The model that a server's configuration asks for, tried with its methods, as the server does when it begins.
+def checked_model(config: ServerConfig) -> ModelSpec:
+    """The model of a server's configuration, checked with its methods as the server does when it starts.
 
-    Raises ConfigError or ModelError where they cannot be together.
+    Raises ConfigError or ModelError where they do not fit.
     """
     described: Any = config.data_description()
     with error_context("model"):
@@ -125,20 +132,20 @@ def trained(config: ServerConfig) -> ModelSpec:
         place = "method" if entry is config.method else f"run.against: {entry['name']}"
         method = registry.make(methods(), entry)
         check_plan(config.plan, method, config.federation.capacity, place)
-        check_kind(method, spec, place)
+        check_model(method, spec, place)
     return spec
 
 
 def _sites(folder: Path) -> list[Path]:
-    if (folder / project.CLIENT).exists():
+    if (folder / files.CLIENT).exists():
         return [folder.absolute()]
-    paths = [path.parent for path in folder.glob(f"*/{project.CLIENT}")]
+    paths = [path.parent for path in folder.glob(f"*/{files.CLIENT}")]
     return sorted(paths, key=lambda path: (len(path.name), path.name))
 
 
 def _needs_torch(folders: list[Path]) -> bool:
-    """Whether a file asks for PyTorch, as far as it can be read."""
-    for path in (folder / name for folder in folders for name in (project.SERVER, project.CLIENT)):
+    """Whether a readable file has a PyTorch model."""
+    for path in (folder / name for folder in folders for name in (files.SERVER, files.CLIENT)):
         try:
             model = tomllib.loads(path.read_text()).get("model", {})
             if isinstance(model, dict) and "torch" in model:
@@ -155,64 +162,66 @@ def _installed(package: str) -> str | None:
         return None
 
 
-def _load(read: list, load: Callable[[Path], ServerConfig | ClientConfig], path: Path) -> str:
-    read.append(load(path))
+def _load(loaded: list, load: Callable[[Path], ServerConfig | ClientConfig], path: Path) -> str:
+    loaded.append(load(path))
     return str(path)
 
 
-def _writable(what: str, folder: Path) -> CheckResult:
-    """Whether files can be made in a folder, or in what it would be made in."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
+def _writable(name: str, folder: Path) -> CheckResult:
+    """Whether files can be written in a folder, or in the folder where it would be created."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
-        tempfile.TemporaryFile(dir=there).close()
+        tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
-        return wrong(what, f"no file can be made in {there}: {error.strerror}; change its owner, or folder = ...")
-    return CheckResult(what, str(folder))
+        return failed(
+            name, f"no file can be written in {existing}: {error.strerror}; change its owner, or folder = ..."
+        )
+    return CheckResult(name, str(folder))
 
 
-def _so_far(config: ServerConfig) -> str:
-    """How far the run in the run folder is. Raises CheckpointError where it is another."""
-    description, out, told = config.description(), Path(config.federation.folder), []
-    spec = trained(config)
+def _progress(config: ServerConfig) -> str:
+    """The last round of the run in the run folder. Raises CheckpointError where it is another run."""
+    description, out, progress = config.description(), Path(config.federation.folder), []
+    spec = checked_model(config)
     layout = make_handshake("", "", spec, (), 0).layout
-    places = [(config.method, out), *((entry, out / AGAINST / entry["name"]) for entry in config.against)]
-    for entry, place in places:
-        if not holds_run(place):
+    folders = [(config.method, out), *((entry, out / AGAINST / entry["name"]) for entry in config.against)]
+    for entry, run_folder in folders:
+        if not holds_run(run_folder):
             continue
-        described = {**description, "method": entry}
-        Folder.reopen(place, described)
-        known_by = fingerprint(described, layout)
-        found = checkpoint.load(place / CHECKPOINTS, known_by, config.federation.capacity, spec.parameters)
-        told.append(f"{entry['name']} {f'goes on after round {found.round}' if found else 'has no round yet'}")
-    return ", ".join(told) or "none: it begins anew"
+        method_description = {**description, "method": entry}
+        Folder.reopen(run_folder, method_description)
+        run_fingerprint = fingerprint(method_description, layout)
+        state = checkpoint.load(run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters)
+        progress.append(f"{entry['name']} {f'goes on after round {state.round}' if state else 'has no round yet'}")
+    return ", ".join(progress) or "none: it starts from the beginning"
 
 
-def _enough(config: ServerConfig) -> list[CheckResult]:
-    """Whether those that are waited for are enough to find clusters among them."""
-    clusters, there = config.method.get("clusters", 1), config.federation.wait_for
-    if clusters <= there:
+def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
+    """Whether as many clients are waited for as the clustering may need."""
+    clusters, clients = config.method.get("clusters", 1), config.federation.wait_for
+    if clusters <= clients:
         return []
-    said = f"method.clusters = {clusters} may need as many clients at the start, and federation.wait_for = {there}"
-    return [doubtful("clients at the start", said)]
+    detail = f"method.clusters = {clusters} may need as many clients at the start, and federation.wait_for = {clients}"
+    return [doubtful("clients at the start", detail)]
 
 
 def _app(folder: Path) -> str:
-    """Whether what is handed to Flower names this folder's server.toml."""
-    path, own = folder / project.APP, folder.absolute() / project.SERVER
+    """Whether Flower's app names this folder's server.toml."""
+    path, own = folder / files.APP, folder.absolute() / files.SERVER
     config = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {}).get("config", {}).get("config")
     if not isinstance(config, str) or not config:
-        raise ConfigError(f'{path}: [tool.flwr.app.config] must say config = "{own}"')
+        raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{own}"')
     if Path(config).resolve() != own.resolve():
         raise ConfigError(f"{path}: config is {config!r}, and the file here is {own}; was the folder moved?")
     return config
 
 
 def _connection(folder: Path, address: Address) -> str:
-    """Whether Flower's commands find the authority, whose place is written out in full."""
-    path = folder / project.FLOWER
-    ca = read_toml(path)["superlink"][project.CONNECTION].get("root-certificates")
+    """Whether Flower's commands find the authority at its absolute path."""
+    path = folder / files.FLOWER
+    ca = read_toml(path)["superlink"][files.CONNECTION].get("root-certificates")
     if address.secure and not (isinstance(ca, str) and Path(ca).exists()):
-        own = folder.absolute() / project.CA
+        own = folder.absolute() / files.CA
         raise ConfigError(f'{path}: root-certificates is {ca!r}, expected "{own}"; was the folder moved?')
     return str(address)
 
@@ -223,8 +232,8 @@ def _model(config: ClientConfig) -> ModelSpec:
 
 
 def _data(config: ClientConfig) -> str:
-    """What the node says of its own data, when it has read them."""
-    node = of_config(config)
+    """The node's clients and samples, read as the node does."""
+    node = node_from_config(config)
     clients, samples = len(node.samples), int(node.samples.sum())
     if not node.samples.all():
         raise DataError(f"data: client {int(np.argmin(node.samples))} of this site has no training samples")
@@ -232,10 +241,10 @@ def _data(config: ClientConfig) -> str:
 
 
 def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
-    """Whether the server's file says the same of federation, samples and model."""
+    """Whether the server's file has the same federation, samples and model."""
     try:
-        theirs = load_server(server / project.SERVER)
-    except ConfigError:  # said once, under the server
+        theirs = load_server(server / files.SERVER)
+    except ConfigError:  # reported once, under the server
         return doubtful("agreement", f"not compared: see fedkin deploy check {server} --server")
     mine, other = toml_values(config.samples), toml_values(theirs.samples)
     pairs = {
@@ -243,13 +252,13 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
         "samples": (mine, other),
         "model": (config.model, theirs.model),
     }
-    for key, (here, there) in pairs.items():
-        if here != there:
-            raise ConfigError(f"{key} is {here!r} here and {there!r} in {server / project.SERVER}")
-    return f"digest {config.shared_digest}, as in {project.SERVER}"
+    for key, (site, expected) in pairs.items():
+        if site != expected:
+            raise ConfigError(f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}")
+    return f"digest {config.shared_digest}, as in {files.SERVER}"
 
 
-def _server_of(folder: Path, secure: bool) -> CheckResult:
-    path = folder / project.ENVIRONMENT
-    address = Address.parse(project.environment(folder).get("SUPERLINK", ""), secure, f"{path}: SUPERLINK")
-    return reach(address, folder / project.SITE_CA)
+def _reachable_server(folder: Path, secure: bool) -> CheckResult:
+    path = folder / files.ENVIRONMENT
+    address = Address.parse(files.read_environment(folder).get("SUPERLINK", ""), secure, f"{path}: SUPERLINK")
+    return check_superlink(address, folder / files.SITE_CA)

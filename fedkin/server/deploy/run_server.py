@@ -11,93 +11,86 @@ from typing import Any
 
 from fedkin import __version__
 from fedkin.config import registry
+from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ServerConfig, methods
 from fedkin.core.method import Method
 from fedkin.core.records import Record
-from fedkin.run.fingerprint import fingerprint
-from fedkin.run.lifecycle import client_table
-from fedkin.run.loop import check, check_kind, run
+from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
 from fedkin.run.results import Run
-from fedkin.run.run_folder import AGAINST, Folder, holds_run
-from fedkin.server.deploy.build_node import FIXED
+from fedkin.run.run_folder import holds_run
+from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.deploy.registry_file import RegistryFile
-from fedkin.server.deploy.run_lock import alone
-from fedkin.server.handshake import digest_of, make_handshake
+from fedkin.server.deploy.run_lock import run_lock
+from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.remote_world import RemoteWorld
-from fedkin.server.request_round import RequestRound, Transport
+from fedkin.server.request_retries import RequestRound
+from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
+from fedkin.tracking.registry import make_trackers
 
 _log = logging.getLogger("fedkin")
 
 
-def serve(config: ServerConfig, post: Transport) -> Run:
-    """Run what a server's configuration says with the clients behind ``post``; go on where its folder holds the run.
+def serve(config: ServerConfig, transport: Transport) -> Run:
+    """Run what a server's configuration says with the clients behind ``transport``; resume what its folder holds.
 
     Raises ConfigError, ModelError, CheckpointError and StorageError as ``simulate`` does; StorageError too where
     another server is at work in the folder.
     """
-    with alone(Path(config.federation.folder)):
-        return _serve(config, _Server(config, post))
+    folder = Path(config.federation.folder)
+    with run_lock(folder):
+        trackers = make_trackers(config.federation.track, folder)
+        worlds = RemoteWorlds(config, transport)
+        entries = (config.method, *config.against)
+        chosen = [(entry, registry.make(methods(), entry)) for entry in entries]
+        resume = holds_run(folder)
+        return Experiment(worlds, config.plan, config.description(), log_round, resume, trackers).run(chosen, folder)
 
 
-def _serve(config: ServerConfig, server: _Server) -> Run:
-    (entry, method), *others = [(m, registry.make(methods(), m)) for m in (config.method, *config.against)]
-    for place, one in ("method", method), *((f"run.against: {values['name']}", other) for values, other in others):
-        check(config.plan, one, config.federation.capacity, place)
-        check_kind(one, server.spec, place)
-    out = Path(config.federation.folder)
-    main = server.run(entry, method, out, [values for values, _ in others])
-    runs = {values["name"]: server.run(values, other, out / AGAINST / values["name"], []) for values, other in others}
-    whole = replace(main, against=runs)
-    for finished in (*runs.values(), whole):
-        assert finished.folder is not None
-        finished.finish(finished.folder)
-    return whole
+class RemoteWorlds:
+    """Makes a ``RemoteWorld`` for each run; all have one model, and one membership of clients."""
 
-
-class _Server:
-    """What all methods of one configuration share: the model, and the hall where clients are met."""
-
-    def __init__(self, config: ServerConfig, post: Transport) -> None:
-        self.config, self._described = config, config.data_description()
+    def __init__(self, config: ServerConfig, transport: Transport) -> None:
+        self.config, self.clients = config, config.federation.capacity
+        data = config.data_description()
         with error_context("model"):
-            self.model = registry.make(registry.models(), config.model, self._described)
-            self.spec = check_samples(self.model, self._described)
-        start, shape = self.model.initial(FIXED), self._described.x.shape[1:]
-        classes = self._described.classes
-        own = make_handshake(config.federation.name, __version__, self.spec, shape, classes, config.shared_digest)
-        kept = RegistryFile(Path(config.federation.folder))
-        own = replace(own, start=digest_of(start))
-        self.membership = Membership(RequestRound(post, config.federation), own, classes, kept.keep)
-        if (known := kept.read()) is not None:
-            self.membership.registry.recall(known)
+            self.model = registry.make(registry.models(), config.model, data)
+            self.spec = check_samples(self.model, data)
+        start, shape = self.model.initial(HANDSHAKE_SEED), data.x.shape[1:]
+        name = config.federation.name
+        own = make_handshake(name, __version__, self.spec, shape, data.classes, config.shared_digest)
+        own = replace(own, start=model_digest(start))
+        file = RegistryFile(Path(config.federation.folder))
+        self.membership = Membership(RequestRound(transport, config.federation), own, data.classes, file.save)
+        if (registered := file.load()) is not None:
+            self.membership.registry.recall(registered)
 
-    def run(self, entry: Values, method: Method, out: Path, beside: list[Values]) -> Run:
-        """One method, from the beginning or from its checkpoint."""
-        description = self.config.description()
-        described = {**description, "method": entry, "run": {**description["run"], "against": beside}}
-        known_by = fingerprint(described, self.membership.own.layout)
-        kind = Folder.reopen if holds_run(out) else Folder.create
-        folder = kind(out, described, known_by)
+    def digests(self) -> Digests:
+        return (self.membership.own.layout,)
+
+    def check(self, methods: Methods, plan: Plan) -> None:
+        """All that a server can know is checked already."""
+
+    def open(self, entry: Values, method: Method) -> OpenWorld:
         name = f"{self.config.federation.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
         world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
         if (migration := getattr(method, "migration", "none")) != "none":
             world.expect_shifts(migration, getattr(method, "threshold", 0.2))
-        track = run(world, method, self.config.plan, name=entry["name"], folder=folder, on_round=tell)
-        names = [*self.membership.registry.names()]
-        names += [""] * (self.config.federation.capacity - len(names))
-        clients = client_table(track, self.membership.registry.samples, names)
-        kept = {"folder": out, "fingerprint": known_by, "memory": track.memory, "migrations": track.migrations}
-        return Run(described, track.records, track.state, clients, track.seconds, **kept)
+        return OpenWorld(world, self._client_facts)
+
+    def _client_facts(self) -> ClientFacts:
+        nodes = self.membership.registry
+        names = [*nodes.client_names()]
+        return ClientFacts(nodes.samples, names + [""] * (self.clients - len(names)))
 
 
-def tell(record: Record) -> None:
-    """A line for each round in the log."""
-    scored, sent = record.get("accuracy"), record.get("accuracy_before_training")
-    parts = [f"accuracy {scored:.3f}"] if scored is not None else []
-    parts += [f"{sent:.3f} as sent"] if sent is not None else []
+def log_round(record: Record) -> None:
+    """Log a line about a round."""
+    after, before = record.get("accuracy"), record.get("accuracy_before_training")
+    parts = [f"accuracy {after:.3f} after aggregation"] if after is not None else []
+    parts += [f"{before:.3f} before local training"] if before is not None else []
     parts += [f"clusters of {record['cluster_sizes']}"] if record.get("cluster_sizes") else []
     parts += [f"{record[kind]} {kind}" for kind in ("missing", "nonfinite") if record[kind]]
     _log.info("%s, round %d: %s", record["method"], record["round"], ", ".join(parts) or "done")

@@ -1,0 +1,30 @@
+"""The cohort of a round: which of the reachable clients take part."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.config.plan import Plan
+from fedkin.core.randomness import Stream
+
+
+def select_cohort(
+    reachable: Int[np.ndarray, "c"], total_clients: int, plan: Plan, stream: Stream
+) -> Int[np.ndarray, "n"]:
+    """The cohort of round ``stream.round``, ascending; everybody where fewer than a cohort are reachable.
+
+    Args:
+        reachable: ids of the clients that can be drawn.
+        total_clients: N, of whom a round robin gives each its turn; in place of one that is not reachable then another
+            is drawn.
+        plan: the size of a cohort, and how it is selected.
+        stream: randomness of the round.
+    """
+    size, earlier = min(plan.cohort, len(reachable)), (stream.round - 1) * plan.cohort
+    in_turn = plan.selection == "round_robin" and earlier < total_clients
+    turn = np.arange(earlier, earlier + size) % total_clients if in_turn else []
+    cohort = np.intersect1d(turn, reachable).astype(np.int64)
+    others = np.setdiff1d(reachable, cohort)
+    drawn = stream.rng().choice(others, size=size - len(cohort), replace=False)
+    return np.sort(np.concatenate([cohort, drawn]))

@@ -1,0 +1,35 @@
+"""How a run started from Python is described: names and settings of what it is made of, as TOML holds them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from fedkin.config import registry
+from fedkin.config.schema import Values
+from fedkin.core.method import Method
+from fedkin.scenarios.shift import Shift
+
+
+def method_name(method: Method) -> str:
+    """What configurations call a method; the lower-case name of the class for a user's own."""
+    return _name(method, registry.methods())
+
+
+def shift_name(shift: Shift) -> str:
+    """What configurations call a shift; the lower-case name of the class for a user's own."""
+    return _name(shift, registry.shifts())
+
+
+def _name(instance: Any, known: registry.Registry) -> str:
+    names = {kind: name for name, kind in known.items()}
+    return names.get(type(instance), type(instance).__name__.lower())
+
+
+def plain_values(instance: Any) -> Values:
+    """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its ``repr``."""
+    if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
+        return {"is": f"{type(instance).__module__}.{type(instance).__qualname__}"}
+    values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
+    return {name: value for name, value in json.loads(json.dumps(values, default=repr)).items() if value is not None}

@@ -1,0 +1,76 @@
+"""Simulated worlds for the runs of an experiment: all of the same data, model, scenario and shift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedkin.config.plan import Plan
+from fedkin.config.schema import Values, error_context
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import Method
+from fedkin.core.world import LocalTraining, ModelSpec
+from fedkin.data.federated import FederatedData
+from fedkin.run.cluster_metrics import GroundTruth
+from fedkin.run.description import method_name
+from fedkin.run.fingerprint import data_digest, model_digest
+from fedkin.run.lifecycle import ClientFacts, Digests, Methods, OpenWorld, method_places
+from fedkin.scenarios.population import Population
+from fedkin.scenarios.shift import Shift
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import AnyModel
+
+
+@dataclass(frozen=True)
+class SimulatedWorlds:
+    """Makes a ``SimulatedWorld`` for each run."""
+
+    data: FederatedData
+    model: AnyModel
+    local: LocalTraining
+    population: Population
+    shift: Shift | None = None
+    devices: int | None = None
+    clients_per_batch: int | None = None
+
+    @property
+    def clients(self) -> int:
+        return self.data.clients
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self.model.spec
+
+    def digests(self) -> Digests:
+        return data_digest(self.data), model_digest(self.model, self.data)
+
+    def check(self, methods: Methods, plan: Plan) -> None:
+        for place, (_, method) in zip(method_places(methods), methods, strict=True):
+            if getattr(method, "needs_true_clusters", False) and self.data.true_clusters is None:
+                raise ConfigError(
+                    f"{place}: {method_name(method)} must know the true clusters, and {self.data.name} has none; take "
+                    "planted data (data.name=planted), or leave it out"
+                )
+        world = self.make()
+        with error_context("scenario"):  # whoever comes or goes, somebody is reachable in every round
+            for round in (0, *world.population.arrivals, *world.population.departures):
+                world.clients(min(round, plan.rounds))
+
+    def make(self) -> SimulatedWorld:
+        """A new world."""
+        return SimulatedWorld(
+            self.data,
+            self.model,
+            self.local,
+            population=self.population,
+            shift=self.shift,
+            devices=self.devices,
+            clients_per_batch=self.clients_per_batch,
+        )
+
+    def open(self, entry: Values, method: Method) -> OpenWorld:
+        world = self.make()
+        return OpenWorld(
+            world,
+            lambda: ClientFacts(world.data.train.sizes, world.data.client_names, world.data.true_clusters),
+            lambda: GroundTruth(world.data.true_clusters, world.moved),
+        )
