@@ -1,4 +1,4 @@
-"""How far clients differ, asked of them without seeing their data: the non-IID index of FedSim."""
+"""The non-IID index of FedSim: how heterogeneous clients are, measured without seeing their data."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fedkin.measures.pni import client_pni
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 
-_PORTION = 64 * 2**20  # bytes of models that one question may hold
-_AT_ONCE = 16  # models of one question: what they predict of all samples is held at once
+_PORTION = 64 * 2**20  # bytes of models in one request
+_AT_ONCE = 16  # models in one request: their predictions of all samples are held at once
 
 
 @dataclass(frozen=True)
-class Heterogeneity:
-    """The non-IID index of a federation, and what it was made of. Row i is client i; a client that gave no answer, or
-    is not there yet, has NaN and is left out of everything else."""
+class NonIIDIndex:
+    """The non-IID index of a federation, and the errors it is computed from. Row i is client i; a client without a
+    reply, or that has not joined yet, has NaN and is left out of everything else."""
 
     pni: float  # mean of PNI_i over clients and models
     clients: Float64[np.ndarray, "N"]  # PNI_i, mean over models
@@ -35,7 +35,7 @@ class Heterogeneity:
 
     @property
     def missing(self) -> int:
-        """How many clients gave no answer. The index is smaller without them: it grows as sqrt(N)."""
+        """How many clients sent no reply. The index is smaller without them: it grows as sqrt(N)."""
         return int(np.isnan(self.clients).sum())
 
     @property
@@ -44,54 +44,60 @@ class Heterogeneity:
         return _client_indices(self.rmse[~np.isnan(self.clients)]).mean(axis=0)
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the single errors, as JSON can hold it; None for a client that gave no answer."""
+        """Everything but the single errors as plain JSON values; None for a client without a reply."""
         clients = [None if np.isnan(index) else index for index in self.clients.tolist()]
         shown = {"pni": self.pni, "models": self.models, "missing": self.missing}
         return {**shown, "by_model": self.by_model.tolist(), "clients": clients}
 
 
-def non_iid_index(data: FederatedData, model: AnyModel, *, models: int = 1, seed: int = 0) -> Heterogeneity:
-    """The privacy-preserving non-IID index (PNI) of any data and model (Palihawadana et al. 2022, section 3.3).
+def non_iid_index(data: FederatedData, model: AnyModel, *, models: int = 1, seed: int = 0) -> NonIIDIndex:
+    """Compute the privacy-preserving non-IID index (PNI) of data and a model (Palihawadana et al. 2022, section 3.3).
 
     Random models are sent to the clients; each answers with the root mean square error RMSE_i of the class *numbers*
-    that a model predicts on its training samples, and with nothing else (eq. 16). PNI_i is the root of the sum over
+    that a model predicts on its training samples (eq. 16), and sends nothing else. PNI_i is the root of the sum over
     all other clients j of (RMSE_i - RMSE_j)^2 (eq. 17), PNI their mean (eq. 18).
 
-    It has no unit and no upper end: it grows with the number of clients, as sqrt(N), and depends on how the classes
-    are numbered and on the random model. So compare like with like: the same model, the same number of clients, the
-    same numbering. The paper averages 100 seeds and does not say of what;
-    one random model alone may be far off.
+    It has no unit and no upper bound: it grows with the number of clients, as sqrt(N), and depends on how the classes
+    are numbered and on the random model. So compare only indices of the same model, number of clients and numbering.
+    The paper averages 100 seeds and does not say of what; one random model alone may be far off.
 
     Args:
+        data: the clients' data.
         model: what the random models look like, such as ``fk.models.mclr(data)``.
         models: D, random models to average over, drawn with ``seed``, ``seed + 1``, ...
+        seed: of the first random model.
 
     Raises:
-        ConfigError: ``models`` below 1, or a seed that is none.
+        ConfigError: ``models`` below 1, or an invalid seed.
         ModelError: a model that does not fit the data.
     """
-    return heterogeneity(SimulatedWorld(data, model), models=models, seed=seed)
+    return index_of_world(SimulatedWorld(data, model), models=models, seed=seed)
 
 
-def heterogeneity(world: World, *, models: int = 1, seed: int = 0) -> Heterogeneity:
-    """As :func:`non_iid_index`, asked of the clients that a world has in round 0. The bytes are the experimenter's own
+def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDIndex:
+    """As :func:`non_iid_index`, of the clients that a world has in round 0. Its traffic is evaluation
     (``scoring.label_errors`` on the ledger), not a method's.
 
+    Args:
+        world: where the clients are.
+        models: as above.
+        seed: as above.
+
     Raises:
-        ConfigError: ``models`` below 1, or a seed that is none.
-        MethodError: no client gave an answer.
+        ConfigError: ``models`` below 1, or an invalid seed.
+        MethodError: no client sent a reply.
     """
     check_integer("models", models, 1)
     check_integer("seed", seed, 0)
-    asked = world.clients(0)
+    clients = world.clients(0)
     rmse = np.full((world.total_clients, models), np.nan)
     with world.ledger.scoring():
-        answers = [world.label_errors(some, asked) for some in _drawn(world, models, seed)]
-    rmse[asked] = np.concatenate(answers, axis=1)
-    return _found(rmse)
+        replies = [world.label_errors(portion, clients) for portion in _random_models(world, models, seed)]
+    rmse[clients] = np.concatenate(replies, axis=1)
+    return _index(rmse)
 
 
-def _drawn(world: World, models: int, seed: int) -> Iterator[Float32[np.ndarray, "k P"]]:
+def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.ndarray, "k P"]]:
     """The random models, in portions of bounded memory."""
     portion = min(_AT_ONCE, max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER)))
     for first in range(seed, seed + models, portion):
@@ -99,13 +105,13 @@ def _drawn(world: World, models: int, seed: int) -> Iterator[Float32[np.ndarray,
         yield np.stack([world.initial(Stream(one, 0, "non-iid index")) for one in seeds]).astype(np.float32)
 
 
-def _found(rmse: Float64[np.ndarray, "N D"]) -> Heterogeneity:
-    answered: Int[np.ndarray, "n"] = np.flatnonzero(np.isfinite(rmse).all(axis=1))
-    if not len(answered):
-        raise MethodError(f"the index needs answers, and none of {len(rmse)} clients gave one")
+def _index(rmse: Float64[np.ndarray, "N D"]) -> NonIIDIndex:
+    known: Int[np.ndarray, "n"] = np.flatnonzero(np.isfinite(rmse).all(axis=1))
+    if not len(known):
+        raise MethodError(f"the index needs replies, and none of {len(rmse)} clients sent one")
     clients = np.full(len(rmse), np.nan)
-    clients[answered] = _client_indices(rmse[answered]).mean(axis=1)
-    return Heterogeneity(float(clients[answered].mean()), clients, rmse, rmse.shape[1])
+    clients[known] = _client_indices(rmse[known]).mean(axis=1)
+    return NonIIDIndex(float(clients[known].mean()), clients, rmse, rmse.shape[1])
 
 
 def _client_indices(rmse: Float64[np.ndarray, "n D"]) -> Float64[np.ndarray, "n D"]:
@@ -113,17 +119,17 @@ def _client_indices(rmse: Float64[np.ndarray, "n D"]) -> Float64[np.ndarray, "n 
     return np.stack([client_pni(column) for column in rmse.T], axis=1)
 
 
-def figures(found: Heterogeneity) -> pd.DataFrame:
-    """The index in figures: one row per quantity (its index), one column."""
-    each, errors = found.by_model, found.rmse[~np.isnan(found.clients)].mean(axis=1)
+def index_table(index: NonIIDIndex) -> pd.DataFrame:
+    """The index and what it is made of: one row per quantity (its index), one column."""
+    each, errors = index.by_model, index.rmse[~np.isnan(index.clients)].mean(axis=1)
     rows = {
-        "non-IID index (PNI)": f"{found.pni:.4g}",
-        "random models": f"{found.models:,}",
+        "non-IID index (PNI)": f"{index.pni:.4g}",
+        "random models": f"{index.models:,}",
         "index by model, min / median / max": _spread(each),
         "index by model, standard deviation": f"{each.std(ddof=1):.4g}" if len(each) > 1 else "-",
-        "clients": f"{len(found.clients):,}",
-        "clients without an answer": f"{found.missing:,}",
-        "index of a client, min / median / max": _spread(found.clients),
+        "clients": f"{len(index.clients):,}",
+        "clients without a reply": f"{index.missing:,}",
+        "index of a client, min / median / max": _spread(index.clients),
         "error of a client, min / median / max": _spread(errors),
     }
     return pd.DataFrame({"value": rows}).rename_axis("quantity")
@@ -134,21 +140,21 @@ def _spread(values: Float[np.ndarray, "_"]) -> str:
     return " / ".join(f"{number:.4g}" for number in (known.min(), np.median(known), known.max()))
 
 
-def extremes(found: Heterogeneity, data: FederatedData) -> pd.DataFrame:
+def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
     """The clients with the lowest, the median and the highest index, one row each."""
-    order = np.argsort(found.clients, kind="stable")[: len(found.clients) - found.missing]  # NaN is last
+    order = np.argsort(index.clients, kind="stable")[: len(index.clients) - index.missing]  # NaN is last
     places = {"lowest": 0, "median": (len(order) - 1) // 2, "highest": len(order) - 1}
-    rows = [_row(which, int(order[place]), found, data) for which, place in places.items()]
+    rows = [_row(label, int(order[place]), index, data) for label, place in places.items()]
     return pd.DataFrame(rows)
 
 
-def _row(which: str, client: int, found: Heterogeneity, data: FederatedData) -> dict[str, Any]:
+def _row(label: str, client: int, index: NonIIDIndex, data: FederatedData) -> dict[str, Any]:
     counts = data.label_counts(clients=np.array([client]))[0]
     return {
-        "index": which,
+        "index": label,
         "client": f"{client}" if data.client_names is None else f"{client} ({data.client_names[client]})",
         "training samples": f"{counts.sum():,}",
         "classes": f"{np.count_nonzero(counts):,}",
-        "error": f"{found.rmse[client].mean():.4g}",
-        "PNI_i": f"{found.clients[client]:.4g}",
+        "error": f"{index.rmse[client].mean():.4g}",
+        "PNI_i": f"{index.clients[client]:.4g}",
     }

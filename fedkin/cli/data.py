@@ -1,4 +1,4 @@
-"""``fedkin data``: what data there are, and who has what."""
+"""``fedkin data``: data sets, their distribution over clients, and how heterogeneous clients are."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedkin.cli.common import error_exit, parse_option, print_table
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
 
-data_app = typer.Typer(no_args_is_help=True, help="What data there are, and who has what.")
+data_app = typer.Typer(no_args_is_help=True, help="Data sets, and how they are distributed over clients.")
 
 
 @data_app.command("list")
 def list_command() -> None:
-    """All named data sets, and where they are found."""
+    """List all named data sets, and where they are found."""
     with error_exit():
         from fedkin.data.describe import available
 
@@ -30,28 +30,31 @@ def list_command() -> None:
 def describe_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A data set: see `fedkin data list`.")],
     options: Annotated[list[str] | None, typer.Argument(metavar="[key=value]...", help="Its options.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture; data-NAME.png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="File of the figure; data-NAME.png.")
+    ] = None,
 ) -> None:
-    """A table and a picture of who has what."""
+    """Show how a data set is distributed over clients, as a table and a figure."""
     with error_exit():
         from fedkin.data.describe import picture, table
 
         data = _dataset(name, options or [])
         print_table(table(data).reset_index(), data.name)
         paths = picture(data, out or Path(f"data-{name}.png"))
-        typer.echo(f"picture: {' and '.join(map(str, paths))}")
+        typer.echo(f"figure: {' and '.join(map(str, paths))}")
 
 
 @data_app.command("pni")
 def pni_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A data set: see `fedkin data list`.")],
     options: Annotated[list[str] | None, typer.Argument(metavar="[key=value]...", help="Its options.")] = None,
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="What the random models look like.")] = "mclr",
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Kind of the random models.")] = "mclr",
     models: Annotated[int, typer.Option("--models", metavar="D", help="Random models to average over.")] = 10,
-    seed: Annotated[int, typer.Option("--seed", help="Of the first random model; the next have the next.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the first random model.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
-    """How far the clients differ: FedSim's privacy-preserving non-IID index. Compare like with like only."""
+    """Measure how heterogeneous clients are: FedSim's privacy-preserving non-IID index (PNI). Compare it only between
+    the same model and number of clients."""
     with error_exit():
         from fedkin.analysis import non_iid_index
         from fedkin.config import registry, run
@@ -59,12 +62,12 @@ def pni_command(
         chosen = run.named("model", registry.models(), {"name": model}, lambda _: "--model")
         data = _dataset(name, options or [])
         made = registry.make(registry.models(), chosen, data)
-        found = non_iid_index.non_iid_index(data, made, models=models, seed=seed)
+        index = non_iid_index.non_iid_index(data, made, models=models, seed=seed)
         if as_json:
-            print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **found.summary()}))
+            print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **index.summary()}))
             return
-        print_table(non_iid_index.figures(found).reset_index(), f"{data.name}, {made.name}")
-        print_table(non_iid_index.extremes(found, data), "clients by their index")
+        print_table(non_iid_index.index_table(index).reset_index(), f"{data.name}, {made.name}")
+        print_table(non_iid_index.extreme_clients(index, data), "clients by their index")
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:

@@ -1,7 +1,7 @@
-"""What ``fedkin advise`` promises: the right number of kinds, and "do not cluster" where there is one.
+"""What ``fedkin advise`` promises: the true number of clusters, and "do not cluster" where there is one.
 
-Planted kinds of MNIST and of scikit-learn's digits, their images turned or their classes renamed, and plain IID data;
-ten seeds each.
+Planted clusters of MNIST and of scikit-learn's digits, with rotated images or permuted labels, and plain IID data; ten
+seeds each.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedkin.analysis.advise.advisor import advise
-from fedkin.analysis.advise.pilot_runs import PLAIN
-from fedkin.analysis.advise.split_half_stability import how_many_kinds
+from fedkin.analysis.advise.pilot_runs import BASELINE
+from fedkin.analysis.advise.split_half_stability import estimate_cluster_count
 from fedkin.core.world import SGD
 from fedkin.data import digits, mnist
 from fedkin.data.federated import FederatedData
@@ -27,7 +27,7 @@ KINDS = ("label_permutation", "rotation")
 
 @dataclass(frozen=True)
 class Case:
-    """One federation; ``clusters`` is the truth, 0 where there is none to tell."""
+    """One federation; ``clusters`` is the true number, 0 where it is unknown."""
 
     panel: str
     base: str
@@ -38,13 +38,13 @@ class Case:
 
 
 def _planted() -> list[Case]:
-    """The same sizes whatever the number of kinds; of digits as many as there are images for."""
+    """The same sizes whatever the number of clusters; of digits as many as there are images for."""
     several = [
         Case("planted", base, kind, clusters, clients, samples)
         for base, clients, samples in (("mnist", 40, 50), ("digits", 40, 35))
         for kind in KINDS
         for clusters in (1, 2, 4, 8)
-        if not (kind == KINDS[0] and clusters == 1)  # one kind has the true names, and upright images
+        if not (kind == KINDS[0] and clusters == 1)  # one cluster has the true labels, and upright images
     ]
     return [*several, Case("planted", "mnist", "iid", 1, 40, 50), Case("planted", "digits", "iid", 1, 40, 36)]
 
@@ -67,8 +67,8 @@ _SETS: dict[str, Callable[..., FederatedData]] = {"mnist": mnist, "digits": digi
 def federation(case: Case, seed: int) -> FederatedData:
     """The clients of a case."""
     if case.kind in KINDS:
-        left = {"clusters": case.clusters, "clients": case.clients, "samples": case.samples, "test_samples": 5}
-        return planted(case.base, case.kind, **left, seed=seed)
+        sizes = {"clusters": case.clusters, "clients": case.clients, "samples": case.samples, "test_samples": 5}
+        return planted(case.base, case.kind, **sizes, seed=seed)
     options = {**_PARTITIONS[case.kind], "clients": case.clients, "train_fraction": 0.8, "seed": seed}
     if case.base == "mnist":
         options |= {"samples": round(case.clients * case.samples / 0.8), "scale": "unit"}
@@ -76,31 +76,30 @@ def federation(case: Case, seed: int) -> FederatedData:
 
 
 def answer(case: Case, seed: int) -> dict[str, Any]:
-    """The number of kinds that is found, and what the other ways of asking say; where there is no truth, what
-    clustering gains."""
-    data, local, began = federation(case, seed), SGD(epochs=10, batch_size=10, lr=0.03), time.perf_counter()
-    measured: dict[str, Any] = {}
+    """The number of clusters by each criterion; where the true number is unknown, the gain of clustering."""
+    data, local, start = federation(case, seed), SGD(epochs=10, batch_size=10, lr=0.03), time.perf_counter()
+    results: dict[str, Any] = {}
     if case.panel == "planted":
-        kinds = how_many_kinds(data, mclr(data), local, seed=seed)
+        count = estimate_cluster_count(data, mclr(data), local, seed=seed)
     else:
         advice = advise(data, mclr(data), local, seed=seed)
-        kinds, measured = advice.kinds, {"verdict": advice.verdict, "method": advice.method}
+        count, results = advice.cluster_count, {"verdict": advice.verdict, "method": advice.method}
         if advice.pilots is not None:
-            tried = advice.pilots.drop(index=PLAIN)
-            best = tried.loc[tried["gain"].idxmax()]
-            measured |= {name: round(float(best[name]), 2) for name in ("gain", "low", "high")}
-    found = {"found": kinds.clusters, "votes": kinds.votes, "chance": round(kinds.chance, 3)}
-    returned = [round(float(share), 3) for share in kinds.returned]
-    seconds = round(time.perf_counter() - began, 1)
-    return {**asdict(case), "seed": seed, **found, "returned": returned, **measured, "seconds": seconds}
+            clustered = advice.pilots.drop(index=BASELINE)
+            best = clustered.loc[clustered["gain"].idxmax()]
+            results |= {name: round(float(best[name]), 2) for name in ("gain", "low", "high")}
+    numbers = {"found": count.clusters, "votes": count.estimates, "chance": round(count.chance, 3)}
+    returned = [round(float(share), 3) for share in count.stability]
+    seconds = round(time.perf_counter() - start, 1)
+    return {**asdict(case), "seed": seed, **numbers, "stability": stability, **results, "seconds": seconds}
 
 
 def jobs() -> tuple[Job, ...]:
     """All cases as jobs: planted ones from ten seeds, the others from three."""
-    asked = [(case, SEEDS) for case in PLANTED] + [(case, SEEDS[:3]) for case in OTHERS]
-    return tuple(job_of_question(case, seeds, answer, *named(case), seconds=15) for case, seeds in asked)
+    cases = [(case, SEEDS) for case in PLANTED] + [(case, SEEDS[:3]) for case in OTHERS]
+    return tuple(job_of_question(case, seeds, answer, *row_and_column(case), seconds=15) for case, seeds in cases)
 
 
-def named(case: Case) -> tuple[str, str]:
-    """The row and the column in which a case is asked."""
-    return f"{case.base}, {case.kind.replace('_', ' ')}", f"{case.clusters or 'unknown'} kinds"
+def row_and_column(case: Case) -> tuple[str, str]:
+    """Where a case stands in its table."""
+    return f"{case.base}, {case.kind.replace('_', ' ')}", f"{case.clusters or 'unknown'} clusters"

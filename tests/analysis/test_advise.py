@@ -1,4 +1,4 @@
-"""Advice: the number of kinds on data whose kinds are known, what it rests on, and how it refuses."""
+"""Advice: the number of clusters on data whose clusters are known, what it rests on, and how it refuses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
-from fedkin.analysis.advise import Advice, advise, how_many_kinds
-from fedkin.analysis.advise import split_half_stability as kinds_module
-from fedkin.analysis.advise.heterogeneity import differences
-from fedkin.analysis.advise.pilot_runs import Plans, pilots
-from fedkin.analysis.advise.split_half_stability import Kinds, dealt, usable
+from fedkin.analysis.advise import Advice, advise, estimate_cluster_count, split_half_stability
+from fedkin.analysis.advise.heterogeneity import heterogeneity
+from fedkin.analysis.advise.pilot_runs import PilotPlan, run_pilots
+from fedkin.analysis.advise.split_half_stability import ClusterCount, iid_split, usable_clients
 from fedkin.clustering.cluster_count import Gap
 from fedkin.config import run
 from fedkin.core.errors import ConfigError, DataError, ModelError
@@ -25,38 +24,41 @@ from fedkin.models import mclr
 from fedkin.reporting.advice_figure import save
 
 LOCAL = fk.SGD(epochs=10, batch_size=10, lr=0.3)
-QUICK = Plans(rounds=2, cohort=8, seeds=3)
+QUICK = PilotPlan(rounds=2, cohort=8, seeds=3)
 
 
-def federation(kinds: int, clients: int = 24, samples: int = 40, seed: int = 0) -> FederatedData:
-    """Classes are blobs in the plane of ten features; kind k calls class c by the name c + k."""
+def federation(clusters: int, clients: int = 24, samples: int = 40, seed: int = 0) -> FederatedData:
+    """Classes are blobs in the plane of ten features; cluster k calls class c by the name c + k."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 4, clients * samples)
     x = (3 * np.eye(10)[y] + rng.normal(scale=0.5, size=(len(y), 10))).astype(np.float32)
-    true_clusters = np.arange(clients) % kinds
+    true_clusters = np.arange(clients) % clusters
     named = (y + np.repeat(true_clusters, samples)) % 4
     rows = np.arange(len(y)).reshape(clients, samples)
     train, test = Ragged.of([row[:-8] for row in rows]), Ragged.of([row[-8:] for row in rows])
     return FederatedData("blobs", x, named, 4, train, test, true_clusters)
 
 
-# --- how many kinds
+# --- the number of clusters
 
 
-@pytest.mark.parametrize("kinds", [1, 2, 4])
-def test_the_true_number_of_kinds(kinds: int) -> None:
-    data = federation(kinds)
-    found = how_many_kinds(data, mclr(data), LOCAL, deals=2)
-    assert found.clusters == kinds and found.most == 6
-    assert (found.returned[kinds - 1] == 1 and found.chance < 0.75) if kinds > 1 else found.returned[1:].max() < 0.75
-    assert set(found.votes) == {"clients return", "gap statistic", "silhouette", "eigengap", "dendrogram"}
-    assert found.points.shape == (24, 5) and len(found.spectrum) == 7
+@pytest.mark.parametrize("clusters", [1, 2, 4])
+def test_the_true_number_of_clusters(clusters: int) -> None:
+    data = federation(clusters)
+    count = estimate_cluster_count(data, mclr(data), LOCAL, iid_splits=2)
+    assert count.clusters == clusters and count.max_clusters == 6
+    if clusters > 1:
+        assert count.stability[clusters - 1] == 1 and count.chance < 0.75
+    else:
+        assert count.stability[1:].max() < 0.75
+    assert set(count.estimates) == {"split-half stability", "gap statistic", "silhouette", "eigengap", "dendrogram"}
+    assert count.points.shape == (24, 5) and len(count.spectrum) == 7
 
 
 def test_the_same_seed_gives_the_same_answer() -> None:
     data = federation(2, clients=12)
-    first, again = (how_many_kinds(data, mclr(data), LOCAL, deals=1, halvings=1, seed=3) for _ in range(2))
-    np.testing.assert_array_equal(first.returned, again.returned)
+    first, again = (estimate_cluster_count(data, mclr(data), LOCAL, iid_splits=1, splits=1, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(first.stability, again.stability)
     np.testing.assert_array_equal(first.points, again.points)
     assert first.chance == again.chance
 
@@ -64,32 +66,34 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 def test_pilots_go_on_until_something_is_learnt() -> None:
     """A learning rate that is thirty times lower needs longer, and the answer is the same."""
     data, said = federation(2), []
-    found = how_many_kinds(data, mclr(data), fk.SGD(batch_size=10, lr=0.01), deals=1, halvings=1, say=said.append)
-    trials = [line for line in said if line.startswith("a trial")]
-    assert found.clusters == 2 and len(trials) > 1
-    assert trials == [f"a trial of {10 * 2**i} epochs" for i in range(len(trials))]
+    count = estimate_cluster_count(
+        data, mclr(data), fk.SGD(batch_size=10, lr=0.01), iid_splits=1, splits=1, progress=said.append
+    )
+    trials = [line for line in said if line.startswith("a pilot")]
+    assert count.clusters == 2 and len(trials) > 1
+    assert trials == [f"a pilot of {10 * 2**i} epochs" for i in range(len(trials))]
 
 
 def test_the_truth_is_not_looked_at() -> None:
     data = federation(2, clients=12)
     other = FederatedData(data.name, data.x, data.y, 4, data.train, data.test, None)
-    first, second = (how_many_kinds(one, mclr(one), LOCAL, deals=1, halvings=1) for one in (data, other))
-    np.testing.assert_array_equal(first.returned, second.returned)
+    first, second = (estimate_cluster_count(one, mclr(one), LOCAL, iid_splits=1, splits=1) for one in (data, other))
+    np.testing.assert_array_equal(first.stability, second.stability)
 
 
 def test_small_clients_are_left_out_and_large_federations_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     data = federation(1, clients=20)
     lists = [data.train[i] if i % 2 else data.train[i][:7] for i in range(20)]
     some = data.with_rows(Ragged.of(lists), data.test)
-    assert usable(some, Stream(0)).tolist() == list(range(1, 20, 2))
-    monkeypatch.setattr(kinds_module, "MOST_CLIENTS", 9)
-    drawn = usable(some, Stream(0))
+    assert usable_clients(some, Stream(0)).tolist() == list(range(1, 20, 2))
+    monkeypatch.setattr(split_half_stability, "MAX_CLIENTS", 9)
+    drawn = usable_clients(some, Stream(0))
     assert len(drawn) == 9 and set(drawn) < set(range(1, 20, 2)) and (np.diff(drawn) > 0).all()
 
 
-def test_a_deal_keeps_sizes_and_samples() -> None:
+def test_an_iid_split_keeps_sizes_and_samples() -> None:
     part = Ragged.of([np.arange(5), np.arange(5, 7), np.arange(7, 20)])
-    other = dealt(part, np.random.default_rng(0))
+    other = iid_split(part, np.random.default_rng(0))
     np.testing.assert_array_equal(other.sizes, part.sizes)
     assert sorted(other.rows) == list(range(20)) and other.rows.tolist() != part.rows.tolist()
 
@@ -97,36 +101,36 @@ def test_a_deal_keeps_sizes_and_samples() -> None:
 def test_refusals() -> None:
     data = federation(1)
     with pytest.raises(DataError, match="at least 8 clients with 8 training samples or more, got 7 of 7"):
-        how_many_kinds(federation(1, clients=7), mclr(data))
+        estimate_cluster_count(federation(1, clients=7), mclr(data))
     with pytest.raises(DataError, match="all training samples are of one class"):
-        how_many_kinds(data.with_rows(data.train, data.test, y=np.zeros_like(data.y)), mclr(data))
-    with pytest.raises(ConfigError, match="most"):
-        how_many_kinds(data, mclr(data), most=1)
+        estimate_cluster_count(data.with_rows(data.train, data.test, y=np.zeros_like(data.y)), mclr(data))
+    with pytest.raises(ConfigError, match="max_clusters"):
+        estimate_cluster_count(data, mclr(data), max_clusters=1)
     large = fk.data.digits(clients=10, size=32)
     with pytest.raises(ModelError, match="got a detector"):
         advise(large, fk.models.detector(large))
     with pytest.raises(ConfigError, match="belong to a method"):
         advise(data, mclr(data), fk.LocalTraining(mu=0.1))
     with pytest.raises(ConfigError, match="seeds"):
-        Plans(seeds=2)
+        PilotPlan(seeds=2)
 
 
-# --- how far clients differ
+# --- heterogeneity
 
 
-def test_clients_of_own_classes_differ_and_dealt_ones_do_not() -> None:
+def test_clients_of_own_classes_differ_and_those_of_an_iid_split_do_not() -> None:
     data = fk.data.digits(partition="shards", clients=12, classes_per_client=2)
-    table = differences(data, mclr(data), deals=3)
+    table = heterogeneity(data, mclr(data), iid_splits=3)
     assert table.index.tolist() == ["PNI", "label divergence", "gradient dissimilarity"]
-    assert np.all(table["value"] > table["high"]) and np.all(table["times"] > 1.5)
-    assert np.all(table["low"] <= table["dealt"]) and np.all(table["dealt"] <= table["high"])
-    even = differences(fk.data.digits(partition="iid", clients=12), mclr(data), deals=3)
-    assert np.all(even["times"] < 1.5)
+    assert np.all(table["value"] > table["high"]) and np.all(table["ratio"] > 1.5)
+    assert np.all(table["low"] <= table["iid"]) and np.all(table["iid"] <= table["high"])
+    even = heterogeneity(fk.data.digits(partition="iid", clients=12), mclr(data), iid_splits=3)
+    assert np.all(even["ratio"] < 1.5)
 
 
 def test_the_measures_are_those_of_the_data() -> None:
     data = federation(2, clients=8)
-    table = differences(data, mclr(data), deals=1, seed=4)
+    table = heterogeneity(data, mclr(data), iid_splits=1, seed=4)
     assert table.loc["PNI", "value"] == fk.non_iid_index(data, mclr(data), models=10, seed=4).pni
     counts = data.label_counts()
     own, whole = counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=0) / counts.sum()
@@ -137,7 +141,7 @@ def test_the_measures_are_those_of_the_data() -> None:
 
 def test_private_labels_are_not_counted() -> None:
     data = federation(2, clients=8)
-    assert "label divergence" not in differences(data, mclr(data), deals=1, private_labels=True).index
+    assert "label divergence" not in heterogeneity(data, mclr(data), iid_splits=1, private_labels=True).index
 
 
 # --- does it help
@@ -145,9 +149,9 @@ def test_private_labels_are_not_counted() -> None:
 
 def test_the_gain_is_paired_by_seeds() -> None:
     data = federation(2, clients=12)
-    table = pilots(data, mclr(data), LOCAL, 2, QUICK)
+    table = run_pilots(data, mclr(data), LOCAL, 2, QUICK)
     assert table.index.tolist() == ["fedavg", "flexcfl", "ifca"]
-    plain, kin = (
+    plain, clustered = (
         [
             100 * fk.simulate(m, data, mclr(data), rounds=2, cohort=8, local=LOCAL, seed=s, selection="round_robin")
             .summary()["final_accuracy"]
@@ -155,7 +159,7 @@ def test_the_gain_is_paired_by_seeds() -> None:
         ]
         for m in (fk.FedAvg(), fk.FlexCFL(clusters=2))
     )  # fmt: skip
-    gains = np.array(kin) - np.array(plain)
+    gains = np.array(clustered) - np.array(plain)
     half = 4.302653 * gains.std(ddof=1) / 3**0.5  # Student's t, 2 degrees of freedom
     row = table.loc["flexcfl"]
     assert row["gain"] == pytest.approx(gains.mean())
@@ -169,60 +173,66 @@ def test_without_test_samples_there_is_nothing_to_gain() -> None:
     data = federation(2, clients=8)
     bare = data.with_rows(data.train, Ragged.of([row[:0] for row in (data.test[i] for i in range(8))]))
     with pytest.raises(DataError, match="no client has test samples"):
-        pilots(bare, mclr(data), LOCAL, 2, QUICK)
+        run_pilots(bare, mclr(data), LOCAL, 2, QUICK)
 
 
 # --- the whole
 
 
-def found(returned: list[float], clusters: int, chance: float = 0.5) -> Kinds:
-    """Kinds with only what the verdict looks at."""
-    most = len(returned)
+def cluster_count(stability: list[float], clusters: int, chance: float = 0.5) -> ClusterCount:
+    """A count with only what the verdict needs."""
+    most = len(stability)
     nothing = np.zeros(most)
     gap, spectrum, points = Gap(nothing, nothing), np.zeros(most + 1), np.zeros((12, most - 1))
-    shares = np.array(returned)
-    return Kinds(clusters, np.arange(12), shares, chance, gap, nothing, spectrum, nothing, points)
+    shares = np.array(stability)
+    return ClusterCount(clusters, np.arange(12), shares, chance, gap, nothing, spectrum, nothing, points)
 
 
 Gains = dict[str, tuple[float, float, float, float]]
 NAN = float("nan")
 
 
-def told(clusters: int, gains: Gains | None) -> Advice:
+def an_advice(clusters: int, gains: Gains | None) -> Advice:
     """An advice of 3 numbers of clusters whose pilots are (gain, low, high, bytes)."""
     table = None
     if gains is not None:
         rows = {"fedavg": (0.0, 0.0, 0.0, 8.0), **gains}
         table = pd.DataFrame.from_dict(rows, orient="index", columns=["gain", "low", "high", "bytes"])
-    kinds = found([1.0, 0.9, 0.8] if clusters > 1 else [1.0, 0.4, 0.3], clusters)
-    return Advice("toy", "mclr", 12, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), kinds, table)
+    count = cluster_count([1.0, 0.9, 0.8] if clusters > 1 else [1.0, 0.4, 0.3], clusters)
+    return Advice("toy", "mclr", 12, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, table)
 
 
 @pytest.mark.parametrize(
     ("clusters", "gains", "verdict", "method", "words"),
     [
-        (1, None, "do not cluster", "fedavg", "no split of the clients holds: of its weakest cluster at best 40%"),
-        (1, None, "do not cluster", "fedavg", "nobody has test samples, so what two clusters would gain is not known"),
+        (1, None, "do not cluster", "fedavg", "no number of clusters is stable: split-half stability is at most 40%"),
+        (1, None, "do not cluster", "fedavg", "no client has test samples, so the gain of two clusters is not known"),
         (1, {"ifca": (0.2, -0.5, 0.9, 12.0)}, "do not cluster", "fedavg", "two clusters: ifca +0.2 points [-0.5"),
         (
             1,
             {"flexcfl": (2.5, -1.0, 6.0, 8.0), "ifca": (2.0, 0.5, 3.5, 12.0)},
             "do not cluster",
             "fedavg",
-            "ifca +2.0 points [+0.5, +3.5] over fedavg, an interval above zero although no kinds were found",
+            "ifca +2.0 points [+0.5, +3.5] over fedavg, significant although no clusters were found",
         ),
         (2, {"ifca": (1.0, -0.5, 2.5, 12.0)}, "do not cluster", "fedavg", "+1.0 points [-0.5, +2.5]"),
-        (2, {"ifca": (-3.0, -4.0, -2.0, 12.0)}, "do not cluster", "fedavg", "no clustered method is shown to gain"),
+        (
+            2,
+            {"ifca": (-3.0, -4.0, -2.0, 12.0)},
+            "do not cluster",
+            "fedavg",
+            "no clustered method has a significant gain",
+        ),
         (2, {"flexcfl": (9.5, 9.0, 10.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "flexcfl", "+9.5 points"),
         (2, {"flexcfl": (5.0, 4.0, 6.0, 8.0), "ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "+10.0 points"),
-        (2, None, "cannot tell", "flexcfl", "2 kinds of clients: at least 90% of each cluster come back; nobody has"),
-        (2, None, "cannot tell", "flexcfl", "so what clustering gains is not known"),
-        (2, {"ifca": (NAN, NAN, NAN, NAN)}, "cannot tell", "flexcfl", "no trial could be scored"),
-        (3, {"ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "at least 3 kinds of clients"),
+        (2, None, "cannot tell", "flexcfl", "2 clusters of clients, split-half stability 90%; no client has"),
+        (2, None, "cannot tell", "flexcfl", "so the gain of clustering is not known"),
+        (2, {"ifca": (NAN, NAN, NAN, NAN)}, "cannot tell", "flexcfl", "no pilot could be scored"),
+        (3, {"ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "at least 3 clusters of clients"),
     ],
 )
 def test_the_verdict(clusters: int, gains: Gains | None, verdict: str, method: str, words: str) -> None:
-    advice = told(clusters, gains)
+    advice = an_advice(clusters, gains)
     assert (advice.verdict, advice.method) == (verdict, method) and words in advice.why
     sections, clustered = tomllib.loads(advice.toml()), verdict != "do not cluster"
     assert sections["method"] == ({"name": method, "clusters": clusters} if clustered else {"name": method})
@@ -230,38 +240,38 @@ def test_the_verdict(clusters: int, gains: Gains | None, verdict: str, method: s
 
 
 def test_chance_that_gains_nothing_is_not_called_a_gain() -> None:
-    why = told(1, {"ifca": (0.2, -0.5, 0.9, 12.0)}).why
-    assert "above zero" not in why
+    why = an_advice(1, {"ifca": (0.2, -0.5, 0.9, 12.0)}).why
+    assert "significant" not in why
 
 
 def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
     data, said = federation(2, clients=12), []
-    advice = advise(data, mclr(data), LOCAL, trials=QUICK, rounds=3, cohort=50, say=said.append)
+    advice = advise(data, mclr(data), LOCAL, pilots=QUICK, rounds=3, cohort=50, progress=said.append)
     assert advice.clusters == 2 and advice.verdict == "cluster" and len(said) > 8
     told = json.loads(json.dumps(advice.summary(), allow_nan=False))
-    assert told["verdict"] == "cluster" and told["votes"]["clients return"] == 2 and len(told["pilots"]) == 3
-    assert [row["clusters"] for row in told["numbers"]] == [1, 2, 3]
+    assert told["verdict"] == "cluster" and told["estimates"]["split-half stability"] == 2 and len(told["pilots"]) == 3
+    assert [row["clusters"] for row in told["criteria"]] == [1, 2, 3]
     checked = run.from_dict({"data": {"name": "digits"}, **tomllib.loads(advice.toml())})
     assert checked.run.cohort == 12 and checked.run.rounds == 3 and checked.local.lr == 0.3
     paths = save(advice, tmp_path / "a.png")
     assert [path.name for path in paths] == ["a.png", "a.svg"] and all(path.stat().st_size > 1000 for path in paths)
 
 
-def test_of_one_kind_two_clusters_are_tried() -> None:
+def test_of_one_cluster_two_are_tried() -> None:
     data = federation(1, clients=12)
-    advice = advise(data, mclr(data), LOCAL, trials=QUICK)
-    assert advice.verdict == "do not cluster" and advice.clusters == 1 and advice.tried_with == 2
+    advice = advise(data, mclr(data), LOCAL, pilots=QUICK)
+    assert advice.verdict == "do not cluster" and advice.clusters == 1 and advice.pilot_clusters == 2
     assert advice.pilots is not None
-    pd.testing.assert_frame_equal(advice.pilots, pilots(data, mclr(data), LOCAL, 2, QUICK))
-    assert "tried with two clusters" in advice.why
+    pd.testing.assert_frame_equal(advice.pilots, run_pilots(data, mclr(data), LOCAL, 2, QUICK))
+    assert "with two clusters: " in advice.why
     told = json.loads(json.dumps(advice.summary(), allow_nan=False))
-    assert told["tried_with"] == 2 and told["configuration"]["method"] == {"name": "fedavg"}
+    assert told["pilot_clusters"] == 2 and told["configuration"]["method"] == {"name": "fedavg"}
 
 
-@pytest.mark.parametrize(("kinds", "verdict"), [(1, "do not cluster"), (2, "cannot tell")])
-def test_without_test_samples_kinds_are_found_and_their_gain_is_not_claimed(kinds: int, verdict: str) -> None:
-    data = federation(kinds, clients=12)
+@pytest.mark.parametrize(("clusters", "verdict"), [(1, "do not cluster"), (2, "cannot tell")])
+def test_without_test_samples_clusters_are_found_and_no_gain_is_claimed(clusters: int, verdict: str) -> None:
+    data = federation(clusters, clients=12)
     bare = data.with_rows(data.train, Ragged.of([data.test[i][:0] for i in range(12)]))
-    advice = advise(bare, mclr(bare), LOCAL, trials=QUICK)
-    assert (advice.verdict, advice.clusters, advice.pilots) == (verdict, kinds, None)
-    assert "nobody has test samples" in advice.why and advice.summary()["tried_with"] is None
+    advice = advise(bare, mclr(bare), LOCAL, pilots=QUICK)
+    assert (advice.verdict, advice.clusters, advice.pilots) == (verdict, clusters, None)
+    assert "no client has test samples" in advice.why and advice.summary()["pilot_clusters"] is None

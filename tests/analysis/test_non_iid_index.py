@@ -11,7 +11,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.analysis import non_iid_index as module
-from fedkin.analysis.non_iid_index import extremes, figures, heterogeneity, non_iid_index
+from fedkin.analysis.non_iid_index import extreme_clients, index_of_world, index_table, non_iid_index
 from fedkin.core.errors import ConfigError, MethodError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
@@ -34,13 +34,13 @@ def by_hand(rmse: list[float]) -> list[float]:
 
 def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
     for vector in oracle("others")["pni"]:
-        found = heterogeneity(world(np.array(vector["rmse"])))
+        found = index_of_world(world(np.array(vector["rmse"])))
         np.testing.assert_allclose(found.clients, vector["pni_i"], rtol=1e-6, atol=1e-12)
         assert found.pni == pytest.approx(vector["pni"], rel=1e-6) and found.models == 1
 
 
 def test_several_models_are_averaged() -> None:
-    found = heterogeneity(world(), models=3, seed=2)
+    found = index_of_world(world(), models=3, seed=2)
     rmse = [[abs(target - seed) for target in TARGETS] for seed in (2, 3, 4)]
     each = np.array([by_hand(errors) for errors in rmse])
     np.testing.assert_allclose(found.rmse, np.array(rmse).T, rtol=1e-6)
@@ -50,27 +50,27 @@ def test_several_models_are_averaged() -> None:
 
 
 def test_silent_clients_are_left_out_and_counted() -> None:
-    found = heterogeneity(world(silent=frozenset({1})))
+    found = index_of_world(world(silent=frozenset({1})))
     np.testing.assert_allclose(found.clients[[0, 2, 3]], by_hand([0.0, 4.0, 9.5]), rtol=1e-6)
     assert found.pni == pytest.approx(np.mean(by_hand([0.0, 4.0, 9.5])), rel=1e-6)
     assert found.missing == 1 and np.isnan(found.clients[1]) and np.isnan(found.rmse[1]).all()
     assert found.summary()["clients"][1] is None and found.summary()["missing"] == 1
     json.dumps(found.summary(), allow_nan=False)
-    assert figures(found).loc["clients without an answer", "value"] == "1"
-    assert figures(found).loc["error of a client, min / median / max", "value"] == "0 / 4 / 9.5"
+    assert index_table(found).loc["clients without a reply", "value"] == "1"
+    assert index_table(found).loc["error of a client, min / median / max", "value"] == "0 / 4 / 9.5"
 
 
-def test_nobody_answers() -> None:
+def test_no_client_replies() -> None:
     with pytest.raises(MethodError, match="none of 4 clients"):
-        heterogeneity(world(silent=frozenset(range(4))))
+        index_of_world(world(silent=frozenset(range(4))))
 
 
 def test_one_client_differs_from_nobody() -> None:
-    assert heterogeneity(world(np.array([3.0]))).pni == 0
+    assert index_of_world(world(np.array([3.0]))).pni == 0
 
 
 def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = heterogeneity(world(), models=5)
+    whole = index_of_world(world(), models=5)
     asked: list[int] = []
     counted = world()
     answer = counted.label_errors
@@ -81,14 +81,14 @@ def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(counted, "label_errors", label_errors)
     monkeypatch.setattr(module, "_PORTION", 2 * 4)  # two models of one float32
-    assert np.array_equal(heterogeneity(counted, models=5).rmse, whole.rmse)
+    assert np.array_equal(index_of_world(counted, models=5).rmse, whole.rmse)
     assert asked == [2, 2, 1]
 
 
 @pytest.mark.parametrize("options", [{"models": 0}, {"models": -1}, {"models": True}, {"seed": -1}])
 def test_numbers_that_are_none(options: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=rf"{next(iter(options))} must be an integer"):
-        heterogeneity(world(), **options)
+        index_of_world(world(), **options)
 
 
 # --- with real models
@@ -152,7 +152,7 @@ def test_newcomers_are_not_asked_and_nothing_is_charged() -> None:
     data = federation()
     model = fk.models.mclr(data)
     simulated = fk.SimulatedWorld(data, model, population=fk.Population(arrivals={3: 2}))
-    found = heterogeneity(simulated, models=3)
+    found = index_of_world(simulated, models=3)
     assert np.flatnonzero(np.isnan(found.clients)).tolist() == [5, 6] and found.missing == 2
     assert simulated.ledger.total() == (0, 0)
     assert simulated.ledger.down == {"scoring.label_errors": 5 * 3 * model.spec.parameters * 4}
@@ -170,7 +170,7 @@ def test_same_seed_same_index() -> None:
 
 
 def test_figures_by_hand() -> None:
-    shown = figures(heterogeneity(world(np.array([0.0, 3.0, 4.0])), models=2))["value"].to_dict()
+    shown = index_table(index_of_world(world(np.array([0.0, 3.0, 4.0])), models=2))["value"].to_dict()
     # seed 0: errors 0 3 4, indices 5 sqrt(10) sqrt(17); seed 1: errors 1 2 3, indices sqrt(5) sqrt(2) sqrt(5)
     first, second = (5 + 10**0.5 + 17**0.5) / 3, (2 * 5**0.5 + 2**0.5) / 3
     assert shown["non-IID index (PNI)"] == f"{(first + second) / 2:.4g}"
@@ -178,20 +178,20 @@ def test_figures_by_hand() -> None:
     assert shown["index by model, min / median / max"] == f"{second:.4g} / {middle:.4g} / {first:.4g}"
     assert shown["index by model, standard deviation"] == f"{(first - second) / 2**0.5:.4g}"
     assert shown["error of a client, min / median / max"] == "0.5 / 2.5 / 3.5"
-    assert figures(heterogeneity(world())).loc["index by model, standard deviation", "value"] == "-"
+    assert index_table(index_of_world(world())).loc["index by model, standard deviation", "value"] == "-"
 
 
-def test_extremes_by_hand() -> None:
+def test_extreme_clients_by_hand() -> None:
     """Errors 0 1 4 9.5: client 2 has the lowest index, client 3 the highest, client 1 the lower of the middle two."""
     rows = [np.arange(4), np.array([4]), np.arange(5, 8), np.arange(8, 10)]
     y = np.array([0, 0, 1, 1, 0, 0, 1, 2, 1, 1])
     train = Ragged.of(rows)
     data = FederatedData("toy", np.zeros((10, 1), np.float32), y, 3, train, train, client_names=("a", "b", "c", "d"))
-    table = extremes(heterogeneity(world()), data)
+    table = extreme_clients(index_of_world(world()), data)
     assert table["index"].tolist() == ["lowest", "median", "highest"]
     assert table["client"].tolist() == ["2 (c)", "1 (b)", "3 (d)"]
     assert table["training samples"].tolist() == ["3", "1", "2"] and table["classes"].tolist() == ["3", "1", "1"]
     assert table["error"].tolist() == ["4", "1", "9.5"]
     assert table["PNI_i"].tolist() == [f"{by_hand(TARGETS.tolist())[u]:.4g}" for u in (2, 1, 3)]
-    silent = extremes(heterogeneity(world(silent=frozenset({3}))), data)
+    silent = extreme_clients(index_of_world(world(silent=frozenset({3}))), data)
     assert "3 (d)" not in silent["client"].tolist()

@@ -12,7 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fedkin.analysis.advise import Advice
-from fedkin.analysis.advise.split_half_stability import Kinds
+from fedkin.analysis.advise.split_half_stability import ClusterCount
 from fedkin.cli import advise as module
 from fedkin.cli import app
 from fedkin.clustering.cluster_count import Gap
@@ -35,12 +35,12 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
     (elsewhere / "study.toml").write_text('[data]\nname = "digits"\n[method]\nname = "ifca"\n')
     result = fedkin("study.toml", *IID, "--out", "a.png")
     assert result.exit_code == 0, result.output
-    assert "do not cluster: no split of the clients holds" in result.stdout and 'name = "fedavg"' in result.stdout
-    assert "label divergence" in result.stdout and "clients return: 1" in result.stdout
-    assert "do 2 clusters help" in result.stdout and "tried with two clusters" in result.stdout
+    assert "do not cluster: no number of clusters is stable" in result.stdout and 'name = "fedavg"' in result.stdout
+    assert "label divergence" in result.stdout and "split-half stability: 1" in result.stdout
+    assert "gains over FedAvg with 2 clusters" in result.stdout and "with two clusters: " in result.stdout
     assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
     assert "private labels" not in result.stdout
-    assert "pilot 1 of 3" in result.stderr and "pilot" not in result.stdout
+    assert "pilot 1 of 5" in result.stderr and "pilot 1 of" not in result.stdout
     assert {path.name for path in elsewhere.iterdir()} == {"study.toml", "a.png", "a.svg"}
 
 
@@ -49,26 +49,26 @@ def test_json_is_all_of_stdout(elsewhere: Path) -> None:
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert len(result.stdout.splitlines()) == 1 and told["verdict"] == "do not cluster" and told["clusters"] == 1
-    assert [row["measure"] for row in told["differences"]] == ["PNI", "gradient dissimilarity"]
-    assert "made by a simulation from data at hand, not over a network" in result.stderr
+    assert [row["measure"] for row in told["heterogeneity"]] == ["PNI", "gradient dissimilarity"]
+    assert "comes from a simulation on local data, not over a network" in result.stderr
     assert not list(elsewhere.iterdir())
 
 
 def of_nothing(*_: object, **__: object) -> Advice:
     """An advice that took no time."""
-    kinds = Kinds(
+    count = ClusterCount(
         1, np.arange(8), np.array([1.0, 0.4]), 0.5, Gap(np.zeros(2), np.zeros(2)), np.zeros(2), np.zeros(3),
         np.zeros(2), np.random.default_rng(0).normal(size=(8, 1)),
     )  # fmt: skip
-    return Advice("toy", "mclr", 8, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), kinds, None)
+    return Advice("toy", "mclr", 8, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, None)
 
 
-def test_a_picture_that_fails_takes_no_advice_away(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_that_cannot_be_written_takes_no_advice_away(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
     (elsewhere / "a.png").mkdir()
     result = fedkin("--private-labels", "--out", "a")
-    assert result.exit_code == 2 and "do not cluster: no split" in result.stdout and "[method]" in result.stdout
-    assert "private labels: the advice itself was made by a simulation" in result.stdout
+    assert result.exit_code == 2 and "do not cluster: no number" in result.stdout and "[method]" in result.stdout
+    assert "private labels: the advice itself comes from a simulation" in result.stdout
     assert result.stderr.startswith("error: cannot write a.png") and len(result.stderr.splitlines()) == 1
     told = fedkin("--json", "--out", "a")
     assert told.exit_code == 2 and json.loads(told.stdout)["verdict"] == "do not cluster"
@@ -83,7 +83,7 @@ def test_a_picture_that_fails_takes_no_advice_away(elsewhere: Path, monkeypatch:
         (".", ["that is a folder"]),
     ],
 )
-def test_a_place_for_the_picture_is_looked_for_first(
+def test_the_path_of_the_figure_is_checked_first(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, out: str, words: list[str]
 ) -> None:
     (elsewhere / "file").write_text("")

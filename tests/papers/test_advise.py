@@ -11,8 +11,8 @@ from papers.reproduction_marks import Mark
 
 
 def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:
-    ways = dict.fromkeys(advise_page.WAYS, found)
-    return {**vars(case), "seed": seed, "found": found, "votes": ways, "seconds": 2.0, **more}
+    ways = dict.fromkeys(advise_page.CRITERIA, found)
+    return {**vars(case), "seed": seed, "clusters_found": found, "estimates": ways, "seconds": 2.0, **more}
 
 
 def test_what_was_promised_is_asked() -> None:
@@ -35,7 +35,7 @@ def test_a_line_has_what_the_page_shows() -> None:
     case = Case("planted", "digits", "rotation", 1, 8, 8)
     answer = advise.answer(case, 0)
     assert {key: answer[key] for key in vars(case)} == vars(case)
-    assert set(answer["votes"]) == set(advise_page.WAYS) and answer["found"] == answer["votes"]["clients return"]
+    assert set(answer["estimates"]) == set(advise_page.CRITERIA) and answer["found"] == answer["estimates"]["split-half stability"]
 
 
 def test_the_page_counts_seeds_that_are_right() -> None:
@@ -56,17 +56,17 @@ def test_a_promise_holds_only_where_all_ten_seeds_were_run() -> None:
     measured = [line(nine, seed, nine.clusters) for seed in range(9)]
     measured += [line(all_ten, seed, all_ten.clusters if seed else 1) for seed in range(10)]
     measured += [line(wrong, seed, wrong.clusters + 1) for seed in range(10)]
-    marks = [one.mark for one in advise_page.compared(measured)]
+    marks = [one.mark for one in advise_page.compare_numbers(measured)]
     assert marks == [Mark.NOT_RUN, Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.NOT_RUN] * len(nothing)]
-    assert advise_page.compared(measured)[0].ours == "9 of 9 seeds"
+    assert advise_page.compare_numbers(measured)[0].ours == "9 of 9 seeds"
     page = advise_page.section(measured)
     assert "1 of the 2 cases that were run from all 10 seeds" in page and "**9 of 9**" in page
     assert "Run from fewer seeds, shown but not counted: 1." in page
 
 
-def test_a_line_of_old_has_no_gain() -> None:
+def test_a_run_without_pilots_has_no_gain() -> None:
     page = advise_page.section([line(OTHERS[2], 0, 1, verdict="do not cluster")])
-    assert "| mnist, Dirichlet 1 | 0 | 1 | not tried | do not cluster |" in page
+    assert "| mnist, Dirichlet 1 | 0 | 1 | not run | do not cluster |" in page
 
 
 def test_the_page_of_nothing() -> None:

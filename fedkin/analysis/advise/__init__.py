@@ -5,4 +5,4 @@ from __future__ import annotations
 from fedkin.analysis.advise.advice import Advice as Advice
 from fedkin.analysis.advise.advisor import advise as advise
 from fedkin.analysis.advise.advisor import of_config as of_config
-from fedkin.analysis.advise.split_half_stability import how_many_kinds as how_many_kinds
+from fedkin.analysis.advise.split_half_stability import estimate_cluster_count as estimate_cluster_count

@@ -1,4 +1,4 @@
-"""What an engineer is told: how far clients differ, how many kinds there are, whether clustering helps, and how."""
+"""The advice: heterogeneity of the clients, the number of clusters, whether clustering helps, and a configuration."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
-from fedkin.analysis.advise.pilot_runs import PLAIN
-from fedkin.analysis.advise.split_half_stability import HOLDS, Kinds
+from fedkin.analysis.advise.pilot_runs import BASELINE
+from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
 from fedkin.analysis.tables import rows_of
 from fedkin.config.schema import Values
 
 CLUSTER, DO_NOT, CANNOT_TELL = "cluster", "do not cluster", "cannot tell"
-_AS_GOOD = 1.0  # percentage points: of methods this near to the best, the cheapest is advised
+_TIE = 1.0  # percentage points: of methods this near to the best, the cheapest is advised
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The answer, and what it rests on.
+    """A verdict, and the measurements behind it.
 
     Attributes:
         data, model: their names; clients: N.
         local, run: sections of a configuration, as ``toml`` writes them.
-        differences: how far clients differ (``differ.differences``).
-        kinds: how many kinds there are, and what every way of asking says.
-        pilots: what clustered methods gain with ``tried_with`` clusters (``pilots.pilots``); None where nobody has test
-            samples.
+        heterogeneity: measures of it, compared with IID splits.
+        cluster_count: the number of clusters, by all criteria.
+        pilots: gains of clustered methods with ``pilot_clusters`` clusters (``run_pilots``); None where no client has
+            test samples.
     """
 
     data: str
@@ -36,8 +36,8 @@ class Advice:
     clients: int
     local: Values
     run: Values
-    differences: pd.DataFrame
-    kinds: Kinds
+    heterogeneity: pd.DataFrame
+    cluster_count: ClusterCount
     pilots: pd.DataFrame | None
 
     def __repr__(self) -> str:
@@ -45,37 +45,39 @@ class Advice:
 
     @property
     def clusters(self) -> int:
-        """How many kinds of clients there are."""
-        return self.kinds.clusters
+        """The number of clusters."""
+        return self.cluster_count.clusters
 
     @property
-    def tried_with(self) -> int:
-        """With how many clusters methods are tried: one for each kind, and two where there is one kind."""
+    def pilot_clusters(self) -> int:
+        """The number of clusters of the pilots: that of the clients, at least two."""
         return max(2, self.clusters)
 
     @property
     def gains(self) -> pd.DataFrame:
-        """The pilots of clustered methods whose gain is known; no rows where that is of none."""
+        """The pilots of clustered methods whose gain is known; possibly no rows."""
         if self.pilots is None:
             return pd.DataFrame(columns=["gain", "low", "high", "bytes"], dtype=float)
-        return self.pilots.drop(index=PLAIN).dropna(subset=["gain", "low", "high"])
+        return self.pilots.drop(index=BASELINE).dropna(subset=["gain", "low", "high"])
 
     @property
     def method(self) -> str:
-        """What to run. With one kind the plain one. Else the cheapest of the methods that are as good as the best of
-        those that help, and the plain one where none does; where no gain is known, FlexCFL, to try beside the plain."""
+        """The method to run. With one cluster FedAvg. Else the cheapest of the best methods with a significant gain;
+        FedAvg where there is none; FlexCFL, to run beside FedAvg, where no gain is known."""
         if self.clusters == 1:
-            return PLAIN
+            return BASELINE
         if self.gains.empty:
             return "flexcfl"
-        helps = self.gains.query("low > 0")
-        as_good = helps.query(f"gain >= {helps['gain'].max() - _AS_GOOD}") if len(helps) else helps
-        return str(as_good["bytes"].idxmin()) if len(as_good) else PLAIN
+        significant = self.gains.query("low > 0")
+        if significant.empty:
+            return BASELINE
+        best = significant.query(f"gain >= {significant['gain'].max() - _TIE}")
+        return str(best["bytes"].idxmin())
 
     @property
     def verdict(self) -> str:
-        """``cluster``; ``do not cluster``; or, of several kinds whose gain is not known, ``cannot tell``."""
-        if self.method == PLAIN:
+        """``cluster``; ``do not cluster``; or, where the gain of several clusters is not known, ``cannot tell``."""
+        if self.method == BASELINE:
             return DO_NOT
         return CANNOT_TELL if self.gains.empty else CLUSTER
 
@@ -85,79 +87,79 @@ class Advice:
         return self._why_one() if self.clusters == 1 else self._why_several()
 
     def _why_one(self) -> str:
-        best = self.kinds.returned[1:].max()
+        best = self.cluster_count.stability[1:].max()
         reason = (
-            f"no split of the clients holds: of its weakest cluster at best {best:.0%} come back when their other "
-            f"half of data is asked ({self.kinds.chance:.0%} where data are dealt at random)"
+            f"no number of clusters is stable: split-half stability is at most {best:.0%} "
+            f"({self.cluster_count.chance:.0%} in IID splits of the same data)"
         )
         if self.gains.empty:
-            return f"{reason}; {self._unknown} what two clusters would gain is not known"
-        helps = self.gains.query("low > 0")
-        name = (self.gains if helps.empty else helps)["gain"].idxmax()
-        above = "" if helps.empty else ", an interval above zero although no kinds were found"
-        return f"{reason}; tried with two clusters: {name} {_gain(self.gains.loc[name])}{above}"
+            return f"{reason}; {self._unknown} the gain of two clusters is not known"
+        significant = self.gains.query("low > 0")
+        name = (self.gains if significant.empty else significant)["gain"].idxmax()
+        but = "" if significant.empty else ", significant although no clusters were found"
+        return f"{reason}; with two clusters: {name} {_gain(self.gains.loc[name])}{but}"
 
     def _why_several(self) -> str:
-        most, share = self.kinds.most, self.kinds.returned[self.clusters - 1]
-        number = f"at least {most}" if self.clusters == most else f"{self.clusters}"
-        kinds = f"{number} kinds of clients: at least {share:.0%} of each cluster come back"
+        limit, stability = self.cluster_count.max_clusters, self.cluster_count.stability[self.clusters - 1]
+        number = f"at least {limit}" if self.clusters == limit else f"{self.clusters}"
+        reason = f"{number} clusters of clients, split-half stability {stability:.0%}"
         if self.gains.empty:
-            return f"{kinds}; {self._unknown} what clustering gains is not known"
+            return f"{reason}; {self._unknown} the gain of clustering is not known"
         if self.verdict == DO_NOT:
             best = self.gains.loc[self.gains["gain"].idxmax()]
-            return f"{kinds}, but no clustered method is shown to gain: {_gain(best)}"
-        return f"{kinds}, and {self.method} gains {_gain(self.gains.loc[self.method])}"
+            return f"{reason}, but no clustered method has a significant gain: {_gain(best)}"
+        return f"{reason}, and {self.method} gains {_gain(self.gains.loc[self.method])}"
 
     @property
     def _unknown(self) -> str:
-        return "nobody has test samples, so" if self.pilots is None else "no trial could be scored, so"
+        return "no client has test samples, so" if self.pilots is None else "no pilot could be scored, so"
 
     @property
-    def numbers(self) -> pd.DataFrame:
-        """One row for every number of clusters (its index), a column for every way of asking."""
-        k = self.kinds
+    def criteria(self) -> pd.DataFrame:
+        """One row per number of clusters (its index), a column per criterion."""
+        k = self.cluster_count
         table = {
-            "clients return": k.returned,
+            "split-half stability": k.stability,
             "gap": k.gap.gap,
             "gap error": k.gap.error,
             "silhouette": k.silhouette,
             "eigengap": k.spectrum[1:] - k.spectrum[:-1],
             "dendrogram jump": [math.nan, *(k.heights[:-1] - k.heights[1:])],
         }
-        return pd.DataFrame(table, index=pd.RangeIndex(1, k.most + 1, name="clusters"))
+        return pd.DataFrame(table, index=pd.RangeIndex(1, k.max_clusters + 1, name="clusters"))
 
     def configuration(self) -> dict[str, Values]:
-        """The sections that follow from the advice."""
-        if self.method == PLAIN:
-            return {"method": {"name": PLAIN}, "local": self.local, "run": self.run}
+        """The advised sections of a configuration."""
+        if self.method == BASELINE:
+            return {"method": {"name": BASELINE}, "local": self.local, "run": self.run}
         method = {"name": self.method, "clusters": self.clusters}
-        return {"method": method, "local": self.local, "run": {**self.run, "against": [PLAIN]}}
+        return {"method": method, "local": self.local, "run": {**self.run, "against": [BASELINE]}}
 
     def toml(self) -> str:
         """The sections [method], [local] and [run] to put under [data] and [model], as ``fedkin run`` reads them."""
         return tomli_w.dumps(self.configuration())
 
     def summary(self) -> dict[str, Any]:
-        """Everything as JSON can hold it; None for what is not known."""
-        k = self.kinds
+        """The advice as plain JSON values; None for what is not known."""
+        k = self.cluster_count
         return {
             "data": self.data,
             "model": self.model,
             "clients": self.clients,
-            "clients_used": len(k.used),
+            "clients_used": len(k.clients),
             "verdict": self.verdict,
             "why": self.why,
             "clusters": self.clusters,
-            "votes": k.votes,
-            "holds_from": HOLDS,
+            "estimates": k.estimates,
+            "stability_threshold": THRESHOLD,
             "chance": k.chance,
-            "numbers": rows_of(self.numbers.reset_index()),
-            "differences": rows_of(self.differences.reset_index()),
-            "tried_with": None if self.pilots is None else self.tried_with,
+            "criteria": rows_of(self.criteria.reset_index()),
+            "heterogeneity": rows_of(self.heterogeneity.reset_index()),
+            "pilot_clusters": None if self.pilots is None else self.pilot_clusters,
             "pilots": None if self.pilots is None else rows_of(self.pilots.reset_index()),
             "configuration": self.configuration(),
         }
 
 
 def _gain(row: pd.Series) -> str:
-    return f"{row['gain']:+.1f} points [{row['low']:+.1f}, {row['high']:+.1f}] over {PLAIN}"
+    return f"{row['gain']:+.1f} points [{row['low']:+.1f}, {row['high']:+.1f}] over {BASELINE}"

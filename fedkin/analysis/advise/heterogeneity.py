@@ -1,4 +1,4 @@
-"""How far clients differ, in three measures, each beside what it is for the same samples dealt at random."""
+"""How heterogeneous clients are, in three measures, each compared with an IID split of the same samples."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.advise.split_half_stability import dealt
-from fedkin.analysis.non_iid_index import heterogeneity
+from fedkin.analysis.advise.split_half_stability import iid_split
+from fedkin.analysis.non_iid_index import index_of_world
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
@@ -19,53 +19,62 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 
 MODELS = 10  # random ones, for PNI
-_MOST = 200  # clients that are asked for a gradient: each has P numbers
+_MAX_GRADIENTS = 200  # clients with a gradient: each has P numbers
 Measures = dict[str, float]
 
 
-def differences(
-    data: FederatedData, model: AnyModel, *, seed: int = 0, deals: int = 5, private_labels: bool = False
+def heterogeneity(
+    data: FederatedData, model: AnyModel, *, seed: int = 0, iid_splits: int = 5, private_labels: bool = False
 ) -> pd.DataFrame:
-    """One row a measure (its index): ``value``; mean, lowest and highest of several random deals (``dealt``, ``low``,
-    ``high``), in which nobody differs but by chance; and ``times``, the value in units of their mean.
+    """One row per measure (its index): ``value``; mean, lowest and highest of several IID splits of the same samples
+    (``iid``, ``low``, ``high``); and ``ratio``, the value divided by their mean.
 
     PNI is FedSim's index of ten random models, label divergence the mean Jensen-Shannon divergence of a client's labels
     to those of all (left out where labels are private: it needs their counts), gradient dissimilarity FedProx's B^2 at
     the initial model.
+
+    Args:
+        data: the clients' data.
+        model: what they train.
+        seed: of models and splits.
+        iid_splits: how many IID splits to compare with.
+        private_labels: whether to leave out what needs the clients' label counts.
     """
     stream = Stream(seed, 0, "advise/differences")
     bare = replace(data, true_clusters=None, client_names=None)
-    found = _measured(bare, model, stream, private_labels)
+    values = _measure(bare, model, stream, private_labels)
     chance = []
-    for one in range(deals):
-        rng = stream.child(f"deal {one}").rng()
-        same_sizes = bare.with_rows(dealt(bare.train, rng), bare.test)
-        chance.append(_measured(same_sizes, model, stream, private_labels))
-    rows = {name: _row(value, np.array([other[name] for other in chance])) for name, value in found.items()}
+    for number in range(iid_splits):
+        rng = stream.child(f"deal {number}").rng()
+        same_sizes = bare.with_rows(iid_split(bare.train, rng), bare.test)
+        chance.append(_measure(same_sizes, model, stream, private_labels))
+    rows = {name: _row(value, np.array([other[name] for other in chance])) for name, value in values.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("measure")
 
 
 def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
     mean = float(chance.mean())
-    times = value / mean if mean > 0 and np.isfinite(value) else float("nan")
-    return {"value": value, "dealt": mean, "low": float(chance.min()), "high": float(chance.max()), "times": times}
+    ratio = value / mean if mean > 0 and np.isfinite(value) else float("nan")
+    return {"value": value, "iid": mean, "low": float(chance.min()), "high": float(chance.max()), "ratio": ratio}
 
 
-def _measured(data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool) -> Measures:
+def _measure(data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool) -> Measures:
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
-        "PNI": lambda: heterogeneity(world, models=MODELS, seed=stream.seed).pni,
+        "PNI": lambda: index_of_world(world, models=MODELS, seed=stream.seed).pni,
         "label divergence": lambda: float(label_divergence(data.label_counts()).mean()),
         "gradient dissimilarity": lambda: _dissimilarity(world, stream),
     }
-    return {name: ask() for name, ask in measures.items() if not (private_labels and name == "label divergence")}
+    return {
+        name: measure() for name, measure in measures.items() if not (private_labels and name == "label divergence")
+    }
 
 
 def _dissimilarity(world: SimulatedWorld, stream: Stream) -> float:
-    """B^2 at the initial model, of all clients, or of some where there are many."""
-    asked = np.arange(world.total_clients)
-    if len(asked) > _MOST:
-        asked = np.sort(stream.child("clients").rng().choice(asked, _MOST, replace=False))
+    """B^2 at the initial model, of all clients, or of some at random where there are many."""
+    clients = np.arange(world.total_clients)
+    if len(clients) > _MAX_GRADIENTS:
+        clients = np.sort(stream.child("clients").rng().choice(clients, _MAX_GRADIENTS, replace=False))
     start = world.initial(stream.child("model"))
-    gradients = world.gradients(start[None], asked, np.zeros_like(asked))
-    return gradient_dissimilarity(gradients, world.data.train.sizes[asked])
+    gradients = world.gradients(start[None], clients, np.zeros_like(clients))
+    return gradient_dissimilarity(gradients, world.data.train.sizes[clients])

@@ -1,4 +1,4 @@
-"""Does clustering help: clustered methods against plain averaging, on the same data and cohorts, from a few seeds."""
+"""Pilot runs: the gain of clustered methods over FedAvg, on the same data and cohorts, from a few seeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedkin.run.results import Run
 from fedkin.run.simulate import simulate
 from fedkin.simulation.workers import AnyModel
 
-PLAIN = "fedavg"
+BASELINE = "fedavg"
 CLUSTERED: Mapping[str, Callable[[int], FlexCFL | IFCA]] = {
     "flexcfl": lambda clusters: FlexCFL(clusters=clusters),
     "ifca": lambda clusters: IFCA(clusters=clusters),
@@ -28,8 +28,8 @@ _POINTS = 100  # of a share
 
 
 @dataclass(frozen=True)
-class Plans:
-    """How long the pilots are, with how many clients a round, from how many seeds."""
+class PilotPlan:
+    """Rounds, clients per round and seeds of the pilots."""
 
     rounds: int = 10
     cohort: int = 20
@@ -41,48 +41,55 @@ class Plans:
             check_integer(f"pilots: {name}", getattr(self, name), least)
 
 
-def pilots(
+def run_pilots(
     data: FederatedData,
     model: AnyModel,
     local: LocalTraining,
     clusters: int,
-    plans: Plans,
-    say: Callable[[str], None] = lambda _: None,
+    plan: PilotPlan,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
-    """One row a method (its index), the plain one first. Accuracies in per cent, gains over plain averaging in
-    percentage points; means over seeds.
+    """Run FedAvg and the clustered methods; one row per method (its index), FedAvg first. Means over seeds, accuracies
+    in per cent, gains over FedAvg in percentage points.
 
     Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the order of ids and so
     alike from every seed, and draws are uniform after that; so all have a cluster as early as can be. An interval
-    speaks for this one federation: seeds differ in initial models, later cohorts and batches, and it says nothing of
-    other clients or other data.
+    is for this one federation: seeds differ in initial models, later cohorts and batches, not in clients or data.
 
-    ``accuracy``, ``bottom_decile``: at the end, of the clients that have a cluster by then; ``gain``, ``low``, ``high``:
-    of ``accuracy``, paired by seeds, with Student's 95% interval; ``bytes``: per round and client, down and up, in the
-    last round; ``bytes_once``: per client of the federation, what was sent beside that (a cold start, placing).
+    ``accuracy``, ``bottom_decile``: at the end, of the clients that have a cluster by then; ``gain``, ``low`` and
+    ``high``: of ``accuracy``, paired by seeds, with Student's 95% interval; ``bytes``: download and upload per round
+    and client, in the last round; ``bytes_once``: all other traffic per client (cold start, assigning clusters).
+
+    Args:
+        data: the clients' data.
+        model: what they train.
+        local: local training.
+        clusters: of the clustered methods.
+        plan: how long the pilots are.
+        progress: called with a line about each seed.
 
     Raises:
-        DataError: nobody has test samples.
+        DataError: no client has test samples.
     """
     if not data.test.sizes.any():
         raise DataError(f"{data.name}: no client has test samples; a gain cannot be measured without them")
-    methods = {PLAIN: FedAvg(), **{name: make(clusters) for name, make in CLUSTERED.items()}}
+    methods = {BASELINE: FedAvg(), **{name: make(clusters) for name, make in CLUSTERED.items()}}
     runs: dict[str, list[Run]] = {name: [] for name in methods}
-    cohort = min(plans.cohort, data.clients)
-    for number in range(plans.seeds):
-        say(f"trial {number + 1} of {plans.seeds}: {', '.join(methods)}, {plans.rounds} rounds of {cohort} clients")
+    cohort = min(plan.cohort, data.clients)
+    for number in range(plan.seeds):
+        progress(f"pilot {number + 1} of {plan.seeds}: {', '.join(methods)}, {plan.rounds} rounds of {cohort} clients")
         for name, method in methods.items():
-            plan = {"rounds": plans.rounds, "cohort": cohort, "seed": plans.seed + number}
-            rare = {"evaluate_every": plans.rounds, "checkpoint_every": plans.rounds, "selection": "round_robin"}
-            runs[name].append(simulate(method, data, model, local=local, **plan, **rare))
-    plain = _of(runs[PLAIN], "accuracy")
-    rows = {name: _row(some, plain, cohort, data.clients) for name, some in runs.items()}
+            shared = {"rounds": plan.rounds, "cohort": cohort, "seed": plan.seed + number}
+            rare = {"evaluate_every": plan.rounds, "checkpoint_every": plan.rounds, "selection": "round_robin"}
+            runs[name].append(simulate(method, data, model, local=local, **shared, **rare))
+    baseline = _of(runs[BASELINE], "accuracy")
+    rows = {name: _row(several, baseline, cohort, data.clients) for name, several in runs.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
 
-def _row(runs: list[Run], plain: Float[np.ndarray, "S"], cohort: int, clients: int) -> dict[str, float]:
+def _row(runs: list[Run], baseline: Float[np.ndarray, "S"], cohort: int, clients: int) -> dict[str, float]:
     accuracy = _of(runs, "accuracy")
-    band = interval((accuracy - plain)[:, None])
+    band = interval((accuracy - baseline)[:, None])
     every = np.mean([_last_round(run) for run in runs]) / cohort
     total = np.mean([_bytes(run, -1) for run in runs])
     rounds = runs[0].records[-1]["round"]
@@ -97,9 +104,9 @@ def _row(runs: list[Run], plain: Float[np.ndarray, "S"], cohort: int, clients: i
     }
 
 
-def _of(runs: list[Run], figure: str) -> Float[np.ndarray, "S"]:
-    """A figure of the last round, per cent."""
-    last = [run.records[-1][figure] for run in runs]
+def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
+    """An accuracy of the last round, per cent."""
+    last = [run.records[-1][name] for run in runs]
     return np.array([np.nan if value is None else _POINTS * value for value in last])
 
 

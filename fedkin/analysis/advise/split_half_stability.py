@@ -111,7 +111,12 @@ def estimate_cluster_count(
         DataError: fewer than ``MIN_CLIENTS`` clients with ``MIN_SAMPLES`` samples, or a single class.
         ModelError: a detector, or a model that does not fit the data.
     """
-    numbers = {"seed": (seed, 0), "max_clusters": (max_clusters, 2), "splits": (splits, 1), "iid_splits": (iid_splits, 1)}
+    numbers = {
+        "seed": (seed, 0),
+        "max_clusters": (max_clusters, 2),
+        "splits": (splits, 1),
+        "iid_splits": (iid_splits, 1),
+    }
     for name, (count, least) in numbers.items():
         check_integer(name, count, least)
     check_supported(data, model)
@@ -149,8 +154,8 @@ def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
     enough = np.flatnonzero(data.train.sizes >= MIN_SAMPLES)
     if len(enough) < MIN_CLIENTS:
         raise DataError(
-            f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} training samples or more, got "
-            f"{len(enough)} of {data.clients} clients"
+            f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} training samples or more, "
+            f"got {len(enough)} of {data.clients} clients"
         )
     if len(enough) > MAX_CLIENTS:
         enough = np.sort(stream.child("clients").rng().choice(enough, MAX_CLIENTS, replace=False))

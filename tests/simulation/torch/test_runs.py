@@ -20,7 +20,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import fedkin as fk
-from fedkin.analysis.advise.pilot_runs import Plans
+from fedkin.analysis.advise.pilot_runs import PilotPlan
 from fedkin.cli import app
 from fedkin.core.errors import CheckpointError, ConfigError, MissingExtra, ModelError
 from fedkin.data.federated import FederatedData, Ragged
@@ -135,8 +135,8 @@ def test_seeds_shifts_and_scenarios() -> None:
 
 def test_advice_report_and_index_of_a_module(tmp_path: Path) -> None:
     model = fk.torch_model(lambda: nn.Linear(2, 2))
-    trials = Plans(rounds=1, cohort=6, seeds=3)
-    advice = fk.advise(DATA, model, fk.SGD(epochs=2, lr=0.5), most=3, trials=trials)
+    pilots = PilotPlan(rounds=1, cohort=6, seeds=3)
+    advice = fk.advise(DATA, model, fk.SGD(epochs=2, lr=0.5), max_clusters=3, pilots=pilots)
     assert advice.model == "torch" and advice.kinds.clusters == 2
     run = go(model, out=tmp_path / "run")
     assert fk.report(run, data=DATA, model=model).stat().st_size > 10_000
