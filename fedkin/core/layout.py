@@ -25,7 +25,7 @@ class Samples(Protocol):
     def classes(self) -> int: ...
 
 
-def laid_out(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
+def spec_from_shapes(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
     """Arrays of these shapes end to end, in this order, each in row-major order.
 
     The head is the last two of them, where they look like a kernel [out, in] (or [in, out]) and its bias [out].
@@ -40,7 +40,7 @@ def laid_out(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
     return ModelSpec(start, slices, head, bias, detects)
 
 
-def fitted(spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]) -> ModelSpec:
+def spec_for_data(spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]) -> ModelSpec:
     """What is known of model ``name`` once it gave one sample of ``data`` scores of this shape: without its last layer
     where the last bias is not that of the scores (arrays come in the order of their declaration).
 

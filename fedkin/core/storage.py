@@ -11,8 +11,8 @@ from fedkin.core.errors import StorageError
 
 
 @contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Turn what the system says against a path into one StorageError."""
+def storage_errors(path: Path) -> Iterator[None]:
+    """Context in which an OSError becomes a StorageError that names the path."""
     try:
         yield
     except StorageError:
@@ -31,7 +31,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     Raises StorageError on a full disk or a folder that cannot be written.
     """
     part = path.with_name(f".{path.name}.part")
-    with storing(path):
+    with storage_errors(path):
         try:
             with part.open("wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
@@ -50,7 +50,7 @@ def append_line(path: Path, line: str) -> None:
 
     Raises StorageError as ``write_atomic`` does.
     """
-    with storing(path), path.open("ab", buffering=0) as file:
+    with storage_errors(path), path.open("ab", buffering=0) as file:
         end, data = file.tell(), f"{line}\n".encode()
         try:
             while data:
@@ -60,10 +60,10 @@ def append_line(path: Path, line: str) -> None:
             raise
 
 
-def whole_lines(path: Path) -> list[str]:
+def complete_lines(path: Path) -> list[str]:
     """The lines of a file that were written to their end; the torn last line of a killed process is left out."""
     if not path.exists():
         return []
-    with storing(path):
+    with storage_errors(path):
         text = path.read_bytes()
     return text[: text.rfind(b"\n") + 1].decode(errors="replace").splitlines()

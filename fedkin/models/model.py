@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
 from fedkin.core.layout import Samples as Samples
-from fedkin.core.layout import laid_out
+from fedkin.core.layout import spec_from_shapes
 from fedkin.core.world import ModelSpec
 
 Tree = Any  # a pytree of float32 arrays
@@ -134,7 +134,7 @@ def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool)
 
 def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
-    return laid_out(dict(zip(names, (leaf.shape for _, leaf in leaves), strict=True)), detects)
+    return spec_from_shapes(dict(zip(names, (leaf.shape for _, leaf in leaves), strict=True)), detects)
 
 
 def prepare_jax() -> None:

@@ -12,7 +12,7 @@ import tomli_w
 from fedkin.config import peer
 from fedkin.config.loader import parse_override
 from fedkin.core.errors import ConfigError
-from fedkin.core.storage import storing, write_atomic
+from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.p2p.access_rules import access_rules
 from fedkin.security.certificates import Authority, write_public, write_secret
 
@@ -68,7 +68,7 @@ def init_federation(
     raws = {name: _raw_config(names, k, tls, federation, host, port, settings) for k, name in enumerate(names)}
     for raw in raws.values():
         peer.from_dict(raw)
-    with storing(folder):
+    with storage_errors(folder):
         for name, raw in raws.items():
             (folder / name).mkdir(parents=True, exist_ok=True)
             if not (folder / name / CONFIG).exists():

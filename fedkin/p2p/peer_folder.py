@@ -11,7 +11,7 @@ import numpy as np
 from fedkin.config.peer_settings import PeerSettings
 from fedkin.core import codec
 from fedkin.core.errors import CheckpointError
-from fedkin.core.storage import append_line, storing, whole_lines, write_atomic
+from fedkin.core.storage import append_line, complete_lines, storage_errors, write_atomic
 from fedkin.p2p.peer import PeerMemory
 
 STATE, METRICS = "peer.safetensors", "metrics.jsonl"
@@ -29,7 +29,7 @@ class PeerFolder:
             "name": settings.name,
             "seed": settings.seed,
         }
-        with storing(path):
+        with storage_errors(path):
             path.mkdir(parents=True, exist_ok=True)
 
     def save(self, memory: PeerMemory) -> None:
@@ -51,7 +51,7 @@ class PeerFolder:
         Raises CheckpointError where it is damaged or another peer's, StorageError as writing does.
         """
         memory = self._read(parameters) if (self.path / STATE).exists() else None
-        lines = whole_lines(self.path / METRICS)
+        lines = complete_lines(self.path / METRICS)
         valid = [line for line in lines if _round(line) <= (memory.age if memory else 0)]
         if (self.path / METRICS).exists():
             write_atomic(self.path / METRICS, "".join(f"{line}\n" for line in valid))

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import Samples, fitted
+from fedkin.core.layout import Samples, spec_for_data
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
@@ -46,4 +46,4 @@ def check_samples(model: Model, data: Samples) -> ModelSpec:
         raise ModelError(
             f"model {model.name!r} does not take {data.name}'s samples of shape {data.x.shape[1:]}: {reason}"
         ) from error
-    return fitted(model.spec, model.name, data.name, data.classes, scores.shape)
+    return spec_for_data(model.spec, model.name, data.name, data.classes, scores.shape)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from fedkin.core.records import Record
-from fedkin.core.storage import append_line, whole_lines
+from fedkin.core.storage import append_line, complete_lines
 
 _log = logging.getLogger("fedkin")
 TRACKED = "tracked"  # in a run folder: what trackers must remember until the run is resumed
@@ -126,7 +126,7 @@ class _Listener:
         self.tracker.begin(run_name(self.description, self.folder), copy.deepcopy(self.description), self.folder)
         self.open = True
         if self.folder is not None:
-            rounds = whole_lines(self._memory())
+            rounds = complete_lines(self._memory())
             self.last = int(rounds[-1]) if rounds else -1
             for record in self.earlier_records():
                 self._send(record)

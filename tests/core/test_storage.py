@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedkin.core.errors import StorageError
-from fedkin.core.storage import append_line, whole_lines, write_atomic
+from fedkin.core.storage import append_line, complete_lines, write_atomic
 from tests.full_disk import no_file_longer_than
 
 
@@ -56,7 +56,7 @@ def test_a_missing_folder_is_a_storage_error(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\ntwo\nthr")
-    assert whole_lines(path) == ["one", "two"]
-    assert whole_lines(tmp_path / "nothing") == []
+    assert complete_lines(path) == ["one", "two"]
+    assert complete_lines(tmp_path / "nothing") == []
     path.write_bytes(b"torn")
-    assert whole_lines(path) == []
+    assert complete_lines(path) == []

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from fedkin.config.peer_settings import PeerSettings
 from fedkin.core.errors import CheckpointError, StorageError
-from fedkin.core.storage import whole_lines
+from fedkin.core.storage import complete_lines
 from fedkin.methods import Gossip
 from fedkin.p2p.peer import PeerMemory
 from fedkin.p2p.peer_folder import PeerFolder
@@ -51,14 +51,14 @@ def test_records_of_rounds_that_were_lost_are_taken_back(tmp_path: Path) -> None
     with (tmp_path / "own/metrics.jsonl").open("a") as file:
         file.write('{"round": 10, "accu')  # killed while it wrote
     folder(tmp_path).restore(3)
-    assert [json.loads(line)["round"] for line in whole_lines(tmp_path / "own/metrics.jsonl")] == list(range(1, 8))
+    assert [json.loads(line)["round"] for line in complete_lines(tmp_path / "own/metrics.jsonl")] == list(range(1, 8))
 
 
 def test_without_a_model_records_are_of_nothing(tmp_path: Path) -> None:
     own = folder(tmp_path)
     own.append({"round": 1})
     assert own.restore(3) is None
-    assert whole_lines(tmp_path / "own/metrics.jsonl") == []
+    assert complete_lines(tmp_path / "own/metrics.jsonl") == []
 
 
 @pytest.mark.parametrize("other", [PeerSettings("you"), PeerSettings("me", "other"), PeerSettings("me", seed=1)])
@@ -96,7 +96,7 @@ def test_on_a_full_disk_a_peer_goes_on_and_keeps_what_it_had(tmp_path: Path) -> 
     memory = own.restore(4)
     assert memory is not None and memory.age == 1
     one.round()
-    assert [json.loads(line)["round"] for line in whole_lines(tmp_path / "own/metrics.jsonl")] == [1, 4]
+    assert [json.loads(line)["round"] for line in complete_lines(tmp_path / "own/metrics.jsonl")] == [1, 4]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

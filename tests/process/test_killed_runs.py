@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from fedkin.cli import app
-from fedkin.core.storage import whole_lines
+from fedkin.core.storage import complete_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = [
@@ -142,9 +142,9 @@ def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert stderr.splitlines()[-1] == f"interrupted; go on with: fedkin run --resume {out}"
     assert "Traceback" not in stdout + stderr
-    done = len(whole_lines(out / "metrics.jsonl"))
+    done = len(complete_lines(out / "metrics.jsonl"))
     run("--resume", out, f"run.rounds={done}", "run.against=[]")
-    assert len(whole_lines(out / "metrics.jsonl")) == done + 1
+    assert len(complete_lines(out / "metrics.jsonl")) == done + 1
 
 
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:

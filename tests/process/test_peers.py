@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 import fedkin as fk
 from fedkin.config import peer, registry
-from fedkin.core.storage import whole_lines
+from fedkin.core.storage import complete_lines
 from fedkin.methods.decentralized import PeerState
 from fedkin.p2p.init_federation import init_federation
 from fedkin.p2p.peer_folder import STATE
@@ -42,7 +42,7 @@ class PeerProcess:
     log: Path
 
     def records(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in whole_lines(self.folder / "metrics.jsonl")]
+        return [json.loads(line) for line in complete_lines(self.folder / "metrics.jsonl")]
 
     def last(self) -> dict[str, Any]:
         return (self.records() or [{"round": 0, "answered": [], "asked": []}])[-1]

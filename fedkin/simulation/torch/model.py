@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, UInt32
 from torch import Tensor, nn
 
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import Samples, fitted, laid_out
+from fedkin.core.layout import Samples, spec_for_data, spec_from_shapes
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.torch.flat_module import (
@@ -50,7 +50,7 @@ class TorchModel(FlatModule):
             ModelError: it does not take the samples, its scores are of another shape, or depend on no parameter.
         """
         scores = self.scores(data)
-        spec = fitted(self.spec, self.name, data.name, int(data.classes), tuple(scores.shape))
+        spec = spec_for_data(self.spec, self.name, data.name, int(data.classes), tuple(scores.shape))
         if not (scores.requires_grad and scores.is_floating_point()):
             raise ModelError(f"model {self.name!r}: its scores do not depend on any parameter that can be trained")
         return spec
@@ -110,7 +110,7 @@ def build_model(make: Callable[[], nn.Module], fixed: bool, name: str, detects: 
             raise ModelError(f"model {name!r} has no floating-point parameters that can be trained")
     except RuntimeError as error:  # lazy layers have no shape before they have seen a sample
         raise ModelError(f"model {name!r}: every layer needs its sizes: {error_reason(error)}") from error
-    return TorchModel(name, laid_out(shapes, detects), module, threads, (lambda: module) if fixed else make)
+    return TorchModel(name, spec_from_shapes(shapes, detects), module, threads, (lambda: module) if fixed else make)
 
 
 def _initialised(make: Callable[[], nn.Module], name: str, words: UInt32[np.ndarray, "2"]) -> nn.Module:
