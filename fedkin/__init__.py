@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from fedkin.scenarios.shift import Incremental as Incremental
     from fedkin.scenarios.swaps import SwapAll as SwapAll
     from fedkin.scenarios.swaps import SwapPart as SwapPart
-    from fedkin.server.deploy.client_hooks import jax_client as jax_client
-    from fedkin.server.deploy.client_hooks import torch_client as torch_client
+    from fedkin.server.deploy.custom_clients import jax_client as jax_client
+    from fedkin.server.deploy.custom_clients import torch_client as torch_client
     from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
     from fedkin.simulation.torch import torch_model as torch_model
     from fedkin.tracking.tracker import Tracker as Tracker
@@ -138,14 +138,14 @@ _HOME = {
     "as_model": "fedkin.models",
     "compare": "fedkin.analysis.compare.runner",
     "draw": "fedkin.reporting.draw",
-    "jax_client": "fedkin.server.deploy.client_hooks",
+    "jax_client": "fedkin.server.deploy.custom_clients",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.report",
     "simulate": "fedkin.run.simulate",
     "study_eps": "fedkin.analysis.eps_study",
-    "torch_client": "fedkin.server.deploy.client_hooks",
+    "torch_client": "fedkin.server.deploy.custom_clients",
     "torch_model": "fedkin.simulation.torch",
 }
 _MODULES = ("data", "models")

@@ -1,81 +1,69 @@
-"""Flower as the engine that carries letters: all of fedkin that imports ``flwr``.
+"""Flower as the ``Transport``: the only module of fedkin's library that sends with ``flwr``.
 
-A letter is one message: its header in a ConfigRecord, its models and updates in an ArrayRecord, its packed numbers in
-the ConfigRecord too. Answers are known by the letter they answer, never by who the engine says has sent them.
+A message is a ConfigRecord with the header and the packed arrays, and an ArrayRecord with one ``Array`` per model or
+update, all encoded by ``message``. Models are not part of one blob because Flower (1.41) cuts only an ``Array`` into
+chunks (5 MB each) and stores objects by their content: a model that goes to a hundred nodes is uploaded once, and a
+ConfigRecord of any size would be sent whole, a hundred times. Replies are matched by the request that they answer,
+never by the node that Flower names.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedkin.core.errors import FedkinError
-from fedkin.server.message import InvalidMessageError, RpcMessage, header_of, pack, unpack
+from fedkin.server.message import InvalidMessageError, RpcMessage, decode, encode, one_line
 from fedkin.server.node import Node
-from fedkin.server.request_round import Answer, OnlineNode, Sent
+from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
 _log = logging.getLogger("fedkin")
-_ARRAYS, _REST, _HEADER = "arrays", "rest", "header"
-_KINDS = {"train": "train", "evaluate": "evaluate"}  # Flower's kinds of messages; every other verb is a query
-_MOST_ARRAYS = 24  # in a message; ours have up to a dozen
+_ARRAYS, _REST, _MESSAGE = "arrays", "rest", "message"
+_MESSAGE_TYPES = {"train": "train", "evaluate": "evaluate"}  # Flower's; every other operation is a query
+_MAX_ARRAYS = 24
 _LOST = {3, 4, 5, 8}  # error codes: message unavailable, reply expired, node unavailable, client process crashed
-_WORDS = {3: "the message was lost", 4: "the reply came too late", 5: "the node is gone", 8: "its process crashed"}
+_REASONS = {3: "the message was lost", 4: "the reply came too late", 5: "the node is gone", 8: "its process crashed"}
 
 
-def to_record(rpc_message: RpcMessage) -> tuple[RecordDict, int]:
-    """A parcel as Flower carries it, and its bytes."""
-    floats = {name: Array(np.ascontiguousarray(a)) for name, a in rpc_message.arrays.items() if a.dtype.kind == "f"}
-    packed = {name: pack(a) for name, a in rpc_message.arrays.items() if a.dtype.kind != "f"}
-    text = rpc_message.text()
-    rest = ConfigRecord({_HEADER: text, **{f"packed.{name}": data for name, data in packed.items()}})
-    size = len(text) + sum(len(array.data) for array in floats.values()) + sum(map(len, packed.values()))
-    return RecordDict({_REST: rest, **({_ARRAYS: ArrayRecord(floats)} if floats else {})}), size
+def to_record(message: RpcMessage) -> tuple[RecordDict, int]:
+    """A message as Flower sends it, and its bytes."""
+    floats = {name: array for name, array in message.arrays.items() if array.dtype.kind == "f"}
+    rest = RpcMessage(message.header, {name: a for name, a in message.arrays.items() if name not in floats})
+    arrays = {
+        name: Array(str(a.dtype), a.shape, "fedkin", encode(RpcMessage({}, {name: a}))) for name, a in floats.items()
+    }
+    record = RecordDict({_REST: ConfigRecord({_MESSAGE: encode(rest)})})
+    if arrays:
+        record[_ARRAYS] = ArrayRecord(arrays)
+    return record, _size(record)
 
 
 def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
-    """A parcel that came, and its bytes. Raises Unfit for anything that is none."""
+    """A message that Flower has delivered, and its bytes. Raises InvalidMessageError for anything else."""
     try:
-        rest, arrays = record.config_records[_REST], record.array_records.get(_ARRAYS, {})
-        text = rest[_HEADER]
-        packed = {name[7:]: data for name, data in rest.items() if name != _HEADER and isinstance(data, bytes)}
-        if not isinstance(text, str):
-            raise InvalidMessageError("a message of another form")
-        if len(packed) + len(arrays) > _MOST_ARRAYS:
-            raise InvalidMessageError(f"{len(packed) + len(arrays)} arrays in a message")
-        floats = {str(name): _floats(array.data) for name, array in arrays.items()}
-        size = len(text) + sum(len(array.data) for array in arrays.values()) + sum(map(len, packed.values()))
-    except (KeyError, ValueError, TypeError, AttributeError, EOFError, OverflowError) as error:
+        rest, arrays = record.config_records[_REST][_MESSAGE], record.array_records.get(_ARRAYS, {})
+        parts = [rest, *(array.data for array in arrays.values())]
+    except (KeyError, AttributeError) as error:
         raise InvalidMessageError(f"a message that cannot be read ({type(error).__name__})") from error
-    return RpcMessage(header_of(text), floats | {name: unpack(data) for name, data in packed.items()}), size
+    if not all(isinstance(part, bytes) for part in parts) or len(parts) > _MAX_ARRAYS:
+        raise InvalidMessageError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
+    message, *others = map(decode, parts)
+    for other in others:
+        message.arrays.update(other.arrays)
+    return message, _size(record)
 
 
 def _size(record: RecordDict) -> int:
-    """Bytes of a message that cannot be read."""
-    packed = [value for rest in record.config_records.values() for value in rest.values()]
+    """Bytes of a message, whether it can be read or not."""
+    values = [value for rest in record.config_records.values() for value in rest.values()]
     arrays = [array.data for part in record.array_records.values() for array in part.values()]
-    return sum(len(value) for value in (*packed, *arrays) if isinstance(value, (str, bytes)))
-
-
-def _floats(data: bytes) -> np.ndarray:
-    """An array in NumPy's own format, believed no further than its bytes reach. Raises ValueError for anything else."""
-    file = io.BytesIO(data)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("another version of the format")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    count = math.prod(shape)
-    if dtype.kind != "f" or fortran or count * dtype.itemsize != len(data) - file.tell():
-        raise ValueError("no plain floats, or more or fewer than announced")
-    flat = np.frombuffer(data, dtype, count, file.tell()) if count else np.zeros(0, dtype)
-    return flat.reshape(shape).copy()  # whoever trains wants to write
+    return sum(len(value) for value in (*values, *arrays) if isinstance(value, (str, bytes)))
 
 
 class FlowerTransport:
@@ -87,56 +75,55 @@ class FlowerTransport:
     def nodes(self) -> Sequence[OnlineNode]:
         return [OnlineNode(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()]
 
-    def push(self, letters: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[Sent]:
+    def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
         messages, sizes = [], []
-        for node, rpc_message in letters:
-            record, size = to_record(rpc_message)
-            kind = _KINDS.get(str(rpc_message.header["verb"]), "query")
-            messages.append(Message(record, node, kind, ttl=lifetime, group_id=str(round)))
+        for node_id, request in requests:
+            record, size = to_record(request)
+            message_type = _MESSAGE_TYPES.get(str(request.header["operation"]), "query")
+            messages.append(Message(record, node_id, message_type, ttl=lifetime, group_id=str(round)))
             sizes.append(size)
-        numbers = list(self._grid.push_messages(messages)) or [None] * len(messages)
-        return [Sent(number or None, size) for number, size in zip(numbers, sizes, strict=True)]
+        request_ids = list(self._grid.push_messages(messages)) or [None] * len(messages)
+        return [SentRequest(one or None, size) for one, size in zip(request_ids, sizes, strict=True)]
 
-    def pull(self, letters: Iterable[str]) -> Sequence[Answer]:
-        return [_answer(message) for message in self._grid.pull_messages(list(letters))]
+    def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
+        return [_reply(message) for message in self._grid.pull_messages(list(request_ids))]
 
 
 def _key(node: Any) -> str:
-    """The key that a node is registered under; one that is not makes itself another each time that it starts."""
+    """A digest of the key that a node is registered under; one that is not makes a new key at each start."""
     return hashlib.sha256(node.public_key).hexdigest()[:16] if node.name else ""
 
 
-def _answer(message: Message) -> Answer:
-    letter = message.metadata.reply_to_message_id
+def _reply(message: Message) -> Reply:
+    request_id = message.metadata.reply_to_message_id
     if message.has_error():
-        code, reason = message.error.code, message.error.reason or ""
-        words = " ".join(reason.split())[:300]
-        return Answer(letter, None, error=_WORDS.get(code) or f"error {code}: {words}", lost=code in _LOST)
+        code, reason = message.error.code, one_line(message.error.reason or "")
+        return Reply(request_id, None, error=_REASONS.get(code) or f"error {code}: {reason}", lost=code in _LOST)
     try:
-        rpc_message, size = from_record(message.content)
+        content, size = from_record(message.content)
     except InvalidMessageError as error:
-        return Answer(letter, RpcMessage({"failed": str(error)}), _size(message.content))
-    return Answer(letter, rpc_message, size)
+        return Reply(request_id, RpcMessage({"failed": str(error)}), _size(message.content))
+    return Reply(request_id, content, size)
 
 
-def client_app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
-    """A ClientApp that answers with the node that ``make`` makes of its node's and its run's configuration."""
+def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
+    """A ClientApp that replies with the node that ``make_node(node_config, run_config)`` returns."""
     app = ClientApp()
 
-    def answer(message: Message, context: Context) -> Message:
-        reply, _ = to_record(_answered(message, context))
+    def handle(message: Message, context: Context) -> Message:
+        reply, _ = to_record(_replied(message, context))
         return Message(reply, reply_to=message)
 
     for register in (app.train, app.evaluate, app.query):
-        register()(answer)
+        register()(handle)
 
-    def _answered(message: Message, context: Context) -> RpcMessage:
+    def _replied(message: Message, context: Context) -> RpcMessage:
         try:
-            letter, _ = from_record(message.content)
-            return make(dict(context.node_config), dict(context.run_config)).answer(letter)
+            request, _ = from_record(message.content)
+            return make_node(dict(context.node_config), dict(context.run_config)).handle(request)
         except FedkinError as error:
             text = " ".join(str(error).split())
-            _log.error("this client cannot answer: %s", text)
+            _log.error("this client cannot reply: %s", text)
             return RpcMessage({"failed": text[:2000]})
 
     return app

@@ -1,7 +1,6 @@
 """The first message: whether a node and the server mean the same federation, model and version.
 
-Both sides compare, so that each can say what is wrong where it can be put right: the node in its own log, the server in
-its own.
+Both sides compare, so that each logs what is wrong on the machine where it can be corrected.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from jaxtyping import Float
 
 from fedkin.core.codec import digest
 from fedkin.core.world import ModelSpec
-from fedkin.server.message import InvalidMessageError, RpcMessage, plain
+from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 
-# What must be equal, in the order in which it is compared, and what it is called.
-_EQUAL = {
+# What must be equal, in the order of comparison, and how an error message names it.
+_COMPARED = {
     "federation": "the federation is",
     "version": "fedkin is version",
     "parameters": "the number of the model's parameters is",
@@ -26,15 +25,13 @@ _EQUAL = {
     "samples": "the shape of a sample and the number of classes are",
     "config": "the configuration of samples and model has the hash",
 }
-
-
-_OPTIONAL = ("federation", "config")
+_OPTIONAL = ("federation", "config")  # compared where both sides have them
 
 
 @dataclass(frozen=True)
 class Handshake:
-    """What both sides say of themselves. ``federation`` and ``config`` are empty where a client is made by a program,
-    not by a file; ``start`` is a digest of the initial model that comes from fixed randomness."""
+    """A side's description of itself. ``federation`` and ``config`` are empty where a program makes the client, not a
+    file; ``start`` is a digest of the initial model that comes from fixed randomness."""
 
     federation: str
     version: str
@@ -45,27 +42,37 @@ class Handshake:
     start: str = ""
 
     def header(self) -> dict[str, Any]:
+        """Its fields, as a message's header has them."""
         return asdict(self)
 
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:
-        """From a header. Raises Unfit where something is missing."""
+        """From a message's header. Raises InvalidMessageError where a field is missing."""
         kinds = {name: int if name == "parameters" else str for name in cls.__dataclass_fields__}
         return cls(**{name: message.value(name, kind) for name, kind in kinds.items()})
 
 
 def check(own: Handshake, other: Handshake) -> None:
-    """Compare; raises Unfit with the first thing that differs, as seen from ``own``."""
-    for name, words in _EQUAL.items():
-        here, there = getattr(own, name), getattr(other, name)
-        if here != there and not (name in _OPTIONAL and not (here and there)):
-            raise InvalidMessageError(f"{words} {plain(repr(here))} here and {plain(repr(there))} there")
+    """Compare. Raises InvalidMessageError with the first difference, as seen from ``own``."""
+    for name, words in _COMPARED.items():
+        mine, theirs = getattr(own, name), getattr(other, name)
+        if mine != theirs and not (name in _OPTIONAL and not (mine and theirs)):
+            raise InvalidMessageError(f"{words} {one_line(repr(mine))} here and {one_line(repr(theirs))} there")
 
 
 def make_handshake(
     federation: str, version: str, spec: ModelSpec, shape: tuple[int, ...], classes: int, config: str = ""
 ) -> Handshake:
-    """What a side has to say, from what it has; but for the start."""
+    """A side's handshake, without ``start``.
+
+    Args:
+        federation: its name; may be empty.
+        version: of fedkin.
+        spec: of the model.
+        shape: of one sample.
+        classes: C.
+        config: digest of the configuration of samples and model; may be empty.
+    """
     layout = [(name, part.start, part.stop) for name, part in spec.slices.items()]
     return Handshake(
         federation,
@@ -77,6 +84,6 @@ def make_handshake(
     )
 
 
-def digest_of(model: Float[np.ndarray, "P"]) -> str:
+def model_digest(model: Float[np.ndarray, "P"]) -> str:
     """A short digest of a model."""
     return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:16]

@@ -1,139 +1,162 @@
-"""Where a server meets its nodes: who is online, who they are, and whether they may take part."""
+"""The nodes of a federation: which are online, who they are (by handshake), and whether they may take part."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
-from fedkin.server.node_registry import Memory, NodeRegistry, natural
-from fedkin.server.request_round import OnlineNode, RequestRound
-from fedkin.server.update_collector import MOST
+from fedkin.server.node_registry import Memory, NodeRegistry, natural_order
+from fedkin.server.request_retries import RequestRound
+from fedkin.server.transport import OnlineNode
+from fedkin.server.update_collector import MAX_EXAMPLES
 
 _log = logging.getLogger("fedkin")
-_WAIT = 0.5  # seconds between looks for nodes, while there are too few of them
-_REMIND = 60.0  # seconds after which it is said again that they are waited for
-_AGAIN = 120.0  # seconds after which who was refused may try again; at once, if it was away meanwhile
-_TRIES = 3  # greetings whose answer is lost, until a node counts as refused
+_POLL = 0.5  # seconds between looks for nodes, while there are too few clients
+_REMINDER = 60.0  # seconds between log lines while waiting
+_RETRY_REFUSED = 120.0  # seconds after which a refused node may try again; at once, if it was offline meanwhile
+_MAX_LOST = 3  # handshakes that are lost, until a node counts as refused
+
+
+class Candidate(NamedTuple):
+    """A node whose handshake was correct and that was not accepted yet."""
+
+    node: OnlineNode
+    samples: Int[np.ndarray, "c"]
 
 
 class Membership:
     """The nodes of one server process.
 
-    A node that appears is sent the server's introduction, and nobody waits for its answer: from the round after the one
-    in which that came, its clients are there. ``keep`` is given the roster whenever somebody new is in it.
+    A new node is sent the server's handshake, and nobody waits for its reply: from the round after the reply has
+    arrived, its clients take part.
+
+    Args:
+        request_round: sends and receives.
+        own: the server's handshake.
+        classes: C.
+        save: is given the registry's memory whenever a node was accepted.
     """
 
     def __init__(
-        self, mail: RequestRound, own: Handshake, classes: int, keep: Callable[[Memory], None] = lambda memory: None
+        self,
+        request_round: RequestRound,
+        own: Handshake,
+        classes: int,
+        save: Callable[[Memory], None] = lambda memory: None,
     ) -> None:
-        self.mail, self.own, self.classes, self._keep = mail, own, classes, keep
-        self.registry = NodeRegistry(mail.terms.capacity, mail.terms.registered)
-        self.same_start = True  # every node makes the same initial model from the same randomness as we do
-        self._bytes = [0, 0]  # of introductions, down and up
-        self._seats: list[OnlineNode] = []
-        self._opened = False
-        self._greeted: dict[str, OnlineNode] = {}
-        self._since: dict[int, float] = {}  # when refused nodes were first seen to be
-        self._lost: dict[int, int] = {}  # greetings to nodes whose answers were lost
-        self._waiting: dict[
-            str, tuple[OnlineNode, Int[np.ndarray, "c"]]
-        ] = {}  # have said who they are, and are not taken in
+        self.request_round, self.own, self.classes, self._save = request_round, own, classes, save
+        self.registry = NodeRegistry(request_round.settings.capacity, request_round.settings.registered)
+        self.same_start = True  # every node makes the same initial model from the same randomness as the server
+        self._handshake_bytes = [0, 0]  # sent, received
+        self._online: list[OnlineNode] = []
+        self._started = False
+        self._handshakes: dict[str, OnlineNode] = {}  # by request id; without a reply yet
+        self._refused_since: dict[int, float] = {}
+        self._lost: dict[int, int] = {}  # handshakes that were lost, by node id
+        self._candidates: dict[str, Candidate] = {}  # by name
 
-    def spent(self) -> tuple[int, int]:
-        """Bytes of introductions, down and up, since this was last asked."""
-        spent, self._bytes = self._bytes, [0, 0]
-        return spent[0], spent[1]
+    def handshake_bytes(self) -> tuple[int, int]:
+        """Bytes of handshakes, sent and received, since the last call."""
+        sent, received = self._handshake_bytes
+        self._handshake_bytes = [0, 0]
+        return sent, received
 
-    def there(self) -> Int[np.ndarray, "c"]:
-        """Ids of the clients that can be asked, ascending."""
-        return self.registry.there(seat for seat in self._seats if seat.node not in self.mail.suspects)
+    def online_clients(self) -> Int[np.ndarray, "c"]:
+        """Ids of the clients that can be sent requests, ascending."""
+        suspects = self.request_round.suspects
+        return self.registry.online_clients(node for node in self._online if node.node_id not in suspects)
 
-    def begin(self, round: int) -> None:
-        """A round begins: take in those that have introduced themselves. Wait for as many clients as the terms say in
-        the first round of this process, and for one in every other."""
-        if not self._opened:
-            self._opened = True
-            return self.gather(self.mail.terms.wait_for, round)
-        self._seats = self.mail.begin()
+    def begin_round(self, round: int) -> None:
+        """Accept the nodes whose handshakes have arrived. The first round of this process waits for
+        ``settings.wait_for`` clients, every other for one."""
+        if not self._started:
+            self._started = True
+            return self.wait_for_clients(self.request_round.settings.wait_for, round)
+        self._online = self.request_round.begin_round()
         self._meet(round, at_least=0)
-        if not len(self.there()):
-            self.gather(1, round)
+        if not len(self.online_clients()):
+            self.wait_for_clients(1, round)
 
-    def gather(self, clients: int, round: int = 0) -> None:
-        """Wait until so many clients are there."""
-        begun = said = self.mail.clock()
+    def wait_for_clients(self, clients: int, round: int = 0) -> None:
+        """Wait until so many clients are online."""
+        start = reminded = self.request_round.clock()
         _log.info("waiting for %d client%s", clients, "s" * (clients > 1))
-        self._seats = self.mail.there()
+        self._online = self.request_round.online_nodes()
         while not self._meet(round, clients):
-            if self.mail.clock() - said > _REMIND:
-                said = self.mail.clock()
-                there, nodes = len(self.there()), len(self._seats)
-                waited = f"for {said - begun:.0f} s for {clients} clients: {there} are there, {nodes} nodes are online"
-                _log.warning("waiting %s, %d refused", waited, len(self.registry.refused))
-            self.mail.sleep(_WAIT)
-            self._seats = self.mail.there()
-        self._seats = self.mail.begin()  # the round's time begins now
+            now = self.request_round.clock()
+            if now - reminded > _REMINDER:
+                reminded = now
+                online = f"{len(self.online_clients())} clients of {len(self._online)} nodes are online"
+                refused = len(self.registry.refused)
+                _log.warning("waiting for %.0f s for %d clients: %s, %d refused", now - start, clients, online, refused)
+            self.request_round.sleep(_POLL)
+            self._online = self.request_round.online_nodes()
+        self._online = self.request_round.begin_round()  # the round's time begins now
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Greet strangers, and take in those that may take part if there are then so many clients; whether there are.
+        """Send handshakes to new nodes, and accept the candidates if there are then so many clients; whether there are.
 
-        At the start all are taken in together, so that ids follow their names.
+        At the start all are accepted together, so that ids follow their names.
         """
-        self._forgive()
-        self._greet(round)
-        for seat, message in self._came():
-            self._hear(seat, message)
-        coming = sum(len(samples) for _, samples in self._waiting.values())
-        if len(self.there()) + coming < at_least:
+        self._retry_refused()
+        self._send_handshakes(round)
+        for node, message in self._received_handshakes():
+            self._check(node, message)
+        new = sum(len(candidate.samples) for candidate in self._candidates.values())
+        if len(self.online_clients()) + new < at_least:
             return False
-        for name in sorted(self._waiting, key=natural):
-            self._take_in(name, *self._waiting[name])
-        self._waiting = {}
-        return len(self.there()) >= at_least
+        for name in sorted(self._candidates, key=natural_order):
+            self._accept(name, self._candidates[name])
+        self._candidates = {}
+        return len(self.online_clients()) >= at_least
 
-    def _forgive(self) -> None:
-        """Who was refused, and has been away since, or has waited long enough, may introduce itself again."""
-        now, there = self.mail.clock(), {seat.node for seat in self._seats}
+    def _retry_refused(self) -> None:
+        """Refused nodes that were offline since, or have waited long enough, are sent a handshake again."""
+        now, online = self.request_round.clock(), {node.node_id for node in self._online}
         refused = self.registry.refused.keys()
-        self._since = {node: self._since.get(node, now) for node in refused}
-        self.registry.forgive([node for node in refused if node not in there or now - self._since[node] >= _AGAIN])
+        self._refused_since = {node: self._refused_since.get(node, now) for node in refused}
+        self.registry.allow_retry(
+            [node for node in refused if node not in online or now - self._refused_since[node] >= _RETRY_REFUSED]
+        )
 
-    def _greet(self, round: int) -> None:
-        known = {seat.node for seat in (*self._greeted.values(), *(seat for seat, _ in self._waiting.values()))}
-        strangers = [seat for seat in self.registry.unknown(self._seats) if seat.node not in known]
-        if not strangers:
+    def _send_handshakes(self, round: int) -> None:
+        pending = {*self._handshakes.values(), *(candidate.node for candidate in self._candidates.values())}
+        ids = {node.node_id for node in pending}
+        new = [node for node in self.registry.unknown(self._online) if node.node_id not in ids]
+        if not new:
             return
-        letter = RpcMessage({"verb": "hello", **self.own.header()})
-        lifetime = float(self.mail.terms.deadline)
-        sent = self.mail.post.push([(seat.node, letter) for seat in strangers], round, lifetime)
-        for one, seat in zip(sent, strangers, strict=True):
-            if one.letter is not None:
-                self._greeted[one.letter] = seat
-        self._bytes[0] += sum(one.size for one in sent if one.letter is not None)
+        request = RpcMessage({"operation": "hello", **self.own.header()})
+        lifetime = float(self.request_round.settings.deadline)
+        sent = self.request_round.transport.push([(node.node_id, request) for node in new], round, lifetime)
+        for one, node in zip(sent, new, strict=True):
+            if one.request_id is not None:
+                self._handshakes[one.request_id] = node
+        self._handshake_bytes[0] += sum(one.size for one in sent if one.request_id is not None)
 
-    def _came(self) -> list[tuple[OnlineNode, RpcMessage]]:
-        """Answers to greetings. A node whose answer was lost is a stranger again, a few times."""
-        answers = list(self.mail.post.pull(self._greeted)) if self._greeted else []
-        self._bytes[1] += sum(answer.size for answer in answers)
-        pairs = []
-        for answer in answers:
-            seat = self._greeted.pop(answer.letter)
-            if answer.message is not None:
-                pairs.append((seat, answer.message))
+    def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
+        """Replies to handshakes. A node whose handshake was lost is a new one again, a few times."""
+        replies = list(self.request_round.transport.pull(self._handshakes)) if self._handshakes else []
+        self._handshake_bytes[1] += sum(reply.size for reply in replies)
+        received = []
+        for reply in replies:
+            node = self._handshakes.pop(reply.request_id)
+            if reply.message is not None:
+                received.append((node, reply.message))
             else:
-                self._lost[seat.node] = self._lost.get(seat.node, 0) + 1
-                if not answer.lost or self._lost[seat.node] >= _TRIES:
-                    self._lost.pop(seat.node)
-                    self.registry.refuse(seat, "", answer.error)
-        return pairs
+                self._lost[node.node_id] = self._lost.get(node.node_id, 0) + 1
+                if not reply.lost or self._lost[node.node_id] >= _MAX_LOST:
+                    self._lost.pop(node.node_id)
+                    self.registry.refuse(node, "", reply.error)
+        return received
 
-    def _hear(self, seat: OnlineNode, message: RpcMessage) -> None:
-        """What a node says of itself: it waits to be taken in, or it may not take part."""
+    def _check(self, node: OnlineNode, message: RpcMessage) -> None:
+        """Make a node a candidate, or refuse it."""
         name = str(message.header.get("name", ""))
         try:
             for reason in ("refused", "failed"):
@@ -142,24 +165,22 @@ class Membership:
             other = Handshake.of(message)
             check(self.own, other)
             samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
-            if not len(samples) or not 1 <= samples.min() <= samples.max() <= MOST:
-                raise InvalidMessageError(
-                    "each of its clients must have training samples, and it says of some that they have none"
-                )
-            self.registry.check(seat, name, len(samples))
+            if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_EXAMPLES:
+                raise InvalidMessageError("each of its clients must have training samples, and it reports some without")
+            self.registry.check(node, name, len(samples))
         except InvalidMessageError as error:
-            self.registry.refuse(seat, name, str(error))
+            self.registry.refuse(node, name, str(error))
             return
-        if name in self._waiting and self._waiting[name][0].node != seat.node:
-            self.registry.refuse(self._waiting[name][0], name, "another node came with its name")
+        if name in self._candidates and self._candidates[name].node.node_id != node.node_id:
+            self.registry.refuse(self._candidates[name].node, name, "another node came with its name")
         self.same_start &= other.start == self.own.start
-        self._waiting[name] = (seat, samples)
+        self._candidates[name] = Candidate(node, samples)
 
-    def _take_in(self, name: str, seat: OnlineNode, samples: Int[np.ndarray, "c"]) -> None:
+    def _accept(self, name: str, candidate: Candidate) -> None:
         try:
-            member = self.registry.accept(seat, name, samples)
+            info = self.registry.accept(candidate.node, name, candidate.samples)
         except InvalidMessageError as error:
-            self.registry.refuse(seat, name, str(error))
+            self.registry.refuse(candidate.node, name, str(error))
             return
-        _log.info("%s is here: clients %d to %d", name, member.first, member.first + member.count - 1)
-        self._keep(self.registry.memory())
+        _log.info("%s takes part: clients %d to %d", name, info.first, info.first + info.count - 1)
+        self._save(self.registry.memory())

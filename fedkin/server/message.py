@@ -1,102 +1,116 @@
-"""What travels between a server and its nodes: a small header of plain values, and named arrays.
+"""The messages between a server and its nodes: a header of plain values and named arrays, encoded by ``core.codec``.
 
-Models and updates are sent as they are. Whole numbers about clients (ids, choices, counts) travel packed: differences
-of neighbours, compressed, so that a thousand consecutive ids take a few dozen bytes.
+Models and updates are encoded as they are. Integers and booleans about clients (ids, model choices, counts) are packed
+first: differences of neighbours, compressed, so that a thousand consecutive ids take a few dozen bytes.
 """
 
 from __future__ import annotations
 
-import json
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fedkin.core import codec
 from fedkin.core.errors import FedkinError
 
-_HEAD = 2  # whole numbers in front of the shape: whether they are truth values, how many axes there are
-_LARGEST = 2**25  # bytes that the packed numbers of one array may unfold to
+_PACKED = "packed."  # prefix of the names of packed arrays
+_HEAD = 2  # integers in front of a packed array's shape: whether it is boolean, and its number of axes
+_SIZE_LIMIT = 2**25  # bytes that one packed array may decompress to
+_MAX_ARRAYS = 24  # in a message; ours have up to a dozen
 
 
 class InvalidMessageError(FedkinError):
-    """A parcel that is not used; the text says what was wrong with it."""
+    """A message that is not used; the text says what is wrong with it."""
 
 
 @dataclass(frozen=True)
 class RpcMessage:
-    """A letter to a node, or its answer."""
+    """A request to a node, or its reply."""
 
     header: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def text(self) -> str:
-        """The header as it travels."""
-        return json.dumps(self.header, separators=(",", ":"), allow_nan=False)
-
     def value(self, name: str, kind: type) -> Any:
-        """One entry of the header. Raises Unfit where it is missing, or of another type."""
-        found = self.header.get(name)
-        if type(found) is not kind:
-            raise InvalidMessageError(f"expected {name} ({kind.__name__}), got {str(found)[:60]!r}")
-        return found
+        """An entry of the header. Raises InvalidMessageError where it is missing, or of another type."""
+        value = self.header.get(name)
+        if type(value) is not kind:
+            raise InvalidMessageError(f"expected {name} ({kind.__name__}), got {str(value)[:60]!r}")
+        return value
 
     def array(self, name: str) -> np.ndarray:
-        """Any array. Raises Unfit where it is missing."""
+        """Any array. Raises InvalidMessageError where it is missing."""
         if name not in self.arrays:
             raise InvalidMessageError(f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}")
         return self.arrays[name]
 
     def floats(self, name: str, *shape: int) -> np.ndarray:
-        """An array of floats of this shape. Raises Unfit for anything else."""
-        return self._array(name, "f", shape)
+        """A float array of this shape. Raises InvalidMessageError for anything else."""
+        return self._checked(name, "f", shape)
 
-    def singles(self, name: str, *shape: int) -> np.ndarray:
-        """An array of float32 of this shape, as models and updates travel. Raises Unfit for anything else."""
-        found = self.floats(name, *shape)
-        if found.dtype != np.float32:
-            raise InvalidMessageError(f"expected {name} in float32, got {found.dtype}")
-        return found
+    def float32s(self, name: str, *shape: int) -> np.ndarray:
+        """A float32 array of this shape, as models and updates are. Raises InvalidMessageError for anything else."""
+        array = self.floats(name, *shape)
+        if array.dtype != np.float32:
+            raise InvalidMessageError(f"expected {name} in float32, got {array.dtype}")
+        return array
 
     def integers(self, name: str, *shape: int) -> np.ndarray:
-        """An array of whole numbers of this shape. Raises Unfit for anything else."""
-        return self._array(name, "iu", shape).astype(np.int64)
+        """An integer array of this shape. Raises InvalidMessageError for anything else."""
+        return self._checked(name, "iu", shape).astype(np.int64)
 
-    def truths(self, name: str, *shape: int) -> np.ndarray:
-        """An array of truth values of this shape. Raises Unfit for anything else."""
-        return self._array(name, "b", shape)
+    def booleans(self, name: str, *shape: int) -> np.ndarray:
+        """A boolean array of this shape. Raises InvalidMessageError for anything else."""
+        return self._checked(name, "b", shape)
 
-    def _array(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
-        found = self.arrays.get(name)
-        if found is None:
+    def _checked(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
+        array = self.arrays.get(name)
+        if array is None:
             raise InvalidMessageError(f"expected {name} of shape {list(shape)}, got none")
-        if found.dtype.kind not in kinds or found.shape != shape:
+        if array.dtype.kind not in kinds or array.shape != shape:
             raise InvalidMessageError(
-                f"expected {name} of shape {list(shape)}, got {found.dtype} of shape {list(found.shape)}"
+                f"expected {name} of shape {list(shape)}, got {array.dtype} of shape {list(array.shape)}"
             )
-        return found
+        return array
 
 
-def plain(text: object, most: int = 300) -> str:
-    """What somebody else says, as one line for a log: nothing that a terminal would obey, and an end."""
+def one_line(text: object, limit: int = 300) -> str:
+    """Text from elsewhere as one line of a log: printable characters only, cut at ``limit``."""
     line = " ".join(str(text).split())
     line = "".join(sign if sign.isprintable() else "?" for sign in line)
-    return line if len(line) <= most else f"{line[:most]}..."
+    return line if len(line) <= limit else f"{line[:limit]}..."
 
 
-def header_of(text: str) -> dict[str, Any]:
-    """A header that came. Raises Unfit where it is none."""
+def encode(message: RpcMessage) -> bytes:
+    """A message as bytes. Raises ValueError for a header that JSON cannot hold (NaN)."""
+    floats = {name: array for name, array in message.arrays.items() if array.dtype.kind == "f"}
+    others = {name: array for name, array in message.arrays.items() if name not in floats}
+    packed = {f"{_PACKED}{name}": np.frombuffer(pack(array), np.uint8) for name, array in others.items()}
+    return codec.encode(message.header, floats | packed)
+
+
+def decode(data: bytes) -> RpcMessage:
+    """What ``encode`` made. Raises InvalidMessageError for anything else."""
     try:
-        header = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidMessageError("a header that is not JSON") from error
-    if not isinstance(header, dict):
-        raise InvalidMessageError("a header that is not an object")
-    return header
+        header, arrays = codec.decode(data)
+    except ValueError as error:
+        raise InvalidMessageError(f"a message that cannot be read: {one_line(error)}") from error
+    if len(arrays) > _MAX_ARRAYS:
+        raise InvalidMessageError(f"{len(arrays)} arrays in a message")
+    decoded = {}
+    for name, array in arrays.items():
+        if name.startswith(_PACKED):
+            decoded[name.removeprefix(_PACKED)] = unpack(array.tobytes())
+        elif array.dtype.kind == "f":
+            decoded[name] = array.copy()  # a node trains in place, and what was read is read-only
+        else:
+            raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
+    return RpcMessage(header, decoded)
 
 
 def pack(numbers: np.ndarray) -> bytes:
-    """Whole numbers or truth values, compressed."""
+    """Integers or booleans, compressed."""
     flat = numbers.astype(np.int64).ravel()
     steps = np.diff(flat, prepend=0).astype("<i8")
     head = np.array([numbers.dtype.kind == "b", numbers.ndim, *numbers.shape], "<i8")
@@ -104,10 +118,10 @@ def pack(numbers: np.ndarray) -> bytes:
 
 
 def unpack(data: bytes) -> np.ndarray:
-    """What ``pack`` made. Raises Unfit for anything else."""
+    """What ``pack`` made. Raises InvalidMessageError for anything else."""
     try:
         stream = zlib.decompressobj()
-        raw = stream.decompress(data, _LARGEST)
+        raw = stream.decompress(data, _SIZE_LIMIT)
         head = np.frombuffer(raw[: 8 * _HEAD], "<i8")
         start = 8 * (_HEAD + int(head[1]))
         shape = tuple(np.frombuffer(raw[8 * _HEAD : start], "<i8").tolist())
@@ -116,5 +130,5 @@ def unpack(data: bytes) -> np.ndarray:
     except (zlib.error, ValueError, IndexError) as error:
         raise InvalidMessageError("packed numbers that cannot be read") from error
     if stream.unconsumed_tail:
-        raise InvalidMessageError("packed numbers without end")
+        raise InvalidMessageError(f"packed numbers of more than {_SIZE_LIMIT} bytes")
     return flat.astype(bool) if head[0] else flat

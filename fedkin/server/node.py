@@ -1,7 +1,7 @@
-"""The clients' side: a node answers letters with a world of its own, over the clients that it plays.
+"""The clients' side: a node handles requests with a simulated world of its own clients.
 
-So a node computes what the simulator computes, with the simulator's own code or PyTorch, for one client or for a fleet.
-Every letter may meet a new process; what must last (the labels noted, models) is on the node's disk.
+So it computes what the simulator computes, with the simulator's own code, for one client or for a fleet. Every request
+may meet a new process; what must last (the labels noted, models) is on the node's disk.
 """
 
 from __future__ import annotations
@@ -26,188 +26,188 @@ CLUSTER, PERSONAL = "cluster", "personal"  # models on a client's own disk: its 
 
 @runtime_checkable
 class Disk(Protocol):
-    """Where a node keeps what is its own, by run."""
+    """A node's own storage, by run."""
 
-    def memory(self, run: str) -> dict[str, np.ndarray]:
-        """What was kept; nothing where nothing was."""
+    def load_memory(self, run: str) -> dict[str, np.ndarray]:
+        """What ``save_memory`` stored; empty where nothing was."""
         ...
 
-    def remember(self, run: str, memory: Mapping[str, np.ndarray]) -> None: ...
+    def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
+        """Store the memory of the node's world."""
+        ...
 
-    def keep_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
-        """Keep the newest of each of these models."""
+    def save_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
+        """Store the newest of each of these models."""
         ...
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node and all that it answers with.
-
-    ``world`` makes its world for the ids that its clients have with the server; ``introduction`` is what it says of
-    itself, given what it knows of its model, and ``start`` a digest of the initial model from fixed randomness;
-    ``samples`` are the training samples of each client.
-    """
+    """A node and what it needs to handle requests."""
 
     name: str
-    introduction: Callable[[ModelSpec], Handshake]
-    start: Callable[[], str]
-    samples: Int[np.ndarray, "c"]
-    world: Callable[[Int[np.ndarray, "c"]], World]
+    handshake: Callable[[ModelSpec], Handshake]  # its own, without ``start``
+    start: Callable[[], str]  # digest of the initial model from fixed randomness
+    samples: Int[np.ndarray, "c"]  # training samples of each client
+    world: Callable[[Int[np.ndarray, "c"]], World]  # of the ids that its clients have at the server
     disk: Disk
 
-    def answer(self, letter: RpcMessage) -> RpcMessage:
-        """The answer to a letter. Raises Unfit for one that is none of ours."""
-        verb = letter.value("verb", str)
-        if verb == "hello":
-            return self._hello(letter)
-        if verb not in _VERBS:
+    def handle(self, request: RpcMessage) -> RpcMessage:
+        """The reply to a request. Raises InvalidMessageError for one that no server of this version sends."""
+        operation = request.value("operation", str)
+        if operation == "hello":
+            return self._hello(request)
+        if operation not in _OPERATIONS:
             raise InvalidMessageError(
-                f"the verb {verb[:40]!r} is not known here; is this the server's version of fedkin?"
+                f"the operation {operation[:40]!r} is not known here; is this the server's version of fedkin?"
             )
-        run, first, count = letter.value("run", str), letter.value("first", int), letter.value("count", int)
+        run, first, count = request.value("run", str), request.value("first", int), request.value("count", int)
         if count != len(self.samples):
             raise InvalidMessageError(
-                f"{self.name} had {count} clients when it was met, and has {len(self.samples)} now"
+                f"{self.name} had {count} clients when it was accepted, and has {len(self.samples)} now"
             )
         world = self.world(first + np.arange(count))
-        check(self.introduction(world.spec), Handshake.of(RpcMessage(letter.value("about", dict))))
-        memory = self.disk.memory(run)
+        check(self.handshake(world.spec), Handshake.of(RpcMessage(request.value("handshake", dict))))
+        memory = self.disk.load_memory(run)
         if memory:
             world.recall(memory)
-        self._note(world, letter, run)
-        clients = letter.integers("clients", np.size(letter.array("clients")))
+        self._note(world, request, run)
+        clients = request.integers("clients", np.size(request.array("clients")))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
-            raise InvalidMessageError(f"a letter about clients that {self.name} does not have")
-        reply = _VERBS[verb](world, letter, clients)
+            raise InvalidMessageError(f"a request about clients that {self.name} does not have")
+        reply = _OPERATIONS[operation](world, request, clients)
         if len(self.samples) == 1:
-            self._keep(verb, letter, reply, run)
-        test = letter.header.get("shift")
+            self._save_models(operation, request, reply, run)
+        test = request.header.get("shift")
         return RpcMessage(reply.header, reply.arrays | {"shifted": world.shifted(clients, **test)}) if test else reply
 
-    def _hello(self, letter: RpcMessage) -> RpcMessage:
+    def _hello(self, request: RpcMessage) -> RpcMessage:
         try:
-            own = self.introduction(self.world(np.arange(len(self.samples))).spec)
-            check(own, Handshake.of(letter))
+            own = self.handshake(self.world(np.arange(len(self.samples))).spec)
+            check(own, Handshake.of(request))
         except InvalidMessageError as error:
             _log.error("%s cannot take part: %s", self.name, error)
             return RpcMessage({"refused": str(error), "name": self.name})
         return RpcMessage({**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples})
 
-    def _note(self, world: World, letter: RpcMessage, run: str) -> None:
-        """Clients that were placed since the last letter note what their data are."""
-        noted = letter.arrays.get("noted")
-        if noted is not None:
-            world.note(noted)
-            self.disk.remember(run, world.memory())
+    def _note(self, world: World, request: RpcMessage, run: str) -> None:
+        """Clients that were placed since the last request note what their data are."""
+        placed = request.arrays.get("note")
+        if placed is not None:
+            world.note(placed)
+            self.disk.save_memory(run, world.memory())
 
-    def _keep(self, verb: str, letter: RpcMessage, reply: RpcMessage, run: str) -> None:
-        """A lone client keeps the model of its cluster, and what it made of it."""
-        kept: dict[str, np.ndarray] = {}
-        if verb == "evaluate" and letter.array("model_index").ndim == 1:
-            kept = {CLUSTER: letter.array("models")[letter.array("model_index")[0]]}
-        if verb == "train" and letter.value("keep", bool) and reply.arrays["arrived"].all():
-            start = letter.array("models")[reply.arrays["kinds" if "kinds" in reply.arrays else "model_index"][0]]
-            kept = {CLUSTER: start, PERSONAL: start + reply.arrays["update"][0]}
-        if not kept:
+    def _save_models(self, operation: str, request: RpcMessage, reply: RpcMessage, run: str) -> None:
+        """A single client stores the model of its cluster, and its own after local training."""
+        models: dict[str, np.ndarray] = {}
+        if operation == "evaluate" and request.array("model_index").ndim == 1:
+            models = {CLUSTER: request.array("models")[request.array("model_index")[0]]}
+        if operation == "train" and request.value("save", bool) and reply.arrays["arrived"].all():
+            start = request.array("models")[
+                reply.arrays["trained_models" if "trained_models" in reply.arrays else "model_index"][0]
+            ]
+            models = {CLUSTER: start, PERSONAL: start + reply.arrays["update"][0]}
+        if not models:
             return
         try:
-            self.disk.keep_models(run, kept)
-        except StorageError as error:  # a keepsake: what was computed is sent all the same
+            self.disk.save_models(run, models)
+        except StorageError as error:  # no method reads them: the reply is sent all the same
             _log.error("%s", error)
 
 
-def work_to(work: LocalTraining) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Local work as a header and arrays."""
+def encode_work(work: LocalTraining) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The settings of local training as an entry of a header and arrays."""
     values = {name: getattr(work, name) for name in work.__dataclass_fields__}
     arrays = {f"work.{name}": value for name, value in values.items() if isinstance(value, np.ndarray)}
     return {name: value for name, value in values.items() if f"work.{name}" not in arrays}, arrays
 
 
-def work_from(letter: RpcMessage) -> LocalTraining:
-    """Local work out of a letter. Raises ConfigError for what cannot be, Unfit where there is none."""
-    arrays = {name[5:]: array for name, array in letter.arrays.items() if name.startswith("work.")}
-    return LocalTraining(**{**letter.value("work", dict), **arrays})
+def decode_work(request: RpcMessage) -> LocalTraining:
+    """The settings of a request. Raises ConfigError for impossible ones, InvalidMessageError where there are none."""
+    arrays = {name[5:]: array for name, array in request.arrays.items() if name.startswith("work.")}
+    return LocalTraining(**{**request.value("work", dict), **arrays})
 
 
-def _stream(letter: RpcMessage) -> Stream:
-    seed, round, purpose = letter.value("stream", list)
+def _stream(request: RpcMessage) -> Stream:
+    seed, round, purpose = request.value("stream", list)
     return Stream(seed, round, purpose)
 
 
-def _train(world: World, letter: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
-    models, model_index = letter.array("models"), letter.arrays.get("model_index")
-    reduce, gradient = letter.value("reduce", bool), letter.value("gradient", bool)
-    part = letter.header.get("part")
-    options = {"work": work_from(letter), "gradient": gradient, "part": None if part is None else slice(*part)}
-    got = world.train(models, clients, model_index, reduce=reduce, stream=_stream(letter), **options)
-    arrays = {"arrived": got.arrived, "nonfinite": got.nonfinite}
-    if model_index is None:
-        arrays["model_index"] = got.model_index
-    if letter.value("test", bool):
-        arrays["tested"] = _tested(world, models, clients, got.model_index)
-    if got.weight is None:
-        arrays |= {"update": got.update, "examples": got.examples, "loss": got.loss, "first_loss": got.first_loss}
-        arrays |= {"model_index": got.model_index} | ({} if got.gradient is None else {"gradient": got.gradient})
-        return RpcMessage({}, arrays)
-    kinds = np.flatnonzero(got.weight)
-    mass = np.where(got.arrived, got.examples, 0)
-    loss, first = (_means(values, mass, got.model_index, kinds) for values in (got.loss, got.first_loss))
-    reduced = {"update": got.update[kinds], "weight": got.weight[kinds], "kinds": kinds}
-    reduced |= {} if got.gradient is None else {"gradient": got.gradient}
-    return RpcMessage({}, arrays | reduced | {"loss": loss, "first_loss": first})
+def _train(world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
+    models, model_index = request.array("models"), request.arrays.get("model_index")
+    reduce, gradient = request.value("reduce", bool), request.value("gradient", bool)
+    part = request.header.get("part")
+    options = {"work": decode_work(request), "gradient": gradient, "part": None if part is None else slice(*part)}
+    result = world.train(models, clients, model_index, reduce=reduce, stream=_stream(request), **options)
+    arrays = {"arrived": result.arrived, "nonfinite": result.nonfinite}
+    arrays |= {} if result.gradient is None else {"gradient": result.gradient}
+    if model_index is None or result.weight is None:
+        arrays["model_index"] = result.model_index
+    if request.value("test", bool):
+        arrays["test_sums"] = _test_sums(world, models, clients, result.model_index)
+    if result.weight is None:
+        names = ("update", "examples", "loss", "first_loss")
+        return RpcMessage({}, arrays | {name: getattr(result, name) for name in names})
+    trained = np.flatnonzero(result.weight)
+    examples = np.where(result.arrived, result.examples, 0)
+    loss, first = (_means(values, examples, result.model_index, trained) for values in (result.loss, result.first_loss))
+    means = {"update": result.update[trained], "weight": result.weight[trained], "trained_models": trained}
+    return RpcMessage({}, arrays | means | {"loss": loss, "first_loss": first})
 
 
 def _means(
     values: Float[np.ndarray, "r"],
-    mass: Int[np.ndarray, "r"],
+    weights: Int[np.ndarray, "r"],
     model_index: Int[np.ndarray, "r"],
-    kinds: Int[np.ndarray, "k"],
+    models: Int[np.ndarray, "k"],
 ) -> Float[np.ndarray, "k"]:
     """The weighted mean over the rows of each model."""
-    sums = [
-        np.bincount(model_index, weights, kinds.max(initial=0) + 1) for weights in (values * mass, mass.astype(float))
-    ]
-    return sums[0][kinds] / sums[1][kinds]
+    size = models.max(initial=0) + 1
+    total, mass = (np.bincount(model_index, each, size) for each in (values * weights, weights.astype(float)))
+    return total[models] / mass[models]
 
 
-def _tested(
+def _test_sums(
     world: World, models: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
 ) -> Float[np.ndarray, "3"]:
-    """How the models do as they were sent, before any training: correct, samples and summed loss of all rows."""
+    """Test results before local training: correct, examples and summed loss of all rows."""
     scores = world.evaluate(models, clients, model_index)
     return np.array([scores.correct.sum(), scores.examples.sum(), (scores.loss * scores.examples).sum()], float)
 
 
-def _evaluate(world: World, letter: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
-    split = letter.value("split", str)
-    scores = world.evaluate(letter.array("models"), clients, letter.array("model_index"), split=split)
+def _evaluate(world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
+    split = request.value("split", str)
+    scores = world.evaluate(request.array("models"), clients, request.array("model_index"), split=split)
     return RpcMessage({}, {"correct": scores.correct, "examples": scores.examples, "loss": scores.loss})
 
 
-def _similarities(world: World, letter: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
-    start = letter.arrays.get("start")
-    if start is None:  # the run's initial model, which a client makes from the seed
-        start = world.initial(Stream(*letter.value("start", list)))
-    directions, options = letter.array("directions"), {"work": work_from(letter), "stream": _stream(letter)}
-    return _found(world.similarities(start, directions, clients, **options))
+def _similarities(world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
+    start = request.arrays.get("start")
+    if start is None:  # the run's initial model, which the node makes from the seed
+        start = world.initial(Stream(*request.value("start", list)))
+    directions, options = request.array("directions"), {"work": decode_work(request), "stream": _stream(request)}
+    return _result(world.similarities(start, directions, clients, **options))
 
 
-def _found(array: np.ndarray) -> RpcMessage:
-    return RpcMessage({}, {"found": array})
+def _result(array: np.ndarray) -> RpcMessage:
+    return RpcMessage({}, {"result": array})
 
 
-_VERBS: dict[str, Callable[[World, RpcMessage, np.ndarray], RpcMessage]] = {
+_OPERATIONS: dict[str, Callable[[World, RpcMessage, np.ndarray], RpcMessage]] = {
     "train": _train,
     "evaluate": _evaluate,
     "similarities": _similarities,
-    "shifted": lambda world, a, clients: RpcMessage(),  # every answer says it
-    "losses": lambda world, a, clients: _found(world.losses(a.array("models"), clients)),
-    "label_errors": lambda world, a, clients: _found(world.label_errors(a.array("models"), clients)),
-    "gradients": lambda world, a, clients: _found(world.gradients(a.array("models"), clients, a.array("model_index"))),
-    "classes": lambda world, a, clients: _found(world.classes(clients)),
-    "detections": lambda world, a, clients: _found(
+    "shifted": lambda world, request, clients: RpcMessage(),  # every reply reports it
+    "losses": lambda world, request, clients: _result(world.losses(request.array("models"), clients)),
+    "label_errors": lambda world, request, clients: _result(world.label_errors(request.array("models"), clients)),
+    "gradients": lambda world, request, clients: _result(
+        world.gradients(request.array("models"), clients, request.array("model_index"))
+    ),
+    "classes": lambda world, request, clients: _result(world.classes(clients)),
+    "detections": lambda world, request, clients: _result(
         world.detections(
-            *(a.array("models"), clients, a.array("model_index"), a.array("positive")), split=a.value("split", str)
+            *(request.array("models"), clients, request.array("model_index"), request.array("positive")),
+            split=request.value("split", str),
         )
     ),
 }

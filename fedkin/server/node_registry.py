@@ -1,7 +1,7 @@
-"""Who is who: nodes with stable names, the clients that each plays, and the ids that methods know those by.
+"""The nodes that were accepted: their names, their clients, and the ids by which methods know those.
 
-A node has a name, and holds one client or a fleet of them. Its clients get consecutive ids when it is first met, and
-keep them: a node that comes back, in whatever process and with whatever number the engine gives it, has its ids again.
+A node has a name, and holds one client or a fleet of them. Its clients get consecutive ids when it is first accepted,
+and keep them: a node that comes back, in another process and with another id at the engine, has its ids again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import logging
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.names import is_name
-from fedkin.server.message import InvalidMessageError, plain
-from fedkin.server.request_round import OnlineNode
+from fedkin.server.message import InvalidMessageError, one_line
+from fedkin.server.transport import OnlineNode
 
 _log = logging.getLogger("fedkin")
-MEMORY = "roster"  # its name in a checkpoint
+MEMORY = "registry"  # its name in a checkpoint
 Memory = dict[str, np.ndarray]
 
 
@@ -36,132 +37,169 @@ class NodeInfo:
 
     @property
     def ids(self) -> Int[np.ndarray, "c"]:
+        """Ids of its clients."""
         return np.arange(self.first, self.first + self.count)
 
-    def names(self) -> list[str]:
-        """Of its clients: its own, with their numbers where it has several."""
+    def client_names(self) -> list[str]:
+        """Names of its clients: its own, with their numbers where it has several."""
         return [self.name] if self.count == 1 else [f"{self.name}/{i}" for i in range(self.count)]
 
 
+class NodeRows(NamedTuple):
+    """The rows of a call that belong to one node."""
+
+    node_id: int
+    info: NodeInfo
+    rows: Int[np.ndarray, "r"]
+
+
 class NodeRegistry:
-    """The members of a federation of at most ``capacity`` clients, and where they are now. If they must all be
-    ``registered`` with the engine, it vouches for their names."""
+    """The nodes of a federation, and their present ids at the engine.
+
+    Args:
+        capacity: N, the most clients that there can be.
+        registered: nodes must be registered with the engine, which vouches for their names.
+    """
 
     def __init__(self, capacity: int, registered: bool = False) -> None:
         self.capacity, self.registered = capacity, registered
         self.members: dict[str, NodeInfo] = {}
-        self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as it said last
-        self.refused: dict[int, str] = {}  # nodes that may not take part, and why
-        self._said: dict[int, str] = {}  # why nodes were refused last, which is not said twice
-        self._at: dict[str, int] = {}  # node number of each member that was met in this process
+        self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as last reported
+        self.refused: dict[int, str] = {}  # node ids that may not take part, and why
+        self._logged: dict[int, str] = {}  # the reason of each refusal that was logged last
+        self._node_ids: dict[str, int] = {}  # of each member that was met in this process
 
     def __len__(self) -> int:
         """Clients that have an id."""
         return sum(member.count for member in self.members.values())
 
-    def unknown(self, seats: Iterable[OnlineNode]) -> list[OnlineNode]:
-        """Nodes that have not introduced themselves to this process."""
-        known = {*self._at.values(), *self.refused}
-        return [seat for seat in seats if seat.node not in known]
+    def unknown(self, nodes: Iterable[OnlineNode]) -> list[OnlineNode]:
+        """Nodes without a handshake in this process."""
+        known = {*self._node_ids.values(), *self.refused}
+        return [node for node in nodes if node.node_id not in known]
 
-    def check(self, seat: OnlineNode, name: str, clients: int) -> None:
-        """Whether a node can be taken in under a name. Raises Unfit, with the reason, where it cannot."""
+    def check(self, node: OnlineNode, name: str, clients: int) -> None:
+        """Whether a node can be accepted.
+
+        Args:
+            node: as the engine knows it.
+            name: as it names itself.
+            clients: how many it has.
+
+        Raises:
+            InvalidMessageError: it cannot; the text says why.
+        """
         member = self.members.get(name)
         if not is_name(name):
-            raise InvalidMessageError(f"{plain(name, 64)!r} cannot be a name")
-        if seat.name and seat.name != name:
+            raise InvalidMessageError(f"{one_line(name, 64)!r} cannot be a name")
+        if node.name and node.name != name:
             raise InvalidMessageError(
-                f"it is registered as {plain(seat.name)!r} and calls itself {name!r}; both must be the same"
+                f"it is registered as {one_line(node.name)!r} and calls itself {name!r}; both must be the same"
             )
-        if self.registered and not seat.name:
+        if self.registered and not node.name:
             raise InvalidMessageError(
                 "it is not registered under a name (flwr supernode register ... --name), and all must be"
             )
         if member is None:
-            self._check_room(clients)
-        elif member.key and not seat.key:
+            self._check_capacity(clients)
+        elif member.key and not node.key:
             raise InvalidMessageError(f"the name {name!r} belongs to a node that is registered, with another key")
         elif clients != member.count:
             raise InvalidMessageError(f"it had {member.count} clients and now has {clients}; give it another name")
 
-    def accept(self, seat: OnlineNode, name: str, samples: Int[np.ndarray, "c"]) -> NodeInfo:
-        """Take a node in under its name; one that was here before gets its ids back. Raises Unfit as ``check``."""
-        self.check(seat, name, len(samples))
-        member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), seat.key))
-        if member.key != seat.key:  # the engine vouches for the name, whatever the key
+    def accept(self, node: OnlineNode, name: str, samples: Int[np.ndarray, "c"]) -> NodeInfo:
+        """Give a node's clients their ids; those that it had before, if it was accepted before.
+
+        Args:
+            node: as the engine knows it.
+            name: as it names itself.
+            samples: training samples of each of its clients.
+
+        Raises:
+            InvalidMessageError: as ``check``.
+        """
+        self.check(node, name, len(samples))
+        member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), node.key))
+        if member.key != node.key:  # the engine vouches for the name, whatever the key
             _log.warning("%s came with another key than before, which is registered under its name", name)
-            member.key = seat.key
-        before = self._at.get(name)
-        if before is not None and before != seat.node:  # the newest is believed: who is not registered has no key
+            member.key = node.key
+        before = self._node_ids.get(name)
+        if before is not None and before != node.node_id:  # the newest counts: an unregistered node has no key
             self.refused[before] = f"another node came with its name, {name!r}"
         self.samples[member.ids] = samples
-        self._at[name] = seat.node
+        self._node_ids[name] = node.node_id
         return member
 
-    def refuse(self, seat: OnlineNode, name: str, reason: str) -> None:
-        """Remember, and say once, that a node may not take part."""
-        reason, before = plain(reason), self._said.get(seat.node)
-        self.refused[seat.node] = self._said[seat.node] = reason
+    def refuse(self, node: OnlineNode, name: str, reason: str) -> None:
+        """Remember that a node may not take part, and log each reason once.
+
+        Args:
+            node: as the engine knows it.
+            name: as it names itself; may be empty.
+            reason: for the log.
+        """
+        reason, before = one_line(reason), self._logged.get(node.node_id)
+        self.refused[node.node_id] = self._logged[node.node_id] = reason
         if reason != before:
-            _log.warning("client %r (node %d) is refused: %s", plain(name or seat.name, 64), seat.node, reason)
+            _log.warning("client %r (node %d) is refused: %s", one_line(name or node.name, 64), node.node_id, reason)
 
-    def forgive(self, nodes: Iterable[int]) -> None:
-        """These may introduce themselves again: what was wrong may have been put right."""
-        for node in nodes:
-            self.refused.pop(node, None)
+    def allow_retry(self, node_ids: Iterable[int]) -> None:
+        """These are sent a handshake again: the reason for the refusal may be gone."""
+        for node_id in node_ids:
+            self.refused.pop(node_id, None)
 
-    def there(self, seats: Iterable[OnlineNode]) -> Int[np.ndarray, "c"]:
-        """Ids of the clients whose nodes are online, ascending."""
-        online = {seat.node for seat in seats}
-        ids = [member.ids for name, member in self.members.items() if self._at.get(name) in online]
+    def online_clients(self, nodes: Iterable[OnlineNode]) -> Int[np.ndarray, "c"]:
+        """Ids of the clients of these nodes, ascending."""
+        online = {node.node_id for node in nodes}
+        ids = [member.ids for name, member in self.members.items() if self._node_ids.get(name) in online]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
-    def deal(self, clients: Int[np.ndarray, "n"]) -> list[tuple[int, NodeInfo, Int[np.ndarray, "r"]]]:
-        """Which rows of a call go to which node: (node, member, rows). Clients that were not met yet are nobody's."""
-        dealt = []
+    def rows_by_node(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
+        """Which rows of a call belong to which node. Clients that were not met in this process belong to none."""
+        assigned = []
         for name, member in self.members.items():
             rows = np.flatnonzero((clients >= member.first) & (clients < member.first + member.count))
-            if len(rows) and name in self._at:
-                dealt.append((self._at[name], member, rows))
-        return dealt
+            if len(rows) and name in self._node_ids:
+                assigned.append(NodeRows(self._node_ids[name], member, rows))
+        return assigned
 
-    def names(self) -> list[str]:
+    def client_names(self) -> list[str]:
         """A name for each client that has an id, in the order of ids."""
         ordered = sorted(self.members.values(), key=lambda member: member.first)
-        return [name for member in ordered for name in member.names()]
+        return [name for member in ordered for name in member.client_names()]
 
     def memory(self) -> Memory:
-        """All of it that outlives a process."""
+        """All that must outlive a process, as arrays of a checkpoint."""
         entries = [asdict(member) for member in self.members.values()]
         return {MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(), "samples": self.samples.copy()}
 
     def recall(self, memory: Memory) -> None:
-        """Go on from ``memory()``, beside those that have come since; who is where must be found out anew.
+        """Put back what ``memory`` gave, beside the nodes accepted since; where each is must be found out anew.
 
         Raises CheckpointError where it is the memory of another federation.
         """
-        kept = {entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())}
+        stored = {entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())}
         if len(memory["samples"]) != self.capacity:
             raise CheckpointError(
                 f"federation.capacity was {len(memory['samples'])} when the run began, and is {self.capacity} now"
             )
-        merged = kept | self.members
-        taken = [number for member in merged.values() for number in member.ids]
-        if any(merged[name] != member for name, member in kept.items()) or len(set(taken)) < len(taken):
+        merged = stored | self.members
+        ids = [client for member in merged.values() for client in member.ids]
+        if any(merged[name] != member for name, member in stored.items()) or len(set(ids)) < len(ids):
             raise CheckpointError("the run was made with other clients, or with the same in another order")
         self.members = merged
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
 
-    def _check_room(self, count: int) -> None:
-        first = len(self)
-        if first + count > self.capacity:
+    def _check_capacity(self, count: int) -> None:
+        used = len(self)
+        if used + count > self.capacity:
             raise InvalidMessageError(
-                f"there is no room for {count} more clients: {first} of {self.capacity} ids are taken "
+                f"there is no room for {count} more clients: {used} of {self.capacity} ids are taken "
                 "(federation.capacity)"
             )
 
 
-def natural(name: str) -> list[tuple[int, str]]:
-    """Sorts ``site-9`` before ``site-10``."""
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """A sort key that puts ``site-9`` before ``site-10``."""
     parts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
     return [(len(part) if i % 2 else -1, part) for i, part in enumerate(parts)]

@@ -1,7 +1,7 @@
-"""Letters about clients: dealt to the nodes that hold them, and read as they come back.
+"""Remote calls about clients: rows are sent to the nodes that hold them, and read from their replies.
 
-With every letter travels what a node is to be told anyway (which clients were placed since the last one), and with
-every answer whether its clients find their data shifted, once somebody has asked: neither takes an exchange of its own.
+Every request also tells its node which clients have been placed since the last one, and every reply, once a method has
+asked, whether its clients find their data shifted: neither takes messages of its own.
 """
 
 from __future__ import annotations
@@ -15,125 +15,152 @@ from jaxtyping import Int
 
 from fedkin.core.ledger import Ledger
 from fedkin.server.membership import Membership
-from fedkin.server.message import InvalidMessageError, RpcMessage, plain
+from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 from fedkin.server.node_registry import NodeInfo
-from fedkin.server.request_round import Answer
+from fedkin.server.transport import Reply
 
 _log = logging.getLogger("fedkin")
 NEVER = -2  # in place of a round: before the one before the first
-Request = tuple[dict[str, Any], dict[str, np.ndarray]]  # header and arrays
-Shift = dict[str, Any]  # a test and its threshold
+ShiftTest = dict[str, Any]  # name of a test, and its threshold
 
 
 class ShiftReports:
-    """What clients said last of whether their data have shifted, and in which round."""
+    """What each client last reported of a shift of its data, and in which round."""
 
     def __init__(self, clients: int) -> None:
         self.round = np.full(clients, NEVER)
         self.shifted = np.zeros(clients, bool)
 
-    def take(self, clients: Int[np.ndarray, "r"], answer: RpcMessage, round: int) -> None:
-        """What an answer says of some clients, whatever else it is about. Raises Unfit where it is of another size."""
-        if "shifted" in answer.arrays:
-            self.shifted[clients] = answer.truths("shifted", len(clients))
+    def record(self, clients: Int[np.ndarray, "r"], reply: RpcMessage, round: int) -> None:
+        """Take what a reply reports.
+
+        Args:
+            clients: the ids that the reply is about.
+            reply: to a request of any operation.
+            round: of the reply.
+
+        Raises:
+            InvalidMessageError: the report is of another size.
+        """
+        if "shifted" in reply.arrays:
+            self.shifted[clients] = reply.booleans("shifted", len(clients))
             self.round[clients] = round
 
 
 class RpcClient:
-    """The correspondence of one run, which nodes know as ``run``; its bytes go on the ledger."""
+    """The remote calls of one run; nodes store what they keep of it under ``run``, and its bytes go on the ledger."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
         self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
-        self.pending = np.zeros(
-            membership.registry.capacity, bool
-        )  # placed, and not told yet to note what their data are
-        self.reports = ShiftReports(membership.registry.capacity)
-        self._test: Shift | None = None  # of a shift, once somebody has asked
+        clients = membership.registry.capacity
+        self.pending_notes = np.zeros(clients, bool)  # placed, and its node has not been told yet
+        self.reports = ShiftReports(clients)
+        self._test: ShiftTest | None = None  # once a method has asked
 
-    def placed(self, clients: Int[np.ndarray, "n"]) -> None:
-        """These note what their data are when they get their next letter."""
-        self.pending[clients] = True
-        self.reports.round[clients] = self.round  # what they have now is what they note
+    def schedule_notes(self, clients: Int[np.ndarray, "n"]) -> None:
+        """Let these note what their data are when they get their next request."""
+        self.pending_notes[clients] = True
+        self.reports.round[clients] = self.round  # their present data are what they note
         self.reports.shifted[clients] = False
 
-    def expect(self, test: Shift) -> None:
-        """From now on every answer says whether its clients find their data shifted."""
+    def expect_shifts(self, test: ShiftTest) -> None:
+        """From now on every reply reports whether its clients find their data shifted."""
         if test != self._test:
-            self._test, self.reports = test, ShiftReports(len(self.pending))
+            self._test, self.reports = test, ShiftReports(len(self.pending_notes))
 
-    def shifted(self, clients: Int[np.ndarray, "n"], test: Shift) -> np.ndarray:
-        """What they say of a shift, in this round or in the last; only who has said nothing then is asked."""
-        self.expect(test)
+    def shifted(self, clients: Int[np.ndarray, "n"], test: ShiftTest) -> np.ndarray:
+        """What they reported in this round or in the last; only those without a report are sent a request."""
+        self.expect_shifts(test)
         silent = clients[self.reports.round[clients] < self.round - 1]
         if len(silent):
-            self.ask("shifted", silent, lambda rows: ({}, {}), lambda rows, answer: None)
+            self.call("shifted", silent, lambda rows: RpcMessage(), lambda rows, reply: None)
         return self.reports.shifted[clients] & (self.reports.round[clients] >= self.round - 1)
 
-    def ask(
+    def call(
         self,
-        verb: str,
+        operation: str,
         clients: Int[np.ndarray, "n"],
-        write: Callable[[Int[np.ndarray, "r"]], Request],
+        write: Callable[[Int[np.ndarray, "r"]], RpcMessage],
         read: Callable[[Int[np.ndarray, "r"], RpcMessage], None],
-        spoil: Callable[[Int[np.ndarray, "r"]], None] = lambda rows: None,
+        discard: Callable[[Int[np.ndarray, "r"]], None] = lambda rows: None,
     ) -> None:
-        """One exchange about some clients: ``write`` a letter about the rows of each node, and ``read`` what it says
-        of them; ``spoil`` the rows of one whose answer turns out to be of no use."""
-        there = self.membership.there()
-        dealt = [(node, m, rows) for node, m, rows in self.membership.registry.deal(clients) if m.first in there]
-        letters = {node: self._letter(verb, member, clients[rows], write(rows)) for node, member, rows in dealt}
-        answers = self.membership.mail.ask(letters, self.round)
-        self.ledger.add(verb, self.membership.mail.sent, self.membership.mail.received)
-        for node, member, rows in dealt:
+        """One request to each node that holds some of the clients, and its reply.
+
+        Args:
+            operation: what the nodes do.
+            clients: ids, one per row of the call.
+            write: the request about some rows.
+            read: takes a reply about some rows; raises InvalidMessageError where it cannot be used.
+            discard: is called with the rows of such a reply.
+        """
+        online = self.membership.online_clients()
+        nodes = [node for node in self.membership.registry.rows_by_node(clients) if node.info.first in online]
+        requests = {
+            node.node_id: self._request(operation, node.info, clients[node.rows], write(node.rows)) for node in nodes
+        }
+        replies = self.membership.request_round.send(requests, self.round)
+        sent, received = self.membership.request_round.bytes_sent, self.membership.request_round.bytes_received
+        self.ledger.add(operation, sent, received)
+        for node_id, info, rows in nodes:
             try:
-                message = _useful(answers.get(node))
-                self.pending[member.ids] = False
-                self.reports.take(clients[rows], message, self.round)
+                message = _successful(replies.get(node_id))
+                self.pending_notes[info.ids] = False
+                self.reports.record(clients[rows], message, self.round)
                 read(rows, message)
-            except Missing as error:
-                _log.warning("round %d: no answer from %s (%s): %s", self.round, member.name, verb, error)
+            except NoReplyError as error:
+                _log.warning("round %d: no reply from %s (%s): %s", self.round, info.name, operation, error)
             except InvalidMessageError as error:
-                spoil(rows)
-                _log.warning("round %d: %s of %s is set aside: %s", self.round, verb, member.name, error)
+                discard(rows)
+                _log.warning("round %d: %s of %s is excluded: %s", self.round, operation, info.name, error)
 
-    def _letter(self, verb: str, member: NodeInfo, clients: Int[np.ndarray, "r"], letter: Request) -> RpcMessage:
-        header, arrays = letter
-        noted = np.flatnonzero(self.pending[member.ids])
-        arrays = {"clients": clients - member.first, **({"noted": noted} if len(noted) else {}), **arrays}
-        known = {"verb": verb, "run": self.run, "first": member.first, "count": member.count, "shift": self._test}
-        known["about"] = self.membership.own.header()  # a site may have changed since it was met
-        return RpcMessage({**known, **header}, arrays)
+    def _request(
+        self, operation: str, info: NodeInfo, clients: Int[np.ndarray, "r"], message: RpcMessage
+    ) -> RpcMessage:
+        """A request with what every node must know: about whom it is, and of which run."""
+        notes = np.flatnonzero(self.pending_notes[info.ids])
+        arrays = {"clients": clients - info.first, **({"note": notes} if len(notes) else {}), **message.arrays}
+        header = {"operation": operation, "run": self.run, "first": info.first, "count": info.count}
+        header |= {"shift": self._test, "handshake": self.membership.own.header()}  # a site may have changed since
+        return RpcMessage({**header, **message.header}, arrays)
 
-    def rows(
+    def call_rows(
         self,
-        verb: str,
+        operation: str,
         out: np.ndarray,
         clients: Int[np.ndarray, "n"],
-        arrays: dict[str, np.ndarray] | None = None,
-        own: Callable[[Int[np.ndarray, "r"]], dict[str, np.ndarray]] = lambda rows: {},
-        options: dict[str, Any] | None = None,
+        write: Callable[[Int[np.ndarray, "r"]], RpcMessage] = lambda rows: RpcMessage(),
     ) -> np.ndarray:
-        """``out`` with what each node found for its rows; rows without an answer stay as they are."""
-        kinds = {"f": RpcMessage.floats, "i": RpcMessage.integers, "b": RpcMessage.truths}
-        take = kinds[out.dtype.kind]
+        """A call whose reply is one array with a row per client.
 
-        def read(rows: Int[np.ndarray, "r"], answer: RpcMessage) -> None:
-            out[rows] = take(answer, "found", len(rows), *out.shape[1:])
+        Args:
+            operation: what the nodes do.
+            out: [n ...], what rows without a reply keep; filled in place.
+            clients: ids, one per row.
+            write: the request about some rows.
 
-        self.ask(verb, clients, lambda rows: (options or {}, (arrays or {}) | own(rows)), read)
+        Returns:
+            ``out``.
+        """
+        readers = {"f": RpcMessage.floats, "i": RpcMessage.integers, "b": RpcMessage.booleans}
+        reader = readers[out.dtype.kind]
+
+        def read(rows: Int[np.ndarray, "r"], reply: RpcMessage) -> None:
+            out[rows] = reader(reply, "result", len(rows), *out.shape[1:])
+
+        self.call(operation, clients, write, read)
         return out
 
 
-class Missing(Exception):
-    """A node has not done what it was asked, and why."""
+class NoReplyError(Exception):
+    """A node has not done what was requested, and why."""
 
 
-def _useful(answer: Answer | None) -> RpcMessage:
-    """What a node says that has done what it was asked. Raises Missing."""
-    if answer is None:
-        raise Missing("its time is up")
-    if answer.message is None:
-        raise Missing(answer.error)
-    if "failed" in answer.message.header:
-        raise Missing(f"it says: {plain(answer.message.header['failed'])}")
-    return answer.message
+def _successful(reply: Reply | None) -> RpcMessage:
+    """The message of a reply. Raises NoReplyError where the node has not done what was requested."""
+    if reply is None:
+        raise NoReplyError("its time is up")
+    if reply.message is None:
+        raise NoReplyError(reply.error)
+    if "failed" in reply.message.header:
+        raise NoReplyError(f"it reports: {one_line(reply.message.header['failed'])}")
+    return reply.message

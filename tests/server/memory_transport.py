@@ -1,8 +1,8 @@
-"""An engine in memory (``federation.exchange.Transport``) with a clock of its own: nodes that answer at once, late or never,
-crash, raise, send garbage, come, go and come back with another number.
+"""An engine in memory (``server.transport.Transport``) with its own clock: nodes that reply at once, late or never,
+crash, raise, send invalid replies, come, go and come back with another id.
 
-It behaves as Flower was found to: a node shows that it lives every 30 s and counts as online for 60 s after that; one
-that was killed stays in the list until then; answers stay in the box until somebody fetches them.
+It behaves as Flower was found to: a node sends a heartbeat every 30 s and counts as online for 60 s after it; one that
+was killed stays in the list until then; replies stay with the engine until the server fetches them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 from fedkin.config.server_settings import ServerSettings
 from fedkin.core.errors import FedkinError
-from fedkin.server.message import RpcMessage, header_of, pack, unpack
+from fedkin.server.message import RpcMessage, decode, encode
 from fedkin.server.node import Node
-from fedkin.server.request_round import Answer, OnlineNode, RequestRound, Sent
+from fedkin.server.request_retries import RequestRound
+from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
-BEAT, HOLDS = 30.0, 60.0  # seconds between signs of life, and how long one holds
+HEARTBEAT, TIMEOUT = 30.0, 60.0  # seconds between heartbeats, and after which one no longer counts
 Handler = Callable[[RpcMessage], RpcMessage]
 
 
@@ -40,146 +41,143 @@ class Clock:
             first[1]()
         self.now = end
 
-    def at(self, when: float, what: Callable[[], Any]) -> None:
-        self._plans.append((when, what))
+    def at(self, when: float, action: Callable[[], Any]) -> None:
+        self._plans.append((when, action))
 
 
 @dataclass
 class Station:
     """A node as the engine knows it, and how it behaves."""
 
-    answers: Handler
+    handle: Handler
     name: str = ""  # that it is registered under
     key: str = ""
-    delay: float = 0.0  # seconds until its answer is there
-    twist: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda letter, reply: reply  # changes what it says
-    loses: int = 0  # so many of its next letters are lost, and the engine says so
-    crashes: bool = False  # its process dies of every letter, and the engine says so
-    deaf: bool = False  # the engine takes no letter for it
+    delay: float = 0.0  # seconds until its reply is there
+    tamper: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda request, reply: reply  # changes its replies
+    loses: int = 0  # so many of its next requests are lost, and the engine reports it
+    crashes: bool = False  # its process crashes at every request, and the engine reports it
+    rejected: bool = False  # the engine takes no request for it
     since: float = 0.0
-    killed: float | None = None  # when it was killed, which the engine learns from its silence
-    letters: list[RpcMessage] = field(default_factory=list)  # all that it got
+    killed: float | None = None  # when it was killed, which the engine learns from missing heartbeats
+    requests: list[RpcMessage] = field(default_factory=list)  # all that it received
 
     def alive_until(self, now: float) -> float:
         last = now if self.killed is None else self.killed
-        return self.since + (last - self.since) // BEAT * BEAT + HOLDS
+        return self.since + (last - self.since) // HEARTBEAT * HEARTBEAT + TIMEOUT
 
 
 @dataclass
 class _Due:
-    """An answer that is under way, or in the box."""
+    """A reply that arrives at some time, or has arrived."""
 
     when: float
     node: int
-    answer: Answer
+    reply: Reply
 
 
-class MemoryPost:
-    """The engine. ``pushed`` has every letter: round, node, verb, and bytes."""
+class MemoryTransport:
+    """The engine. ``pushed`` has every request: round, node, operation, and bytes."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
         self.stations: dict[int, Station] = {}
         self.pushed: list[tuple[int, int, str, int]] = []
-        self.exchanges: list[tuple[int, str]] = []  # round and verb of every call of push
-        self.received: list[tuple[str, int]] = []  # verb and bytes of every answer that was fetched
-        self._under_way: dict[str, _Due] = {}
-        self._verbs: dict[str, str] = {}
+        self.calls: list[tuple[int, str]] = []  # round and operation of every call of push
+        self.pulled: list[tuple[str, int]] = []  # operation and bytes of every reply that was fetched
+        self._due: dict[str, _Due] = {}
+        self._operations: dict[str, str] = {}
 
     # --- what a test does
 
-    def join(self, node: int, answers: Node | Handler, **how: Any) -> Station:
+    def join(self, node: int, handler: Node | Handler, **behaviour: Any) -> Station:
         """A node comes online."""
-        handler = answers.answer if isinstance(answers, Node) else answers
-        self.stations[node] = Station(handler, since=self.clock.now, **how)
+        handle = handler.handle if isinstance(handler, Node) else handler
+        self.stations[node] = Station(handle, since=self.clock.now, **behaviour)
         return self.stations[node]
 
     def leave(self, node: int) -> Station:
-        """A node says goodbye: letters to it come back at once."""
-        for letter, due in self._under_way.items():
+        """A node disconnects: requests to it are lost at once."""
+        for request_id, due in self._due.items():
             if due.node == node and due.when > self.clock.now:
-                due.when, due.answer = self.clock.now, _gone(letter)
+                due.when, due.reply = self.clock.now, _gone(request_id)
         return self.stations.pop(node)
 
     def kill(self, node: int) -> None:
-        """A node dies, and nobody is told: its letters come back when the engine has found it out."""
+        """A node dies: requests to it are lost when its heartbeat is missed."""
         station, now = self.stations[node], self.clock.now
         station.killed = now
-        for letter, due in self._under_way.items():
+        for request_id, due in self._due.items():
             if due.node == node and due.when > now:
-                due.when, due.answer = station.alive_until(now), _gone(letter)
+                due.when, due.reply = station.alive_until(now), _gone(request_id)
 
-    def verbs(self, round: int | None = None) -> list[str]:
-        """The exchanges of a round, greetings apart."""
-        return [verb for when, verb in self.exchanges if verb != "hello" and round in (None, when)]
+    def operations(self, round: int | None = None) -> list[str]:
+        """The operations of a round, without handshakes."""
+        return [operation for when, operation in self.calls if operation != "hello" and round in (None, when)]
 
     @property
-    def box(self) -> list[str]:
-        """Letters whose answers lie here and were not fetched."""
-        return [letter for letter, due in self._under_way.items() if due.when <= self.clock.now]
+    def unfetched(self) -> list[str]:
+        """Requests whose replies have arrived and were not fetched."""
+        return [request_id for request_id, due in self._due.items() if due.when <= self.clock.now]
 
     # --- the engine
 
     def nodes(self) -> Sequence[OnlineNode]:
         now = self.clock.now
-        seats = [OnlineNode(node, s.name, s.key, s.alive_until(now)) for node, s in self.stations.items()]
-        return [seat for seat in seats if seat.alive_until > now]
+        nodes = [OnlineNode(node, s.name, s.key, s.alive_until(now)) for node, s in self.stations.items()]
+        return [node for node in nodes if node.alive_until > now]
 
-    def push(self, letters: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[Sent]:
-        if letters:
-            self.exchanges.append((round, str(letters[0][1].header["verb"])))
-        return [self._push(node, letter, round) for node, letter in letters]
+    def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
+        if requests:
+            self.calls.append((round, str(requests[0][1].header["operation"])))
+        return [self._push(node, request, round) for node, request in requests]
 
-    def pull(self, letters: Iterable[str]) -> Sequence[Answer]:
-        there = set(letters)
-        came = sorted((d.when, n) for n, d in self._under_way.items() if n in there and d.when <= self.clock.now)
-        answers = [self._under_way.pop(number).answer for _, number in came]
-        self.received += [(self._verbs[answer.letter], answer.size) for answer in answers]
-        return answers
+    def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
+        wanted = set(request_ids)
+        arrived = sorted((d.when, n) for n, d in self._due.items() if n in wanted and d.when <= self.clock.now)
+        replies = [self._due.pop(request_id).reply for _, request_id in arrived]
+        self.pulled += [(self._operations[reply.request_id], reply.size) for reply in replies]
+        return replies
 
-    def _push(self, node: int, letter: RpcMessage, round: int) -> Sent:
-        read, size = carried(letter)
-        station, verb = self.stations.get(node), str(letter.header["verb"])
-        if station is None or station.deaf:
-            return Sent(None, size)
-        number = f"letter-{len(self._verbs)}"
-        self._verbs[number] = verb
-        self.pushed.append((round, node, verb, size))
+    def _push(self, node: int, request: RpcMessage, round: int) -> SentRequest:
+        received, size = transmitted(request)
+        station, operation = self.stations.get(node), str(request.header["operation"])
+        if station is None or station.rejected:
+            return SentRequest(None, size)
+        request_id = f"request-{len(self._operations)}"
+        self._operations[request_id] = operation
+        self.pushed.append((round, node, operation, size))
         now = self.clock.now
         if station.killed is None:
-            answer = self._answer(station, number, read)
-            self._under_way[number] = _Due(now if answer.lost else now + station.delay, node, answer)
+            reply = self._reply(station, request_id, received)
+            self._due[request_id] = _Due(now if reply.lost else now + station.delay, node, reply)
         else:
-            self._under_way[number] = _Due(station.alive_until(now), node, _gone(number))
-        return Sent(number, size)
+            self._due[request_id] = _Due(station.alive_until(now), node, _gone(request_id))
+        return SentRequest(request_id, size)
 
-    def _answer(self, station: Station, number: str, letter: RpcMessage) -> Answer:
+    def _reply(self, station: Station, request_id: str, request: RpcMessage) -> Reply:
         if station.loses or station.crashes:
             station.loses -= not station.crashes
-            return Answer(number, None, error="the message was lost", lost=True)
-        station.letters.append(letter)
+            return Reply(request_id, None, error="the message was lost", lost=True)
+        station.requests.append(request)
         try:
-            reply = station.twist(letter, station.answers(letter))
-        except FedkinError as error:  # as a ClientApp of fedkin says it
+            reply = station.tamper(request, station.handle(request))
+        except FedkinError as error:  # as a ClientApp of fedkin reports it
             reply = RpcMessage({"failed": " ".join(str(error).split())})
-        except Exception as error:  # as Flower says it
-            return Answer(number, None, error=f"error 2: {type(error).__name__}: {error}")
-        return Answer(number, *carried(reply))
+        except Exception as error:  # as Flower reports it
+            return Reply(request_id, None, error=f"error 2: {type(error).__name__}: {error}")
+        return Reply(request_id, *transmitted(reply))
 
 
-def _gone(letter: str) -> Answer:
-    return Answer(letter, None, error="the node is gone", lost=True)
+def _gone(request_id: str) -> Reply:
+    return Reply(request_id, None, error="the node is gone", lost=True)
 
 
-def carried(message: RpcMessage) -> tuple[RpcMessage, int]:
-    """A parcel after its way over a network, and its bytes."""
-    text = message.text()
-    floats = {name: array.copy() for name, array in message.arrays.items() if array.dtype.kind == "f"}
-    packed = {name: pack(array) for name, array in message.arrays.items() if array.dtype.kind != "f"}
-    size = len(text) + sum(array.nbytes for array in floats.values()) + sum(map(len, packed.values()))
-    return RpcMessage(header_of(text), floats | {name: unpack(data) for name, data in packed.items()}), size
+def transmitted(message: RpcMessage) -> tuple[RpcMessage, int]:
+    """A message after it was encoded and decoded, and its bytes."""
+    data = encode(message)
+    return decode(data), len(data)
 
 
-def exchange(post: MemoryPost, **terms: Any) -> RequestRound:
-    """An exchange on the engine's own clock."""
-    return RequestRound(post, ServerSettings(**terms), post.clock.time, post.clock.sleep)
+def request_round(transport: MemoryTransport, **settings: Any) -> RequestRound:
+    """A RequestRound on the engine's own clock."""
+    return RequestRound(transport, ServerSettings(**settings), transport.clock.time, transport.clock.sleep)

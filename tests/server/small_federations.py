@@ -14,18 +14,20 @@ from fedkin.core.world import LocalTraining, ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.models.model import Model
-from fedkin.server.deploy.build_node import FIXED, shard
-from fedkin.server.handshake import Handshake, digest_of, make_handshake
+from fedkin.server.deploy.build_node import HANDSHAKE_SEED, select_clients
+from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node import Node
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from tests.server.memory_transport import MemoryPost, exchange
+from tests.server.memory_transport import MemoryTransport, request_round
 
 P, C = 4, 3
 WORK = LocalTraining(epochs=2, batch_size=5, lr=0.1)
-ABOUT = replace(make_handshake("trial", __version__, ModelSpec(P), (P,), C), start=digest_of(np.zeros(P, np.float32)))
+ABOUT = replace(
+    make_handshake("trial", __version__, ModelSpec(P), (P,), C), start=model_digest(np.zeros(P, np.float32))
+)
 
 
 @dataclass
@@ -35,13 +37,13 @@ class ResponseCache:
     kept: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     models: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
 
-    def memory(self, run: str) -> dict[str, np.ndarray]:
+    def load_memory(self, run: str) -> dict[str, np.ndarray]:
         return self.kept.get(run, {})
 
-    def remember(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
+    def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
         self.kept[run] = dict(memory)
 
-    def keep_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
+    def save_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
         self.models.setdefault(run, {}).update(models)
 
 
@@ -65,7 +67,7 @@ def fake_node(name: str, clients: Sequence[int] = (0,), about: Handshake = ABOUT
 
 
 @cache
-def kinds(clients: int = 6, classes: int = 6, seed: int = 1) -> FederatedData:
+def clustered_data(clients: int = 6, classes: int = 6, seed: int = 1) -> FederatedData:
     """Clients of 6 to 12 samples; a kind is a pair of the six classes."""
     rng = np.random.default_rng(seed)
     owner = np.repeat(np.arange(clients), rng.integers(8, 15, clients))
@@ -73,12 +75,12 @@ def kinds(clients: int = 6, classes: int = 6, seed: int = 1) -> FederatedData:
     x = (np.eye(classes)[y] + rng.normal(scale=0.3, size=(len(y), classes))).astype(np.float32)
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(clients)])
     train, test = (Ragged.of([rows[c][part] for c in range(clients)]) for part in (slice(2, None), slice(0, 2)))
-    return FederatedData("kinds", x, y, classes, train, test)
+    return FederatedData("clustered", x, y, classes, train, test)
 
 
 @cache
 def model_of(clients: int = 6) -> Model:
-    return mclr(kinds(clients))
+    return mclr(clustered_data(clients))
 
 
 _made: dict[Any, tuple[SimulatedWorld, Any]] = {}
@@ -89,7 +91,7 @@ def simulated(data: FederatedData, model: Model, clients: Sequence[int], ids: np
     because everything is compiled anew for each."""
     key = id(data), id(model), tuple(clients), None if ids is None else tuple(ids)
     if key not in _made:
-        world = SimulatedWorld(shard(data, np.array(clients)), model, WORK, ids=ids)
+        world = SimulatedWorld(select_clients(data, np.array(clients)), model, WORK, ids=ids)
         _made[key] = world, world.memory()
     world, blank = _made[key]
     world.recall(blank)
@@ -98,45 +100,54 @@ def simulated(data: FederatedData, model: Model, clients: Sequence[int], ids: np
 
 def node_of(name: str, clients: Sequence[int], data: FederatedData, model: Model) -> Node:
     """A node that plays some clients of a federated data set, on a disk in memory."""
-    own = shard(data, np.array(clients))
+    own = select_clients(data, np.array(clients))
     about = make_handshake("trial", __version__, model.spec, own.x.shape[1:], own.classes)
     world = partial(simulated, data, model, clients)
     return Node(
-        name, lambda spec: about, lambda: digest_of(model.initial(FIXED)), own.train.sizes, world, ResponseCache()
+        name,
+        lambda spec: about,
+        lambda: model_digest(model.initial(HANDSHAKE_SEED)),
+        own.train.sizes,
+        world,
+        ResponseCache(),
     )
 
 
 # --- the server's side
 
 
-def hall_of(post: MemoryPost, about: Handshake = ABOUT, classes: int = C, **terms: Any) -> Membership:
-    return Membership(exchange(post, **{"capacity": 100, "deadline": 90.0, **terms}), about, classes)
+def membership_of(
+    transport: MemoryTransport, about: Handshake = ABOUT, classes: int = C, **settings: Any
+) -> Membership:
+    return Membership(request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings}), about, classes)
 
 
 def fake_remote(
-    post: MemoryPost, membership: Membership | None = None, run: str = "trial-run", **terms: Any
+    transport: MemoryTransport, membership: Membership | None = None, run: str = "trial-run", **settings: Any
 ) -> RemoteWorld:
     """The world of whoever is behind the engine, when they want quadratic things."""
     spec = fake_node("x").world(np.arange(1)).spec
-    membership = membership or hall_of(post, **terms)
+    membership = membership or membership_of(transport, **settings)
     return RemoteWorld(membership, spec, lambda words: np.zeros(P, np.float32), LocalTraining(lr=0.5), run)
 
 
 def remote(
-    post: MemoryPost,
+    transport: MemoryTransport,
     data: FederatedData,
     model: Model,
     work: LocalTraining = WORK,
     run: str = "trial-run",
-    **terms: Any,
+    **settings: Any,
 ) -> RemoteWorld:
     about = make_handshake("trial", __version__, model.spec, data.x.shape[1:], data.classes)
-    about = replace(about, start=digest_of(model.initial(FIXED)))
-    membership = hall_of(post, about, data.classes, **{"capacity": data.clients, "wait_for": data.clients, **terms})
+    about = replace(about, start=model_digest(model.initial(HANDSHAKE_SEED)))
+    membership = membership_of(
+        transport, about, data.classes, **{"capacity": data.clients, "wait_for": data.clients, **settings}
+    )
     return RemoteWorld(membership, simulated(data, model, range(data.clients)).spec, model.initial, work, run)
 
 
-def dealt(post: MemoryPost, groups: Sequence[Sequence[int]], data: FederatedData, model: Model) -> None:
+def join_nodes(transport: MemoryTransport, groups: Sequence[Sequence[int]], data: FederatedData, model: Model) -> None:
     """A node for each group of clients; ids are the clients' own numbers where groups go on from each other."""
     for number, clients in enumerate(groups):
-        post.join(100 - number, node_of(f"site-{number}", clients, data, model))
+        transport.join(100 - number, node_of(f"site-{number}", clients, data, model))

@@ -1,4 +1,4 @@
-"""What clients keep for themselves: what their data were when they were placed, and the models they had last."""
+"""What clients store: what their data were when they were placed, and their last models."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fedkin.core.randomness import Stream
 from fedkin.server.message import RpcMessage
 from fedkin.server.node import CLUSTER, PERSONAL
 from fedkin.server.remote_world import RemoteWorld
-from tests.server.memory_transport import MemoryPost
-from tests.server.small_federations import C, P, fake_node, fake_remote, hall_of
+from tests.server.memory_transport import MemoryTransport
+from tests.server.small_federations import C, P, fake_node, fake_remote, membership_of
 
 EVERYONE = np.arange(4)
 MODELS = np.zeros((1, P), np.float32)
@@ -20,13 +20,13 @@ MODELS = np.zeros((1, P), np.float32)
 class Sites:
     """Four clients on three nodes, whose labels a test may change."""
 
-    def __init__(self, **terms: Any) -> None:
-        self.post, self.counts, self.nodes = MemoryPost(), {}, {}
+    def __init__(self, **settings: Any) -> None:
+        self.transport, self.counts, self.nodes = MemoryTransport(), {}, {}
         for node, clients in ((0, [0]), (1, [1, 2]), (2, [3])):
             self.counts[node] = np.full((len(clients), C), 12)
             self.nodes[node] = fake_node(f"site-{node}", clients, counts=self.counts[node])
-            self.post.join(node, self.nodes[node])
-        self.world = fake_remote(self.post, **{"capacity": 4, "wait_for": 4, **terms})
+            self.transport.join(node, self.nodes[node])
+        self.world = fake_remote(self.transport, **{"capacity": 4, "wait_for": 4, **settings})
         self.round = -1
         self.next()
 
@@ -45,36 +45,36 @@ class Sites:
         return clients[self.world.shifted(clients)].tolist()
 
     def last(self, node: int) -> RpcMessage:
-        return self.post.stations[node].letters[-1]
+        return self.transport.stations[node].requests[-1]
 
 
-def test_who_was_placed_is_told_in_its_next_letter_and_only_once() -> None:
+def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> None:
     sites = Sites()
     sites.world.note(np.array([0, 2]))
-    before = len(sites.post.pushed)
+    before = len(sites.transport.pushed)
     sites.train()
-    np.testing.assert_array_equal(sites.last(0).arrays["noted"], [0])
-    np.testing.assert_array_equal(sites.last(1).arrays["noted"], [1])  # the second client of its node
-    assert "noted" not in sites.last(2).arrays
+    np.testing.assert_array_equal(sites.last(0).arrays["note"], [0])
+    np.testing.assert_array_equal(sites.last(1).arrays["note"], [1])  # the second client of its node
+    assert "note" not in sites.last(2).arrays
     sites.train()
-    assert all("noted" not in sites.last(node).arrays for node in range(3))
-    assert len(sites.post.pushed) == before + 6  # no letter of its own
+    assert all("note" not in sites.last(node).arrays for node in range(3))
+    assert len(sites.transport.pushed) == before + 6  # no requests of their own
 
 
-def test_whose_answer_never_came_is_told_again() -> None:
+def test_a_client_whose_reply_was_lost_is_told_again() -> None:
     sites = Sites(deadline=9.0)
     sites.world.note(EVERYONE)
-    sites.post.stations[2].delay = 100.0
+    sites.transport.stations[2].delay = 100.0
     sites.train()
-    sites.post.stations[2].delay = 0.0
-    sites.post.clock.sleep(60.0)
+    sites.transport.stations[2].delay = 0.0
+    sites.transport.clock.sleep(60.0)
     sites.next()
     sites.train()
-    np.testing.assert_array_equal(sites.last(2).arrays["noted"], [0])
-    assert "noted" not in sites.last(0).arrays
+    np.testing.assert_array_equal(sites.last(2).arrays["note"], [0])
+    assert "note" not in sites.last(0).arrays
 
 
-def test_a_shift_is_told_against_what_was_noted_and_forgotten_when_noted_anew() -> None:
+def test_a_shift_is_measured_from_what_was_noted_last() -> None:
     sites = Sites()
     sites.world.note(EVERYONE)
     assert sites.shifted() == []
@@ -90,20 +90,20 @@ def test_a_shift_is_told_against_what_was_noted_and_forgotten_when_noted_anew() 
     assert sites.shifted() == []
 
 
-def test_reports_of_a_shift_ride_along_once_somebody_has_asked() -> None:
+def test_every_reply_reports_shifts_once_a_method_has_asked() -> None:
     sites = Sites()
     sites.train()
     assert sites.last(0).header.get("shift") is None
     sites.shifted()
-    assert sites.post.verbs().count("shifted") == 1
+    assert sites.transport.operations().count("shifted") == 1
     for _ in range(4):
         sites.next()
         sites.shifted()
         sites.train()
-    assert sites.post.verbs().count("shifted") == 1
+    assert sites.transport.operations().count("shifted") == 1
 
 
-def test_who_was_not_heard_of_for_two_rounds_is_asked() -> None:
+def test_a_client_without_a_report_for_two_rounds_is_sent_a_request() -> None:
     sites = Sites()
     sites.world.note(EVERYONE)
     sites.shifted()
@@ -112,50 +112,50 @@ def test_who_was_not_heard_of_for_two_rounds_is_asked() -> None:
         sites.next()
         sites.train(np.array([0, 1, 2]))
     sites.move(2)
-    before = len(sites.post.stations[0].letters)
+    before = len(sites.transport.stations[0].requests)
     assert sites.shifted() == [3]
-    assert sites.last(2).header["verb"] == "shifted" and len(sites.post.stations[0].letters) == before
+    assert sites.last(2).header["operation"] == "shifted" and len(sites.transport.stations[0].requests) == before
 
 
-def test_another_test_of_the_shift_is_asked_anew() -> None:
+def test_another_test_of_the_shift_needs_new_reports() -> None:
     sites = Sites()
     sites.shifted()
     sites.world.shifted(EVERYONE, test="label_aware", threshold=0.1)
-    assert sites.post.verbs().count("shifted") == 2
+    assert sites.transport.operations().count("shifted") == 2
     assert sites.last(0).header["shift"] == {"test": "label_aware", "threshold": 0.1}
 
 
-def test_a_fresh_process_of_a_node_knows_what_it_noted() -> None:
-    """Every letter meets a new world; only the disk is the same."""
+def test_a_new_process_of_a_node_has_what_it_noted() -> None:
+    """Every request meets a new world; only the disk is the same."""
     sites = Sites()
     sites.move(0)
     sites.world.note(np.array([0]))
     sites.train()
-    assert "noted_labels" in sites.nodes[0].disk.memory("trial-run")  # type: ignore[attr-defined]
+    assert "noted_labels" in sites.nodes[0].disk.load_memory("trial-run")  # type: ignore[attr-defined]
     assert sites.shifted() == []
 
 
-def test_what_could_not_be_told_yet_outlives_the_server() -> None:
+def test_pending_notes_outlive_the_server() -> None:
     sites = Sites()
     sites.world.initial(Stream(0, 0, "init"))
     sites.world.note(np.array([0, 3]))
     memory = sites.world.memory()
-    again = fake_remote(sites.post, hall_of(sites.post, capacity=4, wait_for=4))
+    again = fake_remote(sites.transport, membership_of(sites.transport, capacity=4, wait_for=4))
     again.recall(memory)
     again.begin(Stream(0, 1))
     again.train(MODELS, EVERYONE, np.zeros(4, np.int64), stream=Stream(0, 1, "m"))
-    np.testing.assert_array_equal(sites.last(0).arrays["noted"], [0])
-    np.testing.assert_array_equal(sites.last(2).arrays["noted"], [0])
-    assert "noted" not in sites.last(1).arrays
+    np.testing.assert_array_equal(sites.last(0).arrays["note"], [0])
+    np.testing.assert_array_equal(sites.last(2).arrays["note"], [0])
+    assert "note" not in sites.last(1).arrays
 
 
-def test_ids_outlive_the_server_whatever_numbers_the_nodes_have_then() -> None:
+def test_ids_outlive_the_server_whatever_ids_the_nodes_have_at_the_engine() -> None:
     sites = Sites()
     memory = sites.world.memory()
-    post = MemoryPost()
+    transport = MemoryTransport()
     for number, node in enumerate((2, 1, 0)):
-        post.join(50 + number, sites.nodes[node])
-    again: RemoteWorld = fake_remote(post, capacity=4, wait_for=4)
+        transport.join(50 + number, sites.nodes[node])
+    again: RemoteWorld = fake_remote(transport, capacity=4, wait_for=4)
     again.recall(memory)
     again.begin(Stream(0, 5))
     assert {name: m.first for name, m in again.membership.registry.members.items()} == {
@@ -169,7 +169,7 @@ def test_ids_outlive_the_server_whatever_numbers_the_nodes_have_then() -> None:
 # --- models on a client's own disk
 
 
-def test_a_lone_client_keeps_its_cluster_s_model_and_its_own() -> None:
+def test_a_single_client_stores_its_cluster_s_model_and_its_own() -> None:
     sites = Sites()
     held = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
     for reduce in (False, True):
@@ -182,7 +182,7 @@ def test_a_lone_client_keeps_its_cluster_s_model_and_its_own() -> None:
     assert not sites.nodes[1].disk.models  # type: ignore[attr-defined]
 
 
-def test_a_lone_client_keeps_the_model_that_it_chose() -> None:
+def test_a_single_client_stores_the_model_that_it_chose() -> None:
     sites = Sites()
     held = np.stack([np.full(P, -3), np.full(P, 3)]).astype(np.float32)
     got = sites.world.train(held, EVERYONE, None, stream=Stream(0, 0, "m"))
@@ -194,7 +194,7 @@ def test_a_lone_client_keeps_the_model_that_it_chose() -> None:
         )
 
 
-def test_the_model_that_a_client_is_scored_on_is_its_cluster_s() -> None:
+def test_evaluation_stores_the_cluster_s_model() -> None:
     sites = Sites()
     held = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
     sites.world.evaluate(held, EVERYONE, np.array([1, 0, 1, 0]))

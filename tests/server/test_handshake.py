@@ -11,7 +11,7 @@ import pytest
 
 from fedkin import __version__
 from fedkin.core.world import ModelSpec
-from fedkin.server.handshake import Handshake, check, digest_of, make_handshake
+from fedkin.server.handshake import Handshake, check, make_handshake, model_digest
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from tests.server.small_federations import ABOUT, fake_node
 
@@ -46,7 +46,7 @@ def test_a_client_made_by_a_program_need_not_say(missing: str) -> None:
 
 
 def test_an_introduction_comes_through_a_header() -> None:
-    assert Handshake.of(RpcMessage({"verb": "hello", "name": "a", **FULL.header()})) == FULL
+    assert Handshake.of(RpcMessage({"operation": "hello", "name": "a", **FULL.header()})) == FULL
 
 
 @pytest.mark.parametrize("name", [*Handshake.__dataclass_fields__])
@@ -62,7 +62,7 @@ def spec(**slices: slice) -> ModelSpec:
 
 def made(model: ModelSpec, shape: tuple[int, ...] = (2,), start: Any = 0.0) -> Handshake:
     return replace(
-        make_handshake("trial", __version__, model, shape, 2), start=digest_of(np.full(6, start, np.float32))
+        make_handshake("trial", __version__, model, shape, 2), start=model_digest(np.full(6, start, np.float32))
     )
 
 
@@ -88,13 +88,13 @@ def test_samples_of_another_shape_are_told_apart() -> None:
 
 
 def hello(**changes: Any) -> RpcMessage:
-    return RpcMessage({"verb": "hello", **replace(FULL, **changes).header()})
+    return RpcMessage({"operation": "hello", **replace(FULL, **changes).header()})
 
 
 def test_a_node_answers_with_its_name_and_its_samples() -> None:
-    answer = fake_node("berlin", (3, 5), FULL).answer(hello())
-    assert answer.header["name"] == "berlin" and Handshake.of(answer) == FULL
-    np.testing.assert_array_equal(answer.arrays["samples"], [13, 15])
+    reply = fake_node("berlin", (3, 5), FULL).handle(hello())
+    assert reply.header["name"] == "berlin" and Handshake.of(reply) == FULL
+    np.testing.assert_array_equal(reply.arrays["samples"], [13, 15])
 
 
 @pytest.mark.parametrize(("changes", "words"), OTHERS)
@@ -102,14 +102,14 @@ def test_a_node_that_cannot_take_part_says_so_in_its_own_log(
     changes: dict[str, Any], words: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "fedkin"):
-        answer = fake_node("berlin", about=FULL).answer(hello(**changes))
-    assert "refused" in answer.header and answer.header["name"] == "berlin" and not answer.arrays
+        reply = fake_node("berlin", about=FULL).handle(hello(**changes))
+    assert "refused" in reply.header and reply.header["name"] == "berlin" and not reply.arrays
     assert "berlin cannot take part" in caplog.text
     for word in words:
-        assert word in caplog.text and word in answer.header["refused"]
+        assert word in caplog.text and word in reply.header["refused"]
 
 
 def test_a_greeting_that_is_none_is_refused_and_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "fedkin"):
-        answer = fake_node("berlin").answer(RpcMessage({"verb": "hello"}))
-    assert "expected federation" in answer.header["refused"] and "berlin cannot take part" in caplog.text
+        reply = fake_node("berlin").handle(RpcMessage({"operation": "hello"}))
+    assert "expected federation" in reply.header["refused"] and "berlin cannot take part" in caplog.text

@@ -1,4 +1,4 @@
-"""Answers that cannot be used are set aside and counted, whoever sent them; nothing they hold reaches a method."""
+"""Replies that cannot be used are excluded and counted; nothing in them reaches a method."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkin.core.world import TrainingReply
 from fedkin.measures.calibration import BINS
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.remote_world import RemoteWorld
-from tests.server.memory_transport import MemoryPost
+from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import P, fake_node, fake_remote
 
 EVERYONE = np.arange(6)
@@ -22,36 +22,38 @@ ODD = 2  # the client whose node is changed; of fleets, clients 2 and 3 are on i
 STREAM = Stream(0, 1, "method/round")
 MODELS = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
 WHICH = np.array([0, 1, 0, 1, 0, 1])
-Twist = Callable[[RpcMessage, RpcMessage], RpcMessage]
+Tamper = Callable[[RpcMessage, RpcMessage], RpcMessage]
 
 
-def federation(twist: Twist | None = None, fleets: bool = False, **terms: Any) -> tuple[MemoryPost, RemoteWorld]:
-    """Six lone clients, or three nodes of two; ``twist`` changes what the node of client 2 says of anything but
+def federation(
+    tamper: Tamper | None = None, fleets: bool = False, **settings: Any
+) -> tuple[MemoryTransport, RemoteWorld]:
+    """Six lone clients, or three nodes of two; ``tamper`` changes what the node of client 2 says of anything but
     itself."""
-    post = MemoryPost()
+    transport = MemoryTransport()
     groups = [[0, 1], [2, 3], [4, 5]] if fleets else [[k] for k in range(6)]
     for node, clients in enumerate(groups):
-        post.join(node, fake_node(f"site-{clients[0]}", clients))
-    world = fake_remote(post, capacity=6, wait_for=6, **terms)
+        transport.join(node, fake_node(f"site-{clients[0]}", clients))
+    world = fake_remote(transport, capacity=6, wait_for=6, **settings)
     world.begin(Stream(0, 0))
-    if twist:
-        post.stations[ODD // 2 if fleets else ODD].twist = twist
-    return post, world
+    if tamper:
+        transport.stations[ODD // 2 if fleets else ODD].tamper = tamper
+    return transport, world
 
 
 def train(world: RemoteWorld, model_index: Any = WHICH, **options: Any) -> TrainingReply:
     return world.train(MODELS, EVERYONE, model_index, stream=STREAM, **options)
 
 
-def with_array(name: str, value: Any) -> Twist:
-    """The answer with this in place of one of its arrays: an array, None, or a function of the one that is there."""
+def with_array(name: str, value: Any) -> Tamper:
+    """The reply with this in place of one of its arrays: an array, None, or a function of the one that is there."""
 
-    def twist(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
+    def tamper(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
         arrays: dict[str, Any] = {other: array for other, array in reply.arrays.items() if other != name}
         found: Any = value(reply.arrays[name]) if callable(value) else value
         return RpcMessage(reply.header, arrays if found is None else {**arrays, name: found})
 
-    return twist
+    return tamper
 
 
 def poisoned(number: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -63,19 +65,19 @@ def poisoned(number: float) -> Callable[[np.ndarray], np.ndarray]:
     return poison
 
 
-SINGLE: dict[str, Twist] = {
+SINGLE: dict[str, Tamper] = {
     "nan": with_array("update", poisoned(np.nan)),
     "infinity": with_array("update", poisoned(np.inf)),
     "another size": with_array("update", lambda a: np.zeros((len(a), P + 1), np.float32)),
     "one axis": with_array("update", lambda a: a.ravel()),
     "an extra row": with_array("update", lambda a: np.concatenate([a, a])),
-    "whole numbers": with_array("update", lambda a: a.astype(np.int64)),
+    "integers": with_array("update", lambda a: a.astype(np.int64)),
     "no update": with_array("update", None),
     "too large for float32": with_array("update", lambda a: np.full(a.shape, 1e300)),
-    "absurdly long": with_array("update", lambda a: a * np.float32(1e6)),
+    "an outlier": with_array("update", lambda a: a * np.float32(1e6)),
     "no arrived": with_array("arrived", None),
     "arrived of numbers": with_array("arrived", lambda a: a.astype(np.int64)),
-    "no broken": with_array("nonfinite", None),
+    "no nonfinite": with_array("nonfinite", None),
     "no examples": with_array("examples", None),
     "fewer than no examples": with_array("examples", lambda a: -a),
     "examples of another size": with_array("examples", lambda a: np.ones(7, np.int64)),
@@ -83,35 +85,38 @@ SINGLE: dict[str, Twist] = {
     "nan loss": with_array("loss", poisoned(np.nan)),
     "a loss too many": with_array("loss", np.zeros(9)),
     "shift of another size": with_array("shifted", np.zeros(5, bool)),
-    "nothing": lambda letter, reply: RpcMessage(),
-    "something else": lambda letter, reply: RpcMessage({}, {"found": np.zeros(3)}),
+    "nothing": lambda request, reply: RpcMessage(),
+    "something else": lambda request, reply: RpcMessage({}, {"result": np.zeros(3)}),
 }
-MEANS: dict[str, Twist] = {
+MEANS: dict[str, Tamper] = {
     "nan": with_array("update", poisoned(np.nan)),
     "another size": with_array("update", lambda a: np.zeros((len(a), P + 1), np.float32)),
     "a mean too many": with_array("update", lambda a: np.concatenate([a, a])),
     "too large for float32": with_array("update", lambda a: np.full(a.shape, 1e300)),
-    "absurdly long": with_array("update", lambda a: a * np.float32(1e6)),
+    "an outlier": with_array("update", lambda a: a * np.float32(1e6)),
     "nan weight": with_array("weight", poisoned(np.nan)),
     "negative weight": with_array("weight", lambda a: -a),
     "no weight": with_array("weight", None),
-    "no kinds": with_array("kinds", None),
-    "kinds that were not sent": with_array("kinds", lambda a: a + 5),
-    "the same kind twice": with_array("kinds", lambda a: np.zeros_like(a)),
-    "negative kinds": with_array("kinds", lambda a: a - 1),
-    "no means at all": lambda letter, reply: RpcMessage(
+    "no trained models": with_array("trained_models", None),
+    "trained models that were not sent": with_array("trained_models", lambda a: a + 5),
+    "the same trained model twice": with_array("trained_models", lambda a: np.zeros_like(a)),
+    "negative trained models": with_array("trained_models", lambda a: a - 1),
+    "no means at all": lambda request, reply: RpcMessage(
         reply.header,
-        {n: a[:0] if n in ("kinds", "update", "weight", "loss", "first_loss") else a for n, a in reply.arrays.items()},
+        {
+            n: a[:0] if n in ("trained_models", "update", "weight", "loss", "first_loss") else a
+            for n, a in reply.arrays.items()
+        },
     ),
-    "kinds without an axis": with_array("kinds", np.array(0)),
+    "trained models without an axis": with_array("trained_models", np.array(0)),
     "nan loss": with_array("loss", poisoned(np.nan)),
     "shift of another size": with_array("shifted", np.zeros(5, bool)),
-    "nothing": lambda letter, reply: RpcMessage(),
+    "nothing": lambda request, reply: RpcMessage(),
 }
 
 
 @pytest.mark.parametrize("what", [*SINGLE])
-def test_a_broken_update_is_set_aside(what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_update_is_excluded(what: str, caplog: pytest.LogCaptureFixture) -> None:
     _, world = federation(SINGLE[what])
     fine = train(federation()[1])
     with caplog.at_level(logging.WARNING, "fedkin"):
@@ -125,8 +130,8 @@ def test_a_broken_update_is_set_aside(what: str, caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize("what", [*MEANS])
-@pytest.mark.parametrize("model_index", [WHICH, None], ids=["told", "choosing"])
-def test_broken_means_are_set_aside_with_all_their_rows(what: str, model_index: Any) -> None:
+@pytest.mark.parametrize("model_index", [WHICH, None], ids=["assigned", "choosing"])
+def test_invalid_means_are_excluded_with_all_their_rows(what: str, model_index: Any) -> None:
     _, world = federation(MEANS[what], fleets=True)
     got, fine = train(world, model_index, reduce=True), train(federation(fleets=True)[1], model_index, reduce=True)
     there = np.arange(6) // 2 != ODD // 2
@@ -139,11 +144,11 @@ def test_broken_means_are_set_aside_with_all_their_rows(what: str, model_index: 
     assert not got.loss[~there].any() and not got.first_loss[~there].any()
 
 
-def test_a_client_of_a_fleet_that_broke_is_counted_alone() -> None:
-    post = MemoryPost()
-    post.join(0, fake_node("a", (0, 1, 2)))
-    post.join(1, fake_node("b", (3, 4, 5), garbage=frozenset({1})))  # its second, which is client 4
-    world = fake_remote(post, capacity=6, wait_for=6)
+def test_a_nonfinite_client_of_a_fleet_is_excluded_alone() -> None:
+    transport = MemoryTransport()
+    transport.join(0, fake_node("a", (0, 1, 2)))
+    transport.join(1, fake_node("b", (3, 4, 5), garbage=frozenset({1})))  # its second, which is client 4
+    world = fake_remote(transport, capacity=6, wait_for=6)
     world.begin(Stream(0, 0))
     for reduce in (False, True):
         got = train(world, np.zeros(6, np.int64), reduce=reduce)
@@ -154,7 +159,7 @@ def test_a_client_of_a_fleet_that_broke_is_counted_alone() -> None:
             assert not got.loss[4] and not got.first_loss[4]
 
 
-def test_a_broken_gradient_takes_its_update_with_it() -> None:
+def test_an_invalid_gradient_excludes_its_update() -> None:
     for name in ("nan", "none"):
         _, world = federation(with_array("gradient", poisoned(np.nan) if name == "nan" else None))
         got = train(world, gradient=True)
@@ -163,7 +168,7 @@ def test_a_broken_gradient_takes_its_update_with_it() -> None:
 
 
 @pytest.mark.parametrize("chosen", [np.array([2]), np.array([-1]), np.array([0, 1]), np.array([0.5]), None])
-def test_a_choice_that_cannot_be_is_set_aside(chosen: Any) -> None:
+def test_an_impossible_choice_is_excluded(chosen: Any) -> None:
     _, world = federation(with_array("model_index", chosen))
     got = train(world, None)
     assert np.flatnonzero(got.nonfinite).tolist() == [ODD]
@@ -171,12 +176,12 @@ def test_a_choice_that_cannot_be_is_set_aside(chosen: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "tested", [[1e300, 1e300, 0], [np.nan] * 3, [np.inf, np.inf, 0], [9.0, 3.0, 0], [-5.0, 3.0, 0.0], [0, -4.0, 0]]
+    "test_sums", [[1e300, 1e300, 0], [np.nan] * 3, [np.inf, np.inf, 0], [9.0, 3.0, 0], [-5.0, 3.0, 0.0], [0, -4.0, 0]]
 )
-def test_test_results_that_cannot_be_count_for_nothing(tested: list[float]) -> None:
-    _, world = federation(with_array("tested", np.array(tested, float)))
+def test_impossible_test_results_are_ignored(test_sums: list[float]) -> None:
+    _, world = federation(with_array("test_sums", np.array(test_sums, float)))
     got = train(world)
-    fine = train(federation(with_array("tested", None))[1])
+    fine = train(federation(with_array("test_sums", None))[1])
     assert got.before_training is not None and fine.before_training is not None
     assert (got.before_training.correct, got.before_training.examples) == (
         fine.before_training.correct,
@@ -185,57 +190,57 @@ def test_test_results_that_cannot_be_count_for_nothing(tested: list[float]) -> N
     assert got.arrived.all()
 
 
-def test_absurd_is_measured_by_rounds_before_where_too_few_answer() -> None:
-    post, world = federation()
+def test_outliers_are_measured_by_earlier_rounds_where_too_few_reply() -> None:
+    transport, world = federation()
     train(world)
-    for station in post.stations.values():
-        station.twist = with_array("update", lambda a: a * np.float32(1e6))
+    for station in transport.stations.values():
+        station.tamper = with_array("update", lambda a: a * np.float32(1e6))
     got = world.train(MODELS, np.array([0, 1]), WHICH[:2], stream=STREAM)
     assert got.nonfinite.all() and not got.update.any()
 
 
-def test_what_is_usual_is_as_wide_as_the_terms_say() -> None:
-    twist = with_array("update", lambda a: a * np.float32(50))
-    assert train(federation(twist, norm_limit=100)[1]).arrived.all()
-    assert train(federation(twist, norm_limit=10)[1]).nonfinite[ODD]
+def test_outliers_are_beyond_the_norm_limit_of_the_settings() -> None:
+    tamper = with_array("update", lambda a: a * np.float32(50))
+    assert train(federation(tamper, norm_limit=100)[1]).arrived.all()
+    assert train(federation(tamper, norm_limit=10)[1]).nonfinite[ODD]
 
 
-# --- nodes that say nothing
+# --- nodes that do not reply
 
 
-def silent(post: MemoryPost, how: str) -> None:
-    station = post.stations[ODD]
+def silent(transport: MemoryTransport, how: str) -> None:
+    station = transport.stations[ODD]
     if how == "raises":
-        station.answers = lambda letter: 1 / 0  # type: ignore[assignment, return-value]
+        station.handle = lambda request: 1 / 0  # type: ignore[assignment, return-value]
     elif how == "cannot":
-        station.answers = lambda letter: (_ for _ in ()).throw(InvalidMessageError("no room on its disk"))  # type: ignore[assignment]
+        station.handle = lambda request: (_ for _ in ()).throw(InvalidMessageError("no room on its disk"))  # type: ignore[assignment]
     elif how == "late":
         station.delay = 1000.0
     elif how == "gone":
-        post.leave(ODD)
+        transport.leave(ODD)
     elif how == "killed":
-        post.kill(ODD)
+        transport.kill(ODD)
     else:
         setattr(station, how, True)
 
 
-@pytest.mark.parametrize("how", ["raises", "cannot", "late", "gone", "killed", "deaf", "crashes"])
-def test_who_does_not_answer_is_missing(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    post, world = federation()
-    silent(post, how)
+@pytest.mark.parametrize("how", ["raises", "cannot", "late", "gone", "killed", "rejected", "crashes"])
+def test_a_client_without_a_reply_is_missing(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    transport, world = federation()
+    silent(transport, how)
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = train(world)
     there = np.arange(6) != ODD
     np.testing.assert_array_equal(got.arrived, there)
     assert not got.update[ODD].any() and not got.loss[ODD].any()
     assert f"site-{ODD}" in caplog.text
-    assert post.clock.now <= 61
+    assert transport.clock.now <= 61
 
 
 @pytest.mark.parametrize("how", ["cannot", "late", "gone"])
-def test_questions_that_nobody_answers_say_so_in_numbers(how: str) -> None:
-    post, world = federation()
-    silent(post, how)
+def test_calls_without_a_reply_return_nan_or_zeros(how: str) -> None:
+    transport, world = federation()
+    silent(transport, how)
     held, start = MODELS, MODELS[0]
     assert np.isnan(world.losses(held, EVERYONE)[ODD]).all()
     assert np.isnan(world.label_errors(held, EVERYONE)[ODD]).all()
@@ -249,30 +254,30 @@ def test_questions_that_nobody_answers_say_so_in_numbers(how: str) -> None:
     assert not world.shifted(EVERYONE).any()
 
 
-GARBAGE: dict[str, Twist] = {
-    "nothing": lambda letter, reply: RpcMessage(),
-    "another shape": with_array("found", np.zeros(7)),
-    "another kind": with_array("found", lambda a: a.astype(np.int64) if a.dtype.kind == "f" else a.astype(float)),
-    "failed": lambda letter, reply: RpcMessage({"failed": "its data are gone"}),
+GARBAGE: dict[str, Tamper] = {
+    "nothing": lambda request, reply: RpcMessage(),
+    "another shape": with_array("result", np.zeros(7)),
+    "another dtype": with_array("result", lambda a: a.astype(np.int64) if a.dtype.kind == "f" else a.astype(float)),
+    "failed": lambda request, reply: RpcMessage({"failed": "its data are gone"}),
 }
 
 
 @pytest.mark.parametrize("what", [*GARBAGE])
-def test_garbage_for_an_answer_is_no_answer(what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_reply_is_no_answer(what: str, caplog: pytest.LogCaptureFixture) -> None:
     _, world = federation(GARBAGE[what])
     with caplog.at_level(logging.WARNING, "fedkin"):
         assert np.isnan(world.losses(MODELS, EVERYONE)[ODD]).all()
         assert np.isnan(world.gradients(MODELS, EVERYONE, WHICH)[ODD]).all()
         assert not world.classes(EVERYONE)[ODD].any()
-    said = f"no answer from site-{ODD}" if what == "failed" else f"site-{ODD} is set aside"
+    said = f"no reply from site-{ODD}" if what == "failed" else f"site-{ODD} is excluded"
     assert caplog.text.count(said) == 3
 
 
 @pytest.mark.parametrize(
-    "twist",
+    "tamper",
     [with_array("correct", np.array([9])), with_array("correct", np.array([-1])), with_array("examples", None)],
 )
-def test_scores_that_cannot_be_are_no_answer(twist: Twist) -> None:
-    _, world = federation(twist)
+def test_impossible_scores_are_no_answer(tamper: Tamper) -> None:
+    _, world = federation(tamper)
     scores = world.evaluate(MODELS, EVERYONE, WHICH)
     assert scores.examples[ODD] == 0 == scores.correct[ODD] and scores.loss[ODD] == 0

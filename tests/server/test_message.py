@@ -1,4 +1,4 @@
-"""What travels: packed numbers come back as they were, and nothing that is damaged or hostile gets further."""
+"""Messages: packed numbers and arrays come back as they were; what is damaged or hostile is refused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fedkin.server.message import InvalidMessageError, RpcMessage, header_of, pack, unpack
-from tests.server.memory_transport import carried
+from fedkin.core import codec
+from fedkin.server.message import InvalidMessageError, RpcMessage, decode, encode, pack, unpack
 
 NUMBERS = st.one_of(
     arrays.arrays(np.int64, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0)),
@@ -31,12 +31,12 @@ def test_packed_numbers_come_back(numbers: np.ndarray) -> None:
     assert back.shape == numbers.shape
 
 
-def test_the_ends_of_the_whole_numbers_come_back() -> None:
+def test_the_largest_integers_come_back() -> None:
     ends = np.array([2**63 - 1, -(2**63), 0, 2**63 - 1])
     np.testing.assert_array_equal(unpack(pack(ends)), ends)
 
 
-def test_a_view_is_packed_as_it_looks() -> None:
+def test_a_view_is_packed() -> None:
     numbers = np.arange(12).reshape(3, 4).T[::-1]
     np.testing.assert_array_equal(unpack(pack(numbers)), numbers)
 
@@ -83,7 +83,7 @@ def test_half_of_the_bytes_are_refused() -> None:
         unpack(packed[: len(packed) // 2])
 
 
-def test_numbers_without_end_are_refused() -> None:
+def test_numbers_that_decompress_to_too_much_are_refused() -> None:
     with pytest.raises(InvalidMessageError):
         unpack(zlib.compress(bytes(2**28 + 1000), 9))
 
@@ -95,31 +95,57 @@ def numbers_or_refused(data: bytes) -> None:
         pass
 
 
-# --- headers
+# --- whole messages
 
 
-def test_a_header_comes_back() -> None:
-    header = {"verb": "train", "run": "a-b.c", "part": None, "stream": [0, 2**40, "method/round"], "sure": True}
-    assert header_of(RpcMessage(header).text()) == header
+def test_a_message_comes_back() -> None:
+    header = {"operation": "train", "run": "a-b.c", "part": None, "stream": [0, 2**40, "method/round"], "sure": True}
+    arrays = {"models": np.ones((2, 3), np.float32), "model_index": np.array([1, 0]), "sure": np.array([True, False])}
+    back = decode(encode(RpcMessage(header, arrays)))
+    assert back.header == header and back.arrays.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(back.arrays[name], array, strict=True)
+    back.arrays["models"][0] = 0  # a node trains in place
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "3", '"train"', "null", "[" * 100_000, '{"a":' * 100_000])
-def test_what_is_no_header_is_refused(text: str) -> None:
-    with pytest.raises(InvalidMessageError, match="a header that is not"):
-        header_of(text)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    message_or_refused(data)
 
 
-@given(st.text(max_size=60))
-def test_any_text_is_a_header_or_refused(text: str) -> None:
+@given(st.data())
+def test_a_damaged_message_is_read_or_refused(data: Any) -> None:
+    encoded = bytearray(encode(RpcMessage({"run": "a"}, {"a": np.arange(9), "b": np.ones(3, np.float32)})))
+    encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= data.draw(st.integers(1, 255))
+    message_or_refused(bytes(encoded))
+
+
+def message_or_refused(data: bytes) -> None:
     try:
-        assert isinstance(header_of(text), dict)
+        assert isinstance(decode(data), RpcMessage)
     except InvalidMessageError:
         pass
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        codec.encode({}, {"clients": np.arange(3)}),  # integers travel packed
+        codec.encode({}, {"packed.clients": np.arange(3)}),
+        codec.encode({}, {"packed.clients": np.zeros(0, np.uint8)}),
+        codec.encode({}, {str(k): np.zeros(1) for k in range(25)}),
+        encode(RpcMessage({"run": "a"}, {"models": np.zeros(100)}))[:-40],
+    ],
+    ids=["not packed", "packed in another type", "packed nothing", "too many arrays", "half"],
+)
+def test_what_no_message_holds_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidMessageError):
+        decode(data)
+
+
 def test_a_number_that_json_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        RpcMessage({"lr": float("nan")}).text()
+        encode(RpcMessage({"lr": float("nan")}))
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", None, [1]])
@@ -139,10 +165,10 @@ def test_a_long_entry_is_cut_in_the_message() -> None:
     assert len(str(refused.value)) < 200
 
 
-# --- arrays of a parcel
+# --- entries and arrays of a message
 
 
-@pytest.mark.parametrize("take", [RpcMessage.floats, RpcMessage.integers, RpcMessage.truths])
+@pytest.mark.parametrize("take", [RpcMessage.floats, RpcMessage.integers, RpcMessage.booleans])
 def test_a_missing_array_is_refused_by_name_and_shape(take: Any) -> None:
     with pytest.raises(InvalidMessageError, match=r"expected update of shape \[2, 3\], got none"):
         take(RpcMessage(), "update", 2, 3)
@@ -154,10 +180,10 @@ def test_a_missing_array_is_refused_by_name_and_shape(take: Any) -> None:
         (RpcMessage.floats, np.int64),
         (RpcMessage.floats, bool),
         (RpcMessage.integers, np.float32),
-        (RpcMessage.truths, np.int64),
+        (RpcMessage.booleans, np.int64),
     ],
 )
-def test_an_array_of_another_kind_is_refused(take: Any, dtype: Any) -> None:
+def test_an_array_of_another_dtype_is_refused(take: Any, dtype: Any) -> None:
     with pytest.raises(InvalidMessageError, match=f"got {np.dtype(dtype)} of shape"):
         take(RpcMessage({}, {"a": np.zeros(4, dtype)}), "a", 4)
 
@@ -168,15 +194,5 @@ def test_an_array_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
         RpcMessage({}, {"a": np.zeros(shape)}).floats("a", 4)
 
 
-def test_whole_numbers_are_of_one_kind() -> None:
+def test_integers_are_read_as_int64() -> None:
     assert RpcMessage({}, {"a": np.zeros(4, np.uint8)}).integers("a", 4).dtype == np.int64
-
-
-def test_a_parcel_comes_through() -> None:
-    held = {"models": np.ones((2, 3), np.float32), "model_index": np.array([1, 0]), "sure": np.array([True, False])}
-    back, size = carried(RpcMessage({"verb": "train"}, held))
-    assert back.header == {"verb": "train"}
-    assert back.arrays.keys() == held.keys()
-    for name, array in held.items():
-        np.testing.assert_array_equal(back.arrays[name], array, strict=True)
-    assert size == len('{"verb":"train"}') + 24 + len(pack(held["model_index"])) + len(pack(held["sure"]))

@@ -10,8 +10,8 @@ import pytest
 
 from fedkin.core.errors import CheckpointError
 from fedkin.server.message import InvalidMessageError
-from fedkin.server.node_registry import NodeRegistry, natural
-from fedkin.server.request_round import OnlineNode
+from fedkin.server.node_registry import NodeRegistry, natural_order
+from fedkin.server.transport import OnlineNode
 
 
 def samples(count: int = 1) -> np.ndarray:
@@ -29,7 +29,7 @@ def registry(capacity: int = 10, **members: int) -> NodeRegistry:
 def test_ids_go_on_from_member_to_member() -> None:
     known = registry(a=1, b=3, c=2)
     assert [member.ids.tolist() for member in known.members.values()] == [[0], [1, 2, 3], [4, 5]]
-    assert known.names() == ["a", "b/0", "b/1", "b/2", "c/0", "c/1"]
+    assert known.client_names() == ["a", "b/0", "b/1", "b/2", "c/0", "c/1"]
     assert len(known) == 6
     np.testing.assert_array_equal(known.samples, [10, 10, 11, 12, 10, 11, 0, 0, 0, 0])
 
@@ -37,7 +37,7 @@ def test_ids_go_on_from_member_to_member() -> None:
 def test_who_comes_back_with_another_number_has_its_ids() -> None:
     known = registry(a=1, b=2)
     assert known.accept(OnlineNode(77), "a", samples()).ids.tolist() == [0]
-    np.testing.assert_array_equal(known.there([OnlineNode(77)]), [0])
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(77)]), [0])
     assert len(known) == 3
 
 
@@ -45,21 +45,21 @@ def test_a_node_whose_name_another_took_is_no_longer_believed() -> None:
     known = registry(a=1, b=2)
     known.accept(OnlineNode(77), "a", samples())
     assert "a" in known.refused[1]
-    np.testing.assert_array_equal(known.there([OnlineNode(1), OnlineNode(2)]), [1, 2])
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(1), OnlineNode(2)]), [1, 2])
     assert known.unknown([OnlineNode(1), OnlineNode(2), OnlineNode(77), OnlineNode(5)]) == [OnlineNode(5)]
 
 
 def test_clients_are_there_while_their_node_is_online() -> None:
     known = registry(a=1, b=2, c=1)
-    np.testing.assert_array_equal(known.there([OnlineNode(3), OnlineNode(2)]), [1, 2, 3])
-    np.testing.assert_array_equal(known.there([]), [])
-    np.testing.assert_array_equal(known.there([OnlineNode(9)]), [])
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(3), OnlineNode(2)]), [1, 2, 3])
+    np.testing.assert_array_equal(known.online_clients([]), [])
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(9)]), [])
 
 
 def test_rows_are_dealt_to_the_nodes_of_their_clients() -> None:
     known = registry(a=1, b=2, c=1)
-    dealt = known.deal(np.array([3, 1, 0, 2, 1]))
-    assert [(node, member.name, rows.tolist()) for node, member, rows in dealt] == [
+    join_nodes = known.rows_by_node(np.array([3, 1, 0, 2, 1]))
+    assert [(node, member.name, rows.tolist()) for node, member, rows in join_nodes] == [
         (1, "a", [2]),
         (2, "b", [1, 3, 4]),
         (3, "c", [0]),
@@ -67,7 +67,7 @@ def test_rows_are_dealt_to_the_nodes_of_their_clients() -> None:
 
 
 def test_clients_that_were_never_met_are_dealt_to_nobody() -> None:
-    assert registry(a=1).deal(np.array([5, 0, 9]))[0][2].tolist() == [1]
+    assert registry(a=1).rows_by_node(np.array([5, 0, 9]))[0][2].tolist() == [1]
 
 
 # --- refusals
@@ -104,7 +104,7 @@ def test_a_name_that_is_registered_belongs_to_who_is() -> None:
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     with pytest.raises(InvalidMessageError, match="'berlin' belongs to a node that is registered, with another key"):
         known.accept(OnlineNode(3), "berlin", samples())
-    np.testing.assert_array_equal(known.there([OnlineNode(1), OnlineNode(3)]), [0])  # it was not put out
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(1), OnlineNode(3)]), [0])  # it was not put out
 
 
 def test_a_new_key_under_the_same_name_is_the_same_member(caplog: pytest.LogCaptureFixture) -> None:
@@ -128,7 +128,7 @@ def test_who_was_refused_may_try_again_and_the_same_reason_is_said_once(caplog: 
     with caplog.at_level(logging.WARNING, "fedkin"):
         known.refuse(OnlineNode(7), "berlin", "its data are gone")
         assert known.unknown([OnlineNode(7)]) == []
-        known.forgive([7])
+        known.allow_retry([7])
         assert known.unknown([OnlineNode(7)]) == [OnlineNode(7)]
         known.refuse(OnlineNode(7), "berlin", "its data are gone")
         known.refuse(OnlineNode(7), "berlin", "its\ndata\x1b[2J are back")
@@ -140,7 +140,7 @@ def test_who_comes_back_with_another_number_of_clients_is_refused() -> None:
     known = registry(a=2)
     with pytest.raises(InvalidMessageError, match="it had 2 clients and now has 3"):
         known.accept(OnlineNode(9), "a", samples(3))
-    np.testing.assert_array_equal(known.there([OnlineNode(1)]), [0, 1])
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(1)]), [0, 1])
 
 
 # --- memory
@@ -149,9 +149,9 @@ def test_who_comes_back_with_another_number_of_clients_is_refused() -> None:
 def test_what_is_remembered_comes_back_without_who_is_where() -> None:
     known, again = registry(a=1, b=3), NodeRegistry(10)
     again.recall(known.memory())
-    assert again.members == known.members and again.names() == known.names()
+    assert again.members == known.members and again.client_names() == known.client_names()
     np.testing.assert_array_equal(again.samples, known.samples)
-    np.testing.assert_array_equal(again.there([OnlineNode(1), OnlineNode(2)]), [])
+    np.testing.assert_array_equal(again.online_clients([OnlineNode(1), OnlineNode(2)]), [])
     assert again.accept(OnlineNode(50), "b", samples(3)).ids.tolist() == [1, 2, 3]
     assert again.accept(OnlineNode(51), "new", samples()).ids.tolist() == [4]
 
@@ -160,7 +160,7 @@ def test_members_that_came_since_stay_beside_those_remembered() -> None:
     early, known = registry(a=1, b=3), registry(a=1, b=3, c=2)
     known.recall(early.memory())
     assert [*known.members] == ["a", "b", "c"]
-    np.testing.assert_array_equal(known.there([OnlineNode(3)]), [4, 5])
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(3)]), [4, 5])
     np.testing.assert_array_equal(known.samples[4:6], [10, 11])
 
 
@@ -196,9 +196,9 @@ def test_a_seat_that_shows_a_later_sign_of_life_is_the_same_node() -> None:
 
 def test_numbers_in_names_are_sorted_as_numbers() -> None:
     names = ["site-10", "site-9", "a", "site-9b", "7", "site", "10", "B"]
-    assert sorted(names, key=natural) == ["7", "10", "B", "a", "site", "site-9", "site-9b", "site-10"]
+    assert sorted(names, key=natural_order) == ["7", "10", "B", "a", "site", "site-9", "site-9b", "site-10"]
 
 
 def test_any_text_can_be_sorted() -> None:
     """A stranger may call itself anything, and is sorted before it is refused."""
-    assert len(sorted(["9" * 5000, "٣", "²", "x" * 5000, ""], key=natural)) == 5
+    assert len(sorted(["9" * 5000, "٣", "²", "x" * 5000, ""], key=natural_order)) == 5

@@ -1,4 +1,4 @@
-"""Every verb over letters is what the simulator computes over the same data, however clients are spread over nodes."""
+"""Every remote operation gives what the simulator gives over the same data, however clients are spread over nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fedkin.core.world import LocalTraining, TrainingReply, World
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.server.remote_world import RemoteWorld
-from tests.server.memory_transport import MemoryPost
-from tests.server.small_federations import WORK, dealt, kinds, model_of, remote, simulated
+from tests.server.memory_transport import MemoryTransport
+from tests.server.small_federations import WORK, clustered_data, join_nodes, model_of, remote, simulated
 from tests.simulation.detectors import linear
 
 LAYOUTS = {
@@ -36,10 +36,10 @@ def detector() -> Model:
 
 def pair(layout: str, model: Model | None = None, data: FederatedData | None = None) -> tuple[RemoteWorld, Any]:
     """The same clients behind an engine and in the simulator."""
-    data, model = data or kinds(), model or model_of()
-    post = MemoryPost()
-    dealt(post, LAYOUTS[layout], data, model)
-    far, near = remote(post, data, model), simulated(data, model, range(6))
+    data, model = data or clustered_data(), model or model_of()
+    transport = MemoryTransport()
+    join_nodes(transport, LAYOUTS[layout], data, model)
+    far, near = remote(transport, data, model), simulated(data, model, range(6))
     for world in (far, near):
         world.begin(Stream(3, 0, "scenario"))
         world.begin(Stream(3, 2, "scenario"))
@@ -181,7 +181,10 @@ def test_a_start_that_clients_can_make_is_not_sent() -> None:
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
     found = far.similarities(start, directions, EVERYONE, stream=STREAM)
     np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
-    assert all("start" not in station.letters[-1].arrays for station in far.membership.mail.post.stations.values())  # type: ignore[attr-defined]
+    assert all(
+        "start" not in station.requests[-1].arrays
+        for station in far.membership.request_round.transport.stations.values()
+    )  # type: ignore[attr-defined]
 
 
 def test_a_start_that_a_node_makes_otherwise_is_sent() -> None:
@@ -190,7 +193,9 @@ def test_a_start_that_a_node_makes_otherwise_is_sent() -> None:
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
     found = far.similarities(start, directions, EVERYONE, stream=STREAM)
     np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
-    assert all("start" in station.letters[-1].arrays for station in far.membership.mail.post.stations.values())  # type: ignore[attr-defined]
+    assert all(
+        "start" in station.requests[-1].arrays for station in far.membership.request_round.transport.stations.values()
+    )  # type: ignore[attr-defined]
 
 
 def test_there_is_no_truth_and_no_asking_of_each_other() -> None:
@@ -200,27 +205,27 @@ def test_there_is_no_truth_and_no_asking_of_each_other() -> None:
         far.ask(np.array([0]), np.array([1]), 1)
 
 
-# --- what a letter holds
+# --- what a request holds
 
 
 def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
     far, _ = pair("mixed")
     train(far, np.array([0, 1, 2, 4]), [4, 2, 4, 0], 5)
-    sent = {n: s.letters[-1].arrays.get("models") for n, s in far.membership.mail.post.stations.items()}  # type: ignore[attr-defined]
+    sent = {n: s.requests[-1].arrays.get("models") for n, s in far.membership.request_round.transport.stations.items()}  # type: ignore[attr-defined]
     assert {node: len(held) for node, held in sent.items() if held is not None} == {100: 1, 99: 2, 98: 1}
 
 
 def test_the_ledger_counts_what_travelled() -> None:
     far, _ = pair("mixed")
-    post = far.membership.mail.post
+    transport = far.membership.request_round.transport
     train(far, SOME, [2, 0, 2, 1], reduce=True)
     with far.ledger.scoring():
         far.evaluate(models(far, 3), SOME, np.array([2, 0, 2, 1]))
     far.losses(models(far, 3), SOME)
-    for verb, account in (("train", "train"), ("evaluate", "scoring.evaluate"), ("losses", "losses")):
-        assert far.ledger.down[account] == sum(size for *_, v, size in post.pushed if v == verb) > 0  # type: ignore[attr-defined]
-        assert far.ledger.up[account] == sum(size for v, size in post.received if v == verb) > 0  # type: ignore[attr-defined]
-    assert far.ledger.total()[0] == sum(far.ledger.down.get(verb, 0) for verb in ("hello", "train", "losses"))
+    for operation, account in (("train", "train"), ("evaluate", "scoring.evaluate"), ("losses", "losses")):
+        assert far.ledger.down[account] == sum(size for *_, v, size in transport.pushed if v == operation) > 0  # type: ignore[attr-defined]
+        assert far.ledger.up[account] == sum(size for v, size in transport.pulled if v == operation) > 0  # type: ignore[attr-defined]
+    assert far.ledger.total()[0] == sum(far.ledger.down.get(operation, 0) for operation in ("hello", "train", "losses"))
 
 
 def test_test_results_of_the_models_come_with_training() -> None:

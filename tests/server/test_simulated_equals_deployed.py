@@ -1,4 +1,4 @@
-"""What was simulated is what is deployed: every method with a server, over letters, and in how few exchanges."""
+"""What was simulated is what is deployed: every method with a server, over requests, and in how few pushes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fedkin.config.plan import Plan
 from fedkin.config.server import methods
 from fedkin.models.model import Model
 from fedkin.run.loop import RunState, run
-from tests.server.memory_transport import MemoryPost
-from tests.server.small_federations import dealt, kinds, model_of, remote, simulated
+from tests.server.memory_transport import MemoryTransport
+from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated
 from tests.simulation.detectors import linear
 
 CLIENTS = 6
@@ -52,17 +52,17 @@ def plan(rounds: int = 3, cohort: int = CLIENTS, **how: Any) -> Plan:
 
 def deployed(
     name: str, groups: list[list[int]] = LONE, how: Plan | None = None, **options: Any
-) -> tuple[MemoryPost, RunState]:
+) -> tuple[MemoryTransport, RunState]:
     model = detector() if name == "athena" else model_of()
-    post = MemoryPost()
-    dealt(post, groups, kinds(), model)
-    return post, run(remote(post, kinds(), model), method(name, **options), how or plan())
+    transport = MemoryTransport()
+    join_nodes(transport, groups, clustered_data(), model)
+    return transport, run(remote(transport, clustered_data(), model), method(name, **options), how or plan())
 
 
 @cache
 def alone(name: str) -> RunState:
     model = detector() if name == "athena" else model_of()
-    return run(simulated(kinds(), model, range(CLIENTS)), method(name), plan())
+    return run(simulated(clustered_data(), model, range(CLIENTS)), method(name), plan())
 
 
 def alike(far: RunState, near: RunState) -> None:
@@ -87,48 +87,48 @@ def test_fleets_do_what_lone_clients_do(name: str) -> None:
     alike(far, alone(name))
 
 
-# --- exchanges
+# --- pushes
 
 
 RARELY = {"evaluate_every": 100}  # rounds 0 and the last are scored all the same
 
 
-def exchanges(name: str, how: Plan, groups: list[list[int]] = LONE, **options: Any) -> list[list[str]]:
-    """The verbs of the rounds from 1 on, the last, which is always scored, left out."""
-    post, _ = deployed(name, groups, how, **options)
-    return [post.verbs(round) for round in range(1, how.rounds)]
+def pushes(name: str, how: Plan, groups: list[list[int]] = LONE, **options: Any) -> list[list[str]]:
+    """The operations of the rounds from 1 on, the last, which is always scored, left out."""
+    transport, _ = deployed(name, groups, how, **options)
+    return [transport.operations(round) for round in range(1, how.rounds)]
 
 
 @pytest.mark.parametrize("groups", [LONE, FLEETS], ids=["lone", "fleets"])
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "ifca"])
 def test_a_round_is_one_exchange(name: str, groups: list[list[int]]) -> None:
-    assert exchanges(name, plan(4, 3, **RARELY), groups) == [["train"]] * 3
+    assert pushes(name, plan(4, 3, **RARELY), groups) == [["train"]] * 3
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ifca"])
 def test_a_scored_round_has_one_exchange_more(name: str) -> None:
-    assert exchanges(name, plan(3, 3)) == [["train", "evaluate"]] * 2
+    assert pushes(name, plan(3, 3)) == [["train", "evaluate"]] * 2
 
 
 @pytest.mark.parametrize("groups", [LONE, FLEETS], ids=["lone", "fleets"])
 def test_a_round_of_flexcfl_is_one_exchange_once_all_are_placed(groups: list[list[int]]) -> None:
-    first, second, *others = exchanges("flexcfl", plan(6, CLIENTS, **RARELY), groups)
+    first, second, *others = pushes("flexcfl", plan(6, CLIENTS, **RARELY), groups)
     assert set(first) <= {"similarities", "shifted", "train"}
     assert [second, *others] == [["train"]] * 4
 
 
 def test_who_is_scored_in_every_round_is_never_asked_for_a_shift_alone() -> None:
-    _, *others = exchanges("flexcfl", plan(5, 2))
-    assert ["shifted" in verbs for verbs in others] == [False] * 3, others
+    _, *others = pushes("flexcfl", plan(5, 2))
+    assert ["shifted" in operations for operations in others] == [False] * 3, others
 
 
 def test_a_round_of_fedsim_is_one_exchange() -> None:
     """Gradient and update come in one message, where clusters need not be known first."""
-    post, _ = deployed("fedsim", how=plan(4, CLIENTS, **RARELY))
-    assert [len(post.verbs(round)) for round in range(1, 4)] == [1, 1, 1]
+    transport, _ = deployed("fedsim", how=plan(4, CLIENTS, **RARELY))
+    assert [len(transport.operations(round)) for round in range(1, 4)] == [1, 1, 1]
 
 
 def test_the_cold_start_of_flexcfl_is_two_exchanges() -> None:
-    post, _ = deployed("flexcfl", how=plan(2, CLIENTS, **RARELY))
-    assert [verb for verb in post.verbs(0) if verb != "evaluate"] == ["train"]
-    assert post.verbs(1)[0] == "similarities"
+    transport, _ = deployed("flexcfl", how=plan(2, CLIENTS, **RARELY))
+    assert [operation for operation in transport.operations(0) if operation != "evaluate"] == ["train"]
+    assert transport.operations(1)[0] == "similarities"

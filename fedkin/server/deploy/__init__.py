@@ -1,1 +1,1 @@
-"""A real federation on Flower: its configuration, its programs, and a folder to begin with."""
+"""Deployment of a federation with a server: files and keys, checks, and the programs that Flower starts."""

@@ -1,4 +1,4 @@
-"""A node out of its configuration, or out of a model and data that a program has."""
+"""A node from its configuration, or from a model and data."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.world import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.server.deploy.node_disk import NodeDisk
-from fedkin.server.handshake import Handshake, digest_of, make_handshake
+from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
-FIXED = np.array([1, 2], np.uint32)  # randomness from which both sides make the same initial model
+HANDSHAKE_SEED = np.array([1, 2], np.uint32)  # from which both sides make the initial model that they compare
 
 
-def configured(node_config: dict[str, Any], run_config: dict[str, Any]) -> Node:
+def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, Any]) -> Node:
     """The node that a client's file describes (``--node-config 'config="/path/client.toml"'``).
 
-    Raises ConfigError, DataError or ModelError, saying what is wrong with it.
+    Raises ConfigError, DataError or ModelError.
     """
     path = node_config.get("config")
     if not isinstance(path, str):
         raise ConfigError(
             """this node has no configuration: start it with --node-config 'config="/path/client.toml"'"""
         )
-    return of_config(load_client(Path(path)))
+    return node_from_config(load_client(Path(path)))
 
 
-def of_config(config: ClientConfig) -> Node:
+def node_from_config(config: ClientConfig) -> Node:
     """A node whose data and model are named in its file."""
     with error_context("data"):
         if not config.data:
@@ -47,34 +47,42 @@ def of_config(config: ClientConfig) -> Node:
         _check_shape(data, config.data_description())
     with error_context("model"):
         model = registry.make(registry.models(), config.model, config.data_description())
-    return of_data(model, data, config.site, config.shared_digest)
+    return build_node(model, data, config.site, config.shared_digest)
 
 
-def of_data(model: Any, data: FederatedData, site: SiteSettings, agreed: str = "") -> Node:
-    """A node that plays some clients of ``data`` and trains ``model``."""
-    own = shard(data, site.client_numbers(data.clients))
+def build_node(model: Any, data: FederatedData, site: SiteSettings, config_digest: str = "") -> Node:
+    """A node that plays some clients of a data set.
 
-    def introduction(spec: ModelSpec) -> Handshake:
-        return make_handshake(site.federation, __version__, spec, own.x.shape[1:], own.classes, agreed)
+    Args:
+        model: what it trains.
+        data: with the node's clients and perhaps others.
+        site: its name, folder and clients.
+        config_digest: of the configuration that server and node share; empty where a program makes the node.
+    """
+    own = select_clients(data, site.client_numbers(data.clients))
+
+    def handshake(spec: ModelSpec) -> Handshake:
+        return make_handshake(site.federation, __version__, spec, own.x.shape[1:], own.classes, config_digest)
 
     def start() -> str:
-        return digest_of(model.initial(FIXED))
+        return model_digest(model.initial(HANDSHAKE_SEED))
 
     def world(ids: Int[np.ndarray, "c"]) -> SimulatedWorld:
         return SimulatedWorld(own, model, ids=ids)
 
-    return Node(site.name, introduction, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
+    return Node(site.name, handshake, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
 
 
-def shard(data: FederatedData, clients: Int[np.ndarray, "c"]) -> FederatedData:
-    """Some clients of a federated data set."""
-    parts = {"train": data.train.taken(clients), "test": data.test.taken(clients)}
+def select_clients(data: FederatedData, clients: Int[np.ndarray, "c"]) -> FederatedData:
+    """A data set with some of the clients."""
+    parts = {"train": data.train.select(clients), "test": data.test.select(clients)}
     return dataclasses.replace(data, **parts, true_clusters=None, client_names=None)
 
 
-def _check_shape(data: FederatedData, told: DataDescription) -> None:
-    if data.x.shape[1:] != told.x.shape[1:] or data.classes != told.classes:
-        got, said = list(data.x.shape[1:]), list(told.x.shape[1:])
+def _check_shape(data: FederatedData, expected: DataDescription) -> None:
+    if data.x.shape[1:] != expected.x.shape[1:] or data.classes != expected.classes:
+        got, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
         raise DataError(
-            f"{data.name}: samples of shape {got} and {data.classes} classes; [samples] says {said} and {told.classes}"
+            f"{data.name}: samples of shape {got} and {data.classes} classes; "
+            f"[samples] says {shape} and {expected.classes}"
         )

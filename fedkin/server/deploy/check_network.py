@@ -7,59 +7,59 @@ import socket
 import ssl
 from pathlib import Path
 
-from fedkin.server.deploy.check_result import CheckResult, doubtful, wrong
-from fedkin.server.deploy.project import Address
+from fedkin.server.deploy.check_result import CheckResult, doubtful, failed
+from fedkin.server.deploy.deployment_folder import Address
 
-_PATIENCE = 3.0  # seconds
+_TIMEOUT = 3.0  # seconds
 
 
-def port(address: Address, ca: Path) -> CheckResult:
-    """Whether the SuperLink can have its port on this machine, or has it."""
+def check_port(address: Address, ca: Path) -> CheckResult:
+    """Whether the SuperLink's port is free on this machine, or a SuperLink of this federation has it."""
     what = f"port {address.port}"
     with socket.socket() as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just been left is free
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just released is free
         try:
             attempt.bind((address.listens, address.port))
             return CheckResult(what, "free")
         except OSError as error:
             reason = error.strerror
-    answered = reach(address, ca)
-    if answered.mark == "✓":
+    server = check_superlink(address, ca)
+    if server.mark == "✓":
         return CheckResult(what, "a SuperLink runs there")
-    return wrong(what, f"cannot be had ({reason}), and no SuperLink of this federation has it; another needs --port")
+    return failed(what, f"not free ({reason}), and no SuperLink of this federation has it; choose another with --port")
 
 
-def reach(address: Address, ca: Path) -> CheckResult:
-    """Whether a SuperLink answers, with a certificate of our authority if it has one."""
+def check_superlink(address: Address, ca: Path) -> CheckResult:
+    """Whether a SuperLink answers, with a certificate of the authority ``ca`` if the address has TLS."""
     what = f"server {address}"
     try:
         trusted = ssl.create_default_context(cafile=str(ca)) if address.secure else None
     except OSError:
-        return wrong(what, f"cannot be asked without the authority, {ca}")
+        return failed(what, f"not checked without the authority's certificate, {ca}")
     try:
-        status = _asked(address, trusted)
+        status = _health_status(address, trusted)
     except ssl.SSLCertVerificationError as error:
-        return wrong(what, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}")
+        return failed(what, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}")
     except (ssl.SSLError, http.client.HTTPException, ConnectionResetError) as error:
         how = "with TLS" if address.secure else "without TLS"
-        return wrong(what, f"something answers there, but no SuperLink {how} ({type(error).__name__}): see SUPERLINK")
+        return failed(what, f"something answers there, but no SuperLink {how} ({type(error).__name__}): see SUPERLINK")
     except socket.gaierror:
-        return wrong(what, f"there is no machine {address.host} as far as this one knows: see SUPERLINK, or the DNS")
+        return failed(what, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         return doubtful(what, f"not reachable ({reason}): is the SuperLink up, and does the firewall let this out?")
     if status != 200:
-        return wrong(what, f"answers {status} to /health, as no SuperLink does: see SUPERLINK")
+        return failed(what, f"answers {status} to /health, as no SuperLink does: see SUPERLINK")
     return CheckResult(what, "a SuperLink answers" + (", with the right certificate" if address.secure else ""))
 
 
-def _asked(address: Address, trusted: ssl.SSLContext | None) -> int:
-    """The status with which it says how it is."""
-    line = http.client.HTTPConnection(address.host, address.port, timeout=_PATIENCE)
+def _health_status(address: Address, trusted: ssl.SSLContext | None) -> int:
+    """The HTTP status of /health."""
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT)
     if trusted is not None:
-        line = http.client.HTTPSConnection(address.host, address.port, timeout=_PATIENCE, context=trusted)
+        connection = http.client.HTTPSConnection(address.host, address.port, timeout=_TIMEOUT, context=trusted)
     try:
-        line.request("GET", "/health")
-        return line.getresponse().status
+        connection.request("GET", "/health")
+        return connection.getresponse().status
     finally:
-        line.close()
+        connection.close()

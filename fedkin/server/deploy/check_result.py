@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -8,34 +8,37 @@ from typing import Literal
 
 from fedkin.core.errors import FedkinError
 
-Mark = Literal["✓", "!", "✗"]  # as it should be, perhaps not, wrong
+Mark = Literal["✓", "!", "✗"]  # passed, doubtful, failed
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of a check: of what, how it is, and, where it is not as it should be, what to do about it."""
+    """One line of a check: what was checked, its state, and, where it did not pass, what to do about it."""
 
-    what: str
-    said: str
+    name: str
+    detail: str
     mark: Mark = "✓"
 
 
-def tried(what: str, check: Callable[[], str | CheckResult]) -> CheckResult:
-    """What a check says; the errors that fedkin raises on purpose say what is wrong."""
+def run_check(name: str, check: Callable[[], str | CheckResult]) -> CheckResult:
+    """The result of a check; an error that fedkin raises on purpose is a failure."""
     try:
-        said = check()
+        result = check()
     except FedkinError as error:
-        return wrong(what, " ".join(str(error).split()))
-    return said if isinstance(said, CheckResult) else CheckResult(what, said)
+        return failed(name, " ".join(str(error).split()))
+    return result if isinstance(result, CheckResult) else CheckResult(name, result)
 
 
-def wrong(what: str, said: str) -> CheckResult:
-    return CheckResult(what, said, "✗")
+def failed(name: str, detail: str) -> CheckResult:
+    """A check that failed."""
+    return CheckResult(name, detail, "✗")
 
 
-def doubtful(what: str, said: str) -> CheckResult:
-    return CheckResult(what, said, "!")
+def doubtful(name: str, detail: str) -> CheckResult:
+    """A check that neither passed nor failed."""
+    return CheckResult(name, detail, "!")
 
 
-def any_wrong(findings: Iterable[CheckResult]) -> bool:
-    return any(finding.mark == "✗" for finding in findings)
+def any_failed(results: Iterable[CheckResult]) -> bool:
+    """Whether a check failed."""
+    return any(result.mark == "✗" for result in results)

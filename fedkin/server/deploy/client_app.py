@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkin.server.deploy.build_node import configured
+from fedkin.server.deploy.build_node import node_from_flower_config
 from fedkin.server.flower_transport import client_app
 
-app = client_app(configured)
+app = client_app(node_from_flower_config)

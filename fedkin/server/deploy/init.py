@@ -1,4 +1,4 @@
-"""A federation with a server to try out on one machine, whose folders can then be copied to many."""
+"""A new deployment: the files of a server and its sites, on one machine, to be copied to many."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from fedkin.config.registry import resolve
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import CLIENT, SERVER, load_client, load_server
 from fedkin.core.errors import ConfigError, FedkinError, unknown
-from fedkin.core.storage import storing, write_atomic
-from fedkin.server.deploy import keys, project
-from fedkin.server.deploy.build_node import of_config
-from fedkin.server.deploy.check import trained
-from fedkin.server.deploy.project import Address
+from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy import keys
+from fedkin.server.deploy.build_node import node_from_config
+from fedkin.server.deploy.check import checked_model
+from fedkin.server.deploy.deployment_folder import Address
 
-# Handwritten digits of two kinds of sites, each of which calls the digits by names of its own.
+# Handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
     "data": {"name": "planted", "base": "digits", "kind": "label_permutation", "clusters": 2, "samples": 60, "seed": 3},
     "model": {"name": "mclr"},
@@ -30,14 +31,14 @@ TRIAL: dict[str, Values] = {
     "local": {"epochs": 5, "batch_size": 10, "lr": 0.1},
     "run": {"rounds": 5, "seed": 0, "checkpoint_every": 1, "against": ["fedavg"]},
 }
-_CHOICES = ("data", "model", "method")  # sections that name one of several things
-_OWN = ("name", "federation", "clients")  # of [client]: what init itself decides
+_CHOICES = ("data", "model", "method")  # sections whose ``name`` decides which other keys they have
+_PER_SITE = ("name", "federation", "clients")  # keys of [client] that init decides
 Files = dict[str, Values]  # by section
 
 
 @dataclass(frozen=True)
-class Written:
-    """What is there after ``init``: where the server is, all sites, and those that are new."""
+class Deployment:
+    """A deployment after ``init``: its folder, the server's address, all sites, and the new ones."""
 
     folder: Path
     address: Address
@@ -45,8 +46,8 @@ class Written:
     new: list[str]
 
     def commands(self) -> str:
-        """How to start it all."""
-        return project.commands(self.folder, self.address, self.sites)
+        """The commands that start all programs."""
+        return files.commands(self.folder, self.address, self.sites)
 
 
 def init(
@@ -57,197 +58,204 @@ def init(
     port: int | None = None,
     secure: bool = True,
     settings: Sequence[str] = (),
-) -> Written:
-    """Write a server's files and a folder for each of ``clients`` sites, with keys and certificates unless not
-    ``secure``. What is there already stays as it is; only COMMANDS.md is written anew.
+) -> Deployment:
+    """Write a server's files and a folder for each site. Existing files stay; only COMMANDS.md is written again.
 
-    ``settings`` are ``section.key=value`` for server.toml, client.toml or, where both have the section, for both.
+    Args:
+        folder: of the deployment.
+        clients: number of sites.
+        host: at which sites reach the server; None: as before, or 127.0.0.1.
+        port: of the server; None: as before, or 8000.
+        secure: with keys and certificates.
+        settings: ``section.key=value`` for server.toml, client.toml or, where both have the section, for both.
 
-    Raises ConfigError, DataError or ModelError for what cannot be, before anything is written; StorageError where it
-    cannot be written; MissingExtra without cryptography.
+    Raises:
+        ConfigError, DataError, ModelError: invalid settings, before anything is written.
+        StorageError: the folder cannot be written.
+        MissingExtra: ``secure`` without cryptography.
     """
-    begun = (folder / project.SERVER).exists()
+    exists = (folder / files.SERVER).exists()
     address = _address(folder, host, port, secure)
     names = [f"site-{k}" for k in range(clients)]
     _check_ports(clients, address)
     if secure:
         keys.require_cryptography()
-    server, sites = _described(folder, names, settings, begun, secure)
-    there = [path.parent.name for path in folder.glob(f"*/{project.CLIENT}")]
-    new = [name for name in names if name not in there]
+    server, sites = _configurations(folder, names, settings, exists, secure)
+    existing = [path.parent.name for path in folder.glob(f"*/{files.CLIENT}")]
+    new = [name for name in names if name not in existing]
     _check(folder, server, {name: sites[name] for name in new})
-    with storing(folder):
+    with storage_errors(folder):
         _write_server(folder, server, address)
         for k, name in enumerate(names):
             if name in new:
-                _write_site(folder / name, sites[name], project.variables(address, project.FIRST_PORT + k))
+                _write_site(folder / name, sites[name], files.environment_text(address, files.FIRST_PORT + k))
             if name in new and secure:
-                keys.equip_site(folder / name, folder / project.CA)
-        written = Written(folder, address, sorted({*there, *names}, key=lambda name: (len(name), name)), new)
-        text = f"# Written by `fedkin deploy init`, anew each time\n\n```sh\n{written.commands()}```\n"
-        write_atomic(folder / project.COMMANDS, text)
-    return written
+                keys.create_site_keys(folder / name, folder / files.CA)
+        deployed = Deployment(folder, address, sorted({*existing, *names}, key=lambda name: (len(name), name)), new)
+        text = f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{deployed.commands()}```\n"
+        write_atomic(folder / files.COMMANDS, text)
+    return deployed
 
 
 def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> Address:
-    """Where the SuperLink is to be; where it was said before, nobody may say otherwise."""
-    before = project.connection(folder / project.FLOWER) if (folder / project.FLOWER).exists() else None
-    known = before or Address()
-    wanted = Address(known.host if host is None else host, known.port if port is None else port, secure)
-    if not project.is_host(wanted.host):
-        raise ConfigError(f"--host: expected a machine's name or a number such as 10.0.0.1, got {wanted.host!r}")
+    """The SuperLink's address; an existing deployment keeps its own. Raises ConfigError for another."""
+    before = files.read_address(folder / files.FLOWER) if (folder / files.FLOWER).exists() else None
+    default = before or Address()
+    wanted = Address(default.host if host is None else host, default.port if port is None else port, secure)
+    if not files.is_host(wanted.host):
+        raise ConfigError(f"--host: expected a host name or an address such as 10.0.0.1, got {wanted.host!r}")
     if not 1 <= wanted.port <= 65_535:
         raise ConfigError(f"--port: expected a port from 1 to 65535, got {wanted.port}")
-    was_secure = (folder / project.KEYS).exists() if before is None else before.secure
+    was_secure = (folder / files.KEYS).exists() if before is None else before.secure
     if was_secure != secure and (before or was_secure):
-        what, how = ("with", "leave out --insecure") if was_secure else ("without", "say --insecure too")
-        raise ConfigError(f"{folder} holds a federation {what} keys; {how}, or choose another folder")
+        with_keys, hint = ("with", "leave out --insecure") if was_secure else ("without", "say --insecure too")
+        raise ConfigError(f"{folder} holds a federation {with_keys} keys; {hint}, or choose another folder")
     if before and wanted != before:
         raise ConfigError(
-            f"{folder} has its server at {before}; to move it, remove {project.FLOWER} and {project.CERTIFICATE}, and "
-            f"change SUPERLINK in each site's {project.ENVIRONMENT}"
+            f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and {files.CERTIFICATE}, and "
+            f"change SUPERLINK in each site's {files.ENVIRONMENT}"
         )
     return wanted
 
 
 def _check_ports(clients: int, address: Address) -> None:
-    last = project.FIRST_PORT + clients - 1
+    last = files.FIRST_PORT + clients - 1
     if clients < 1 or last > 65_535:
-        raise ConfigError(f"--clients: expected 1 to {65_536 - project.FIRST_PORT} sites, got {clients}")
-    if project.FIRST_PORT <= address.port <= last:
-        raise ConfigError(f"--port: the SuperNodes here have ports {project.FIRST_PORT} to {last}, got {address.port}")
+        raise ConfigError(f"--clients: expected 1 to {65_536 - files.FIRST_PORT} sites, got {clients}")
+    if files.FIRST_PORT <= address.port <= last:
+        raise ConfigError(f"--port: the SuperNodes here have ports {files.FIRST_PORT} to {last}, got {address.port}")
 
 
-def _described(
-    folder: Path, names: list[str], settings: Sequence[str], begun: bool, secure: bool
+def _configurations(
+    folder: Path, names: list[str], settings: Sequence[str], exists: bool, secure: bool
 ) -> tuple[Files, dict[str, Files]]:
-    """What server.toml and the client.toml of each site say."""
-    given = _given(settings, begun)
+    """The content of server.toml and of each site's client.toml."""
+    given = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
     base["federation"] = {"name": "trial", "capacity": max(8, 2 * len(names)), "wait_for": len(names)}
     base["federation"] |= {"registered": True} if secure else {}
     base["data"]["clients"] = base["federation"]["capacity"]
     base["run"]["cohort"] = len(names)
-    chosen = {name: _chosen(name, base.get(name, {}), given.get(name, {})) for name in (*SERVER, *CLIENT)}
-    if begun:
-        server = _server_there(folder, len(names))
-        chosen["data"] = chosen["data"] if "data" in given else _data_of_others(folder) or chosen["data"]
+    values = {name: _with_settings(name, base.get(name, {}), given.get(name, {})) for name in (*SERVER, *CLIENT)}
+    if exists:
+        server = _existing_server(folder, len(names))
+        values["data"] = values["data"] if "data" in given else _existing_data(folder) or values["data"]
     else:
-        server = {name: chosen[name] for name in SERVER}
-        server["samples"] = _samples(chosen["data"], folder / names[0], chosen["samples"])
+        server = {name: values[name] for name in SERVER}
+        server["samples"] = _samples(values["data"], folder / names[0], values["samples"])
     shared = {name: server[name] for name in ("samples", "model") if name in server}
     federation = server.get("federation", {}).get("name", "trial")
     sites = {}
     for k, name in enumerate(names):
         own = {"name": name, "federation": federation, "folder": "state"}
-        own |= {} if _is_own(chosen["data"]) else {"clients": [k]}
-        sites[name] = {"client": own | chosen["client"], **shared, "data": chosen["data"]}
+        own |= {} if _is_per_site(values["data"]) else {"clients": [k]}
+        sites[name] = {"client": own | values["client"], **shared, "data": values["data"]}
     return server, sites
 
 
-def _server_there(folder: Path, sites: int) -> Files:
-    """What server.toml says that is there already. Raises ConfigError where it has too little room."""
-    path = folder / project.SERVER
-    room = load_server(path).federation.capacity
-    if sites > room:
+def _existing_server(folder: Path, sites: int) -> Files:
+    """The content of an existing server.toml. Raises ConfigError where its capacity is too small."""
+    path = folder / files.SERVER
+    capacity = load_server(path).federation.capacity
+    if sites > capacity:
         raise ConfigError(
-            f"{path}: federation.capacity is {room}, too few for {sites} sites; raise it there first (its run then "
-            "begins anew, in another folder)"
+            f"{path}: federation.capacity is {capacity}, too few for {sites} sites; raise it there first (its run then "
+            "starts anew, in another folder)"
         )
     return read_toml(path)
 
 
-def _given(settings: Sequence[str], begun: bool) -> dict[str, Values]:
-    """The settings by section. Raises ConfigError for a section that is not known, or whose files are there already."""
+def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
+    """The settings by section. Raises ConfigError for an unknown section, or one whose file exists."""
     given: dict[str, Values] = {}
     for text in settings:
         section, key, value = parse_override(text)
         known = (*SERVER, *(name for name in CLIENT if name not in SERVER))
         if section not in known:
             raise ConfigError(f"{section}: {unknown('section', section, known)}")
-        if section == "client" and key in _OWN:
+        if section == "client" and key in _PER_SITE:
             raise ConfigError(f"client.{key}: each site has its own; change it in its client.toml")
-        if begun and section in SERVER:
-            raise ConfigError(f"{section}.{key}: {project.SERVER} is there already and stays as it is; change it there")
+        if exists and section in SERVER:
+            raise ConfigError(f"{section}.{key}: {files.SERVER} is there already and stays as it is; change it there")
         given.setdefault(section, {})[key] = value
     return given
 
 
-def _chosen(section: str, base: Values, given: Values) -> Values:
-    """Settings on top of a section; the options of another choice mean nothing to this one."""
+def _with_settings(section: str, base: Values, given: Values) -> Values:
+    """Settings on top of a section, whose defaults do not apply where the settings choose another ``name``."""
     if section == "model" and "torch" in given:
         given = {"name": "torch"} | given
     other = section in _CHOICES and given.get("name", base["name"]) != base["name"]
     return {**({} if other else base), **given}
 
 
-def _is_own(data: Values) -> bool:
+def _is_per_site(data: Values) -> bool:
     """Whether the data are a file that each site has in its own folder."""
     return data.get("name") == "file" and not Path(str(data.get("path", ""))).is_absolute()
 
 
-def _data_of_others(folder: Path) -> Values:
-    """[data] of a site that is there already."""
-    paths = sorted(folder.glob(f"*/{project.CLIENT}"))
+def _existing_data(folder: Path) -> Values:
+    """[data] of an existing site."""
+    paths = sorted(folder.glob(f"*/{files.CLIENT}"))
     return dict(read_toml(paths[0]).get("data", {})) if paths else {}
 
 
 def _samples(data: Values, site: Path, given: Values) -> Values:
-    """[samples], from the data themselves unless all is said."""
+    """[samples], from the data unless the settings have all of it."""
     if {"shape", "classes"} <= given.keys():
         return given
-    if _is_own(data) and not (site / str(data.get("path", ""))).exists():
+    if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
         raise ConfigError(
-            f"data.path: {site / str(data.get('path', ''))} is not there; where the data are elsewhere, say what they "
-            "look like: samples.shape=[30] samples.classes=2"
+            f"data.path: {site / str(data.get('path', ''))} is not there; where the data are elsewhere, describe "
+            "their samples: samples.shape=[30] samples.classes=2"
         )
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
     values = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
     with error_context("data"):
-        made = registry.make(registry.datasets(), values)
-    words = {} if made.vocabulary is None else {"words": len(made.vocabulary)}
-    return {"shape": list(made.x.shape[1:]), "classes": made.classes, **words} | given
+        loaded = registry.make(registry.datasets(), values)
+    words = {} if loaded.vocabulary is None else {"words": len(loaded.vocabulary)}
+    return {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes, **words} | given
 
 
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
-    """Read all back as the programs will, from a place of its own. Raises what they would."""
+    """Load all files as the programs will, from a temporary folder. Raises what they would."""
     with tempfile.TemporaryDirectory() as place:
-        paths = {Path(place) / project.SERVER: server}
-        paths |= {Path(place) / name / project.CLIENT: site for name, site in sites.items()}
+        paths = {Path(place) / files.SERVER: server}
+        paths |= {Path(place) / name / files.CLIENT: site for name, site in sites.items()}
         try:
             for path, content in paths.items():
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(tomli_w.dumps(content))
-            trained(load_server(Path(place) / project.SERVER))
-            configs = [load_client(Path(place) / name / project.CLIENT) for name in sites]
-            if configs and _is_here(configs[-1].data):
-                of_config(configs[-1])
-        except FedkinError as error:  # of a file that will be elsewhere
+            checked_model(load_server(Path(place) / files.SERVER))
+            configs = [load_client(Path(place) / name / files.CLIENT) for name in sites]
+            if configs and _is_available(configs[-1].data):
+                node_from_config(configs[-1])
+        except FedkinError as error:  # the path in the message is of the temporary folder
             raise type(error)(str(error).replace(f"{place}/", f"{folder}/")) from error
 
 
-def _is_here(data: Values) -> bool:
-    """Whether data can be made on this machine."""
+def _is_available(data: Values) -> bool:
+    """Whether data can be loaded on this machine."""
     return data.get("name") != "file" or Path(str(data["path"])).exists()
 
 
 def _write_server(folder: Path, server: Values, address: Address) -> None:
-    """What is not there yet of the server's files."""
+    """Write those of the server's files that do not exist."""
     if address.secure:
-        keys.certify_server(folder, server.get("federation", {}).get("name", "trial"), address.host)
-    _write(folder / project.FLOWER, project.flower_config(folder, address))
-    _write(folder / project.APP, project.app_project(folder))
-    _write(folder / project.ENVIRONMENT, project.variables())
-    _write(folder / project.SERVER, tomli_w.dumps(server))
+        keys.create_server_certificate(folder, server.get("federation", {}).get("name", "trial"), address.host)
+    _write(folder / files.FLOWER, files.flower_config(folder, address))
+    _write(folder / files.APP, files.app_project(folder))
+    _write(folder / files.ENVIRONMENT, files.environment_text())
+    _write(folder / files.SERVER, tomli_w.dumps(server))
 
 
 def _write_site(folder: Path, site: Files, variables: str) -> None:
-    _write(folder / project.ENVIRONMENT, variables)
-    _write(folder / project.CLIENT, tomli_w.dumps(site))
+    _write(folder / files.ENVIRONMENT, variables)
+    _write(folder / files.CLIENT, tomli_w.dumps(site))
 
 
 def _write(path: Path, content: str) -> None:
-    """A file, where there is none."""
+    """Write a file where there is none."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)

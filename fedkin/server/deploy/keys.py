@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.security.certificates import Authority, write_public, write_secret
-from fedkin.server.deploy.project import CA, CA_KEY, CERTIFICATE, NODE_KEY, NODE_PUBLIC, SERVER_KEY, SITE_CA
+from fedkin.server.deploy.deployment_folder import CA, CA_KEY, CERTIFICATE, NODE_KEY, NODE_PUBLIC, SERVER_KEY, SITE_CA
 
 
 def require_cryptography() -> None:
@@ -23,10 +23,16 @@ def require_cryptography() -> None:
         ) from error
 
 
-def certify_server(folder: Path, federation: str, host: str) -> None:
-    """An authority and the server's certificate, each where there is none yet.
+def create_server_certificate(folder: Path, federation: str, host: str) -> None:
+    """Write an authority and the server's certificate, each where there is none yet.
 
-    Raises ConfigError where a certificate is wanted and the authority's own key is elsewhere.
+    Args:
+        folder: of the deployment.
+        federation: name of the authority.
+        host: at which sites reach the server.
+
+    Raises:
+        ConfigError: the authority's own key is not there to sign a certificate.
     """
     if not (folder / CA).exists():
         (folder / CA).parent.mkdir(parents=True, exist_ok=True)
@@ -34,22 +40,21 @@ def certify_server(folder: Path, federation: str, host: str) -> None:
     if (folder / CERTIFICATE).exists():
         return
     if not (folder / CA_KEY).exists():
-        raise ConfigError(f"{folder / CA_KEY} is needed for the server's certificate; put it back for as long")
-    more = [text for text in (host, "127.0.0.1") if text != "localhost"]
-    certificate, key = Authority.load(folder / CA, folder / CA_KEY).member("localhost", list(dict.fromkeys(more)))
+        raise ConfigError(f"{folder / CA_KEY} is needed for the server's certificate; put it back for this command")
+    addresses = [text for text in (host, "127.0.0.1") if text != "localhost"]
+    certificate, key = Authority.load(folder / CA, folder / CA_KEY).member("localhost", list(dict.fromkeys(addresses)))
     write_secret(folder / SERVER_KEY, key)
     write_public(folder / CERTIFICATE, certificate)
 
 
-def equip_site(folder: Path, ca: Path) -> None:
-    """The authority's certificate and a key of its own for a site, where it has none: as ``ssh-keygen -t ecdsa -b 384``
-    makes it."""
+def create_site_keys(folder: Path, ca: Path) -> None:
+    """Write a site's copy of the authority and its key (as ``ssh-keygen -t ecdsa -b 384``), where it has none."""
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if not (folder / SITE_CA).exists():
         write_public(folder / SITE_CA, ca.read_bytes())
-    if (folder / NODE_KEY).exists() or (folder / NODE_PUBLIC).exists():  # the other half may be where it belongs
+    if (folder / NODE_KEY).exists() or (folder / NODE_PUBLIC).exists():  # the other half may be elsewhere on purpose
         return
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())

@@ -8,48 +8,46 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_bytes
-from safetensors.numpy import save as to_bytes
 
-from fedkin.core.storage import storing, write_atomic
+from fedkin.core.codec import decode, encode
+from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.server.message import InvalidMessageError
 
 _log = logging.getLogger("fedkin")
 
 
 class NodeDisk:
-    """A folder of a node (``federation.node.Disk``). Raises StorageError where it cannot be written."""
+    """A folder of a node (``server.node.Disk``). Raises StorageError where it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def memory(self, run: str) -> dict[str, np.ndarray]:
+    def load_memory(self, run: str) -> dict[str, np.ndarray]:
         return self._read(self._path(run))
 
-    def remember(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
+    def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
         self._write(self._path(run), memory)
 
-    def keep_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
+    def save_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
         path = self._path(run, "-models")
         self._write(path, {**self._read(path), **models})
 
-    def _path(self, run: str, what: str = "") -> Path:
+    def _path(self, run: str, suffix: str = "") -> Path:
         if not re.fullmatch(r"[\w.-]{1,100}", run):
             raise InvalidMessageError(f"{run[:60]!r} cannot be the name of a run")
-        return self.folder / f"{run}{what}.safetensors"
+        return self.folder / f"{run}{suffix}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        """A file that is damaged is as good as none, and says so: a client can always begin anew."""
+        """The arrays of a file; none, with a warning, where it is damaged: a client can always begin anew."""
         try:
-            return dict(from_bytes(path.read_bytes()))
+            return decode(path.read_bytes()).arrays
         except FileNotFoundError:
             return {}
-        except (SafetensorError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             _log.warning("%s cannot be read (%s); its client begins anew", path, error)
             return {}
 
     def _write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-        with storing(self.folder):
+        with storage_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+        write_atomic(path, encode({}, arrays))

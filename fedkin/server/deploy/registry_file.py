@@ -1,40 +1,36 @@
-"""Who is who, beside the run: newer than any checkpoint, because ids must not be given twice."""
+"""The registry of nodes beside the run: newer than any checkpoint, because ids must not be given twice."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_bytes
-from safetensors.numpy import save as to_bytes
-
+from fedkin.core.codec import decode, encode
 from fedkin.core.errors import CheckpointError
-from fedkin.core.storage import storing, write_atomic
+from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.server.node_registry import Memory
 
 
 class RegistryFile:
-    """``.NAME.roster`` beside the run folder NAME; it is not read where there is no run yet."""
+    """``.NAME.registry`` beside the run folder NAME; it is not read where there is no run yet."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self.path = folder, folder.with_name(f".{folder.name}.roster")
+        self._folder, self.path = folder, folder.with_name(f".{folder.name}.registry")
 
-    def keep(self, memory: Memory) -> None:
-        """Write it anew. Raises StorageError."""
-        with storing(self.path):
+    def save(self, memory: Memory) -> None:
+        """Write the whole registry. Raises StorageError."""
+        with storage_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path, to_bytes({name: np.ascontiguousarray(array) for name, array in memory.items()}))
+        write_atomic(self.path, encode({}, memory))
 
-    def read(self) -> Memory | None:
-        """What was kept, if a run goes on. Raises CheckpointError where it cannot be read."""
+    def load(self) -> Memory | None:
+        """What was saved, if a run goes on. Raises CheckpointError where it cannot be read."""
         if not (self._folder / "checkpoints").exists():
             return None
         try:
-            return dict(from_bytes(self.path.read_bytes()))
+            return decode(self.path.read_bytes()).arrays
         except FileNotFoundError:
             return None
-        except (SafetensorError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise CheckpointError(
                 f"{self.path} cannot be read ({error}); without it, clients that came after the last checkpoint get "
                 "other ids: remove it to go on so"

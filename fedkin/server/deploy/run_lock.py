@@ -1,52 +1,46 @@
-"""One server at a time in a run folder: that of a SuperLink which was killed may work on for a minute."""
+"""A lock for one server at a time in a run folder: that of a killed SuperLink may go on for a minute."""
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from fedkin.core.errors import StorageError
-from fedkin.core.storage import storing
+from fedkin.core.storage import storage_errors
 
-try:
-    import fcntl
-except ImportError:  # not on Windows, where Flower has no SuperLink either
-    fcntl = None
-
-_PATIENCE, _LOOK = 180.0, 0.5  # seconds
+_TIMEOUT, _POLL = 180.0, 0.5  # seconds
 _log = logging.getLogger("fedkin")
 
 
 @contextmanager
-def alone(folder: Path, patience: float = _PATIENCE, sleep: Callable[[float], None] = time.sleep) -> Iterator[None]:
-    """Nobody else serves from this folder meanwhile. One that does is waited for: without its SuperLink it ends soon.
+def run_lock(folder: Path, timeout: float = _TIMEOUT, poll: float = _POLL) -> Iterator[None]:
+    """Hold the lock of a run folder; another server that has it is waited for.
 
-    Raises StorageError if it is there still after ``patience`` seconds.
+    Args:
+        folder: the run folder; the lock is the hidden file ``.NAME.lock`` beside it.
+        timeout: seconds to wait.
+        poll: seconds between attempts.
+
+    Raises:
+        StorageError: the other server is still there after ``timeout`` seconds, or the lock cannot be written.
     """
-    lock = folder.with_name(f".{folder.name}.lock")
-    with storing(lock):
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("w")
-    with file:
-        waited = 0.0
-        while fcntl is not None and not _taken(file.fileno()):
-            if waited >= patience:
-                raise StorageError(f"another server is at work in {folder}; stop it first (flwr list, flwr stop)")
-            if not waited:
-                _log.warning("another server is at work in %s; waiting for its end", folder)
-            sleep(_LOOK)
-            waited += _LOOK
-        yield
-
-
-def _taken(number: int) -> bool:
-    """Take the lock, which the system takes back when its process ends, however that ends."""
-    assert fcntl is not None
+    path = folder.with_name(f".{folder.name}.lock")
+    lock = FileLock(path, poll_interval=poll)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            _log.warning("another server uses %s; waiting until it ends", folder)
+            try:
+                lock.acquire(timeout=timeout)
+            except Timeout:
+                raise StorageError(f"another server uses {folder}; stop it first (flwr list, flwr stop)") from None
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        yield
+    finally:
+        lock.release()

@@ -19,11 +19,12 @@ import pytest
 
 from fedkin.core.errors import ConfigError
 from fedkin.run.run_folder import Folder
-from fedkin.server.deploy import check, check_network, project
-from fedkin.server.deploy.check_keys import SOON, server_keys
-from fedkin.server.deploy.check_result import CheckResult, any_wrong
+from fedkin.server.deploy import check, check_network
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.check_keys import SOON, check_server_keys
+from fedkin.server.deploy.check_result import CheckResult, any_failed
+from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.init import init
-from fedkin.server.deploy.project import Address
 from tests.free_ports import free_ports
 
 pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")
@@ -40,46 +41,46 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fed(written: Path, tmp_path: Path) -> Path:
-    """A federation of two that a test may spoil, at a free port."""
+    """A federation of two that a test may exclude, at a free port."""
     folder = Path(shutil.copytree(written, tmp_path / "fed"))
     address = Address(port=free_ports(1)[0])
-    (folder / project.FLOWER).write_text(project.flower_config(folder, address))
-    (folder / project.APP).write_text(project.app_project(folder))
+    (folder / files.FLOWER).write_text(files.flower_config(folder, address))
+    (folder / files.APP).write_text(files.app_project(folder))
     for name in ("site-0", "site-1"):
-        (folder / name / project.ENVIRONMENT).write_text(project.variables(address))
+        (folder / name / files.ENVIRONMENT).write_text(files.environment_text(address))
     return folder
 
 
 def server(folder: Path) -> dict[str, CheckResult]:
-    return {finding.what: finding for finding in check.check_server(folder)}
+    return {result.name: result for result in check.check_server(folder)}
 
 
 def site(folder: Path, name: str = "site-0") -> dict[str, CheckResult]:
-    return {finding.what: finding for finding in check.check_site(folder / name, folder)}
+    return {result.name: result for result in check.check_site(folder / name, folder)}
 
 
-def spoil(path: Path, old: str, new: str) -> None:
+def exclude(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
 
 
-def crossed(finding: CheckResult, *words: str) -> None:
-    assert finding.mark == "✗" and not [word for word in words if word not in finding.said], finding
+def assert_failed(result: CheckResult, *words: str) -> None:
+    assert result.mark == "✗" and not [word for word in words if word not in result.detail], result
 
 
-def only_crossed(findings: dict[str, CheckResult], what: str, *words: str) -> None:
-    assert [name for name, finding in findings.items() if finding.mark == "✗"] == [what], findings
-    crossed(findings[what], *words)
+def assert_only_failed(results: dict[str, CheckResult], what: str, *words: str) -> None:
+    assert [name for name, result in results.items() if result.mark == "✗"] == [what], results
+    assert_failed(results[what], *words)
 
 
 def test_all_is_well_but_that_the_server_is_not_up(fed: Path) -> None:
     table = check.check(fed)
     assert list(table) == ["here", "server", "site-0", "site-1"]
-    assert not any(any_wrong(findings) for findings in table.values()), table
-    others = {finding.what for findings in table.values() for finding in findings if finding.mark == "!"}
-    assert others == {f"server {project.connection(fed / project.FLOWER)}"}
-    assert server(fed)["model"].said == "650 parameters" and "60 training samples" in site(fed)["data"].said
+    assert not any(any_failed(results) for results in table.values()), table
+    others = {result.name for results in table.values() for result in results if result.mark == "!"}
+    assert others == {f"server {files.read_address(fed / files.FLOWER)}"}
+    assert server(fed)["model"].detail == "650 parameters" and "60 training samples" in site(fed)["data"].detail
 
 
 def test_what_is_asked_for_is_checked(fed: Path) -> None:
@@ -87,7 +88,7 @@ def test_what_is_asked_for_is_checked(fed: Path) -> None:
     assert list(check.check(fed, site="site-1")) == ["here", "site-1"]
     alone = Path(shutil.move(fed / "site-1", fed.parent / "elsewhere"))
     table = check.check(alone)
-    assert list(table) == ["here", "elsewhere"] and "agreement" not in {f.what for f in table["elsewhere"]}
+    assert list(table) == ["here", "elsewhere"] and "agreement" not in {f.name for f in table["elsewhere"]}
 
 
 def test_where_there_is_nothing(fed: Path, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_the_version_of_flower_is_that_of_the_package() -> None:
     ("there", "what", "words"),
     [
         ({"flwr": None}, "Flower", "pip install 'fedkin[flower]'"),
-        ({"flwr": "1.42.0"}, "Flower", "expected 1.41.0 everywhere, got 1.42.0"),
+        ({"flwr": "1.42.0"}, "Flower", "expected 1.41.0 on all machines, got 1.42.0"),
         ({"jax": None}, "jax", "not installed"),
         ({"torch": None}, "torch", "pip install 'fedkin[torch]'"),
     ],
@@ -120,15 +121,15 @@ def test_the_version_of_flower_is_that_of_the_package() -> None:
 def test_packages(there: dict[str, str | None], what: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = {"flwr": check.FLOWER, "jax": "0.10.2", "torch": "2.13.0"}
     monkeypatch.setattr(check, "_installed", lambda package: {**right, **there}[package])
-    only_crossed({finding.what: finding for finding in check.versions(torch=True)}, what, words)
-    assert not any_wrong(check.versions()) or what != "torch"
+    assert_only_failed({result.name: result for result in check.versions(torch=True)}, what, words)
+    assert not any_failed(check.versions()) or what != "torch"
 
 
 def test_torch_is_wanted_where_a_file_asks_for_it(fed: Path) -> None:
-    assert "torch" not in {finding.what for finding in check.check(fed)["here"]}
-    spoil(fed / "site-1/client.toml", 'name = "mclr"', 'name = "torch"\ntorch = "nowhere:net"')
-    assert "torch" in {finding.what for finding in check.check(fed, site="site-1")["here"]}
-    crossed(site(fed, "site-1")["model"], "nowhere")
+    assert "torch" not in {result.name for result in check.check(fed)["here"]}
+    exclude(fed / "site-1/client.toml", 'name = "mclr"', 'name = "torch"\ntorch = "nowhere:net"')
+    assert "torch" in {result.name for result in check.check(fed, site="site-1")["here"]}
+    assert_failed(site(fed, "site-1")["model"], "nowhere")
 
 
 # --- the server
@@ -137,45 +138,45 @@ def test_torch_is_wanted_where_a_file_asks_for_it(fed: Path) -> None:
 def test_a_file_that_cannot_be_read_hides_nothing_else(fed: Path) -> None:
     (fed / "server.toml").write_text("[federation")
     found = server(fed)
-    only_crossed(found, "server.toml", "is not TOML")
+    assert_only_failed(found, "server.toml", "is not TOML")
     assert found["certificate"].mark == "✓"
 
 
 def test_a_model_that_cannot_be(fed: Path) -> None:
-    spoil(fed / "server.toml", 'name = "mclr"', 'name = "rnn"')
-    only_crossed(server(fed), "model", "model: ")
+    exclude(fed / "server.toml", 'name = "mclr"', 'name = "rnn"')
+    assert_only_failed(server(fed), "model", "model: ")
 
 
 def test_a_run_folder_that_cannot_be_made(fed: Path) -> None:
     (fed / "run").write_text("a file")
-    spoil(fed / "server.toml", 'name = "trial"', 'name = "trial"\nfolder = "run/deep"')
-    only_crossed(server(fed), "run folder", "no file can be made in")
+    exclude(fed / "server.toml", 'name = "trial"', 'name = "trial"\nfolder = "run/deep"')
+    assert_only_failed(server(fed), "run folder", "no file can be written in")
 
 
 def test_a_run_that_is_there(fed: Path) -> None:
-    assert server(fed)["run so far"].said == "none: it begins anew"
+    assert server(fed)["run so far"].detail == "none: it starts from the beginning"
     Folder.create(fed / "run", check.load_server(fed / "server.toml").description())
-    assert server(fed)["run so far"].said == "flexcfl has no round yet"
-    spoil(fed / "server.toml", "seed = 0", "seed = 1")
-    only_crossed(server(fed), "run so far", "run.seed is 0 there and 1 here")
+    assert server(fed)["run so far"].detail == "flexcfl has no round yet"
+    exclude(fed / "server.toml", "seed = 0", "seed = 1")
+    assert_only_failed(server(fed), "run so far", "run.seed is 0 there and 1 here")
 
 
 def test_too_few_for_clusters(fed: Path) -> None:
-    spoil(fed / "server.toml", "wait_for = 2", "wait_for = 1")
+    exclude(fed / "server.toml", "wait_for = 2", "wait_for = 1")
     found = server(fed)["clients at the start"]
-    assert found.mark == "!" and "federation.wait_for = 1" in found.said
+    assert found.mark == "!" and "federation.wait_for = 1" in found.detail
 
 
 def test_a_folder_that_was_moved(fed: Path) -> None:
     moved = Path(shutil.move(fed, fed.parent / "moved"))
     found = server(moved)
-    crossed(found["app/pyproject.toml"], "was the folder moved?", str(moved / "server.toml"))
-    crossed(found["flwr/config.toml"], "was the folder moved?", str(moved / "keys/ca.pem"))
+    assert_failed(found["app/pyproject.toml"], "was the folder moved?", str(moved / "server.toml"))
+    assert_failed(found["flwr/config.toml"], "was the folder moved?", str(moved / "keys/ca.pem"))
     (moved / "flwr/config.toml").unlink()
     (moved / "app/pyproject.toml").write_text("")
     found = server(moved)
-    crossed(found["app/pyproject.toml"], "[tool.flwr.app.config]")
-    crossed(found["flwr/config.toml"], "cannot be read")
+    assert_failed(found["app/pyproject.toml"], "[tool.flwr.app.config]")
+    assert_failed(found["flwr/config.toml"], "cannot be read")
 
 
 # --- keys of the server
@@ -184,22 +185,22 @@ def test_a_folder_that_was_moved(fed: Path) -> None:
 def test_certificates_that_end(fed: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     for days, marks in ((0, "✓✓"), (825 - SOON.days + 1, "✓!"), (826, "✓✗"), (3651, "✗")):
-        found = server_keys(fed, "127.0.0.1", now + datetime.timedelta(days=days))
-        shown = [finding for finding in found if finding.what in ("authority", "certificate")]
-        assert "".join(finding.mark for finding in shown) == marks
-    crossed(server_keys(fed, "127.0.0.1", now - datetime.timedelta(days=1))[0], "is the clock right")
+        found = check_server_keys(fed, "127.0.0.1", now + datetime.timedelta(days=days))
+        shown = [result for result in found if result.name in ("authority", "certificate")]
+        assert "".join(result.mark for result in shown) == marks
+    assert_failed(check_server_keys(fed, "127.0.0.1", now - datetime.timedelta(days=1))[0], "is the clock right")
 
 
 def test_a_certificate_for_another_name(fed: Path) -> None:
-    crossed(server_keys(fed, "10.0.0.1")[1], "is for localhost, 127.0.0.1", "sites look for 10.0.0.1")
+    assert_failed(check_server_keys(fed, "10.0.0.1")[1], "is for localhost, 127.0.0.1", "sites look for 10.0.0.1")
 
 
 def test_a_certificate_of_another_authority(fed: Path, tmp_path: Path) -> None:
     other = init(tmp_path / "other", 1, settings=["method.name=fedavg"]).folder
     shutil.copy(other / "keys/ca.pem", fed / "keys/ca.pem")
-    only_crossed(server(fed), "certificate", "is not of the authority")
+    assert_only_failed(server(fed), "certificate", "is not of the authority")
     shutil.copy(other / "keys/server.pem", fed / "keys/server.pem")
-    only_crossed(server(fed), "certificate", "is not the key of")
+    assert_only_failed(server(fed), "certificate", "is not the key of")
 
 
 @pytest.mark.parametrize(
@@ -207,9 +208,9 @@ def test_a_certificate_of_another_authority(fed: Path, tmp_path: Path) -> None:
 )
 def test_files_that_are_damaged_or_missing(fed: Path, name: str, what: str) -> None:
     (fed / "keys" / name).write_text("nothing")
-    crossed(server(fed)[what], name, "is not a")
+    assert_failed(server(fed)[what], name, "is not a")
     (fed / "keys" / name).unlink()
-    crossed(server(fed)[what], name, "cannot be read: No such file")
+    assert_failed(server(fed)[what], name, "cannot be read: No such file")
 
 
 @pytest.mark.parametrize("path", ["keys/server-key.pem", "keys/ca-key.pem", "site-0/key"])
@@ -217,26 +218,26 @@ def test_files_that_are_damaged_or_missing(fed: Path, name: str, what: str) -> N
 def test_secrets_that_others_can_read(fed: Path, path: str, mode: int) -> None:
     (fed / path).chmod(mode)
     found = site(fed) if path.startswith("site") else server(fed)
-    only_crossed(found, f"{Path(path).name} is secret", f"chmod 600 {fed / path}")
+    assert_only_failed(found, f"{Path(path).name} is secret", f"chmod 600 {fed / path}")
 
 
 # --- a site
 
 
 def test_an_answer_about_no_data(fed: Path) -> None:
-    spoil(fed / "site-0/client.toml", 'kind = "label_permutation"', 'kind = "none"')
-    only_crossed(site(fed), "data", "data: ", "none")
+    exclude(fed / "site-0/client.toml", 'kind = "label_permutation"', 'kind = "none"')
+    assert_only_failed(site(fed), "data", "data: ", "none")
 
 
 def test_data_that_cannot_be_read_or_have_another_shape(fed: Path) -> None:
     path = fed / "site-0/client.toml"
     before = re.sub(r"clients = \[\s*0,\s*\]\n", "", path.read_text()).partition("[data]")[0]
     path.write_text(before + '[data]\nname = "file"\npath = "mine.npz"\n')
-    crossed(site(fed)["data"], str(fed / "site-0/mine.npz"))
+    assert_failed(site(fed)["data"], str(fed / "site-0/mine.npz"))
     np.savez(
         fed / "site-0/mine.npz", x=np.ones((20, 63), np.float32), y=np.arange(20) % 10, client_id=np.zeros(20, int)
     )
-    crossed(site(fed)["data"], "samples of shape [63] and 10 classes; [samples] says [64] and 10")
+    assert_failed(site(fed)["data"], "samples of shape [63] and 10 classes; [samples] says [64] and 10")
     np.savez(
         fed / "site-0/mine.npz", x=np.ones((20, 64), np.float32), y=np.arange(20) % 10, client_id=np.zeros(20, int)
     )
@@ -244,40 +245,40 @@ def test_data_that_cannot_be_read_or_have_another_shape(fed: Path) -> None:
 
 
 def test_files_that_do_not_agree(fed: Path) -> None:
-    spoil(fed / "site-0/client.toml", 'name = "mclr"', 'name = "mlp"')
-    only_crossed(site(fed), "agreement", "model is", "mlp", "mclr")
-    spoil(fed / "site-1/client.toml", 'federation = "trial"', 'federation = "other"')
-    only_crossed(site(fed, "site-1"), "agreement", "client.federation is 'other' here and 'trial' in")
+    exclude(fed / "site-0/client.toml", 'name = "mclr"', 'name = "mlp"')
+    assert_only_failed(site(fed), "agreement", "model is", "mlp", "mclr")
+    exclude(fed / "site-1/client.toml", 'federation = "trial"', 'federation = "other"')
+    assert_only_failed(site(fed, "site-1"), "agreement", "client.federation is 'other' here and 'trial' in")
 
 
 def test_a_server_file_with_an_error_is_one_error(fed: Path) -> None:
-    spoil(fed / "server.toml", "rounds", "rouds")
-    crossed(server(fed)["server.toml"], "run.rouds", "did you mean 'rounds'?")
+    exclude(fed / "server.toml", "rounds", "rouds")
+    assert_failed(server(fed)["server.toml"], "run.rouds", "did you mean 'rounds'?")
     found = site(fed)
-    assert found["agreement"].mark == "!" and f"deploy check {fed} --server" in found["agreement"].said
-    assert not [finding for finding in found.values() if finding.mark == "✗"]
+    assert found["agreement"].mark == "!" and f"deploy check {fed} --server" in found["agreement"].detail
+    assert not [result for result in found.values() if result.mark == "✗"]
 
 
 def test_a_state_folder_that_cannot_be_made(fed: Path) -> None:
     (fed / "site-0/state").write_text("a file")
-    only_crossed(site(fed), "state folder", "no file can be made in")
+    assert_only_failed(site(fed), "state folder", "no file can be written in")
 
 
 def test_keys_of_a_site(fed: Path) -> None:
     path, public = fed / "site-0/key", fed / "site-0/key.pub"
-    assert site(fed)["node key"].said.startswith(f"{path}, secp384r1")
+    assert site(fed)["node key"].detail.startswith(f"{path}, secp384r1")
     shutil.copy(fed / "site-1/key.pub", public)
-    only_crossed(site(fed), "node key", "is not the public half of")
+    assert_only_failed(site(fed), "node key", "is not the public half of")
     public.unlink()
-    only_crossed(site(fed), "node key", "key.pub cannot be read", f"ssh-keygen -y -f {path} > {public}")
+    assert_only_failed(site(fed), "node key", "key.pub cannot be read", f"ssh-keygen -y -f {path} > {public}")
     public.write_text("ssh-rsa nothing")
-    only_crossed(site(fed), "node key", "expected a key of OpenSSH")
+    assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
     _write_pair(path, ed25519.Ed25519PrivateKey.generate())
-    only_crossed(site(fed), "node key", "of an elliptic curve, got another kind", "ssh-keygen -t ecdsa -b 384")
+    assert_only_failed(site(fed), "node key", "of an elliptic curve, got another kind", "ssh-keygen -t ecdsa -b 384")
     path.write_text("nothing")
-    only_crossed(site(fed), "node key", "expected a key of OpenSSH")
+    assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
     path.unlink()
-    crossed(site(fed)["node key"], "cannot be read: No such file")
+    assert_failed(site(fed)["node key"], "cannot be read: No such file")
 
 
 def _write_pair(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
@@ -290,15 +291,15 @@ def _write_pair(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
 def test_a_site_without_keys_is_told_what_that_means(tmp_path: Path) -> None:
     fed = init(tmp_path / "fed", 2, secure=False, port=free_ports(1)[0]).folder
     found = site(fed)
-    assert found["keys"].mark == "!" and "anybody on the way" in found["keys"].said
-    assert not any_wrong(server(fed).values()) and "certificate" not in server(fed)
+    assert found["keys"].mark == "!" and "anybody on the network" in found["keys"].detail
+    assert not any_failed(server(fed).values()) and "certificate" not in server(fed)
 
 
 def test_a_site_that_does_not_know_its_server(fed: Path) -> None:
     (fed / "site-0/flower.env").write_text("SUPERLINK=nonsense\n")
-    only_crossed(site(fed), "server", "SUPERLINK: expected host:port, got 'nonsense'")
+    assert_only_failed(site(fed), "server", "SUPERLINK: expected host:port, got 'nonsense'")
     (fed / "site-0/flower.env").unlink()
-    only_crossed(site(fed), "server", "flower.env: cannot be read")
+    assert_only_failed(site(fed), "server", "flower.env: cannot be read")
 
 
 # --- the network
@@ -344,30 +345,32 @@ def answering(port: int, keys: Path | None = None, kind: type[_Healthy] = _Healt
 
 
 def test_a_port_that_is_taken(fed: Path) -> None:
-    address = project.connection(fed / project.FLOWER)
+    address = files.read_address(fed / files.FLOWER)
     what = f"port {address.port}"
     assert server(fed)[what] == CheckResult(what, "free")
     with answering(address.port, kind=_Ill):
-        only_crossed(server(fed), what, "cannot be had", "--port")
+        assert_only_failed(server(fed), what, "cannot be had", "--port")
     with answering(address.port, fed / "keys"):
         assert server(fed)[what] == CheckResult(what, "a SuperLink runs there")
 
 
 def test_whether_the_server_answers(fed: Path, tmp_path: Path) -> None:
-    address = project.connection(fed / project.FLOWER)
+    address = files.read_address(fed / files.FLOWER)
     what, ca = f"server {address}", fed / "keys/ca.pem"
-    assert site(fed)[what].mark == "!" and "not reachable (Connection refused)" in site(fed)[what].said
+    assert site(fed)[what].mark == "!" and "not reachable (Connection refused)" in site(fed)[what].detail
     with answering(address.port, fed / "keys"):
         assert site(fed)[what] == CheckResult(what, "a SuperLink answers, with the right certificate")
-        crossed(check_network.reach(Address(port=address.port, secure=False), ca), "no SuperLink without TLS")
+        assert_failed(
+            check_network.check_superlink(Address(port=address.port, secure=False), ca), "no SuperLink without TLS"
+        )
     with answering(address.port):
-        only_crossed(site(fed), what, "no SuperLink with TLS")
-        assert check_network.reach(Address(port=address.port, secure=False), ca).mark == "✓"
+        assert_only_failed(site(fed), what, "no SuperLink with TLS")
+        assert check_network.check_superlink(Address(port=address.port, secure=False), ca).mark == "✓"
     with answering(address.port, kind=_Ill):
-        crossed(check_network.reach(Address(port=address.port, secure=False), ca), "answers 404")
+        assert_failed(check_network.check_superlink(Address(port=address.port, secure=False), ca), "answers 404")
     other = init(tmp_path / "other", 2).folder
     with answering(address.port, other / "keys"):
-        only_crossed(site(fed), what, "its certificate is not that of")
+        assert_only_failed(site(fed), what, "its certificate is not that of")
 
 
 def test_a_machine_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -375,8 +378,8 @@ def test_a_machine_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(check_network, "_asked", unknown)
-    found = check_network.reach(Address("nowhere.example.org", secure=False), tmp_path)
-    crossed(found, "there is no machine nowhere.example.org")
+    found = check_network.check_superlink(Address("nowhere.example.org", secure=False), tmp_path)
+    assert_failed(found, "there is no machine nowhere.example.org")
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage"])
@@ -386,5 +389,5 @@ def test_a_server_that_cannot_be_told_from_another(fed: Path, damage: str) -> No
     if damage == "garbage":
         path.write_text("nothing")
     found = site(fed)
-    crossed(found["authority"], str(path))
-    crossed(found[f"server {project.connection(fed / project.FLOWER)}"], "cannot be asked without the authority")
+    assert_failed(found["authority"], str(path))
+    assert_failed(found[f"server {files.read_address(fed / files.FLOWER)}"], "not checked without the authority")

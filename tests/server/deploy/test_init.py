@@ -19,8 +19,8 @@ import pytest
 from fedkin.config.server import load_client, load_server
 from fedkin.core.errors import ConfigError, FedkinError, MissingExtra
 from fedkin.server.deploy import init as deploy_init
-from fedkin.server.deploy.build_node import of_config
-from fedkin.server.deploy.init import Written, init
+from fedkin.server.deploy.build_node import node_from_config
+from fedkin.server.deploy.init import Deployment, init
 
 x509 = pytest.importorskip("cryptography.x509", reason="keys need pip install 'fedkin[flower]'")
 from cryptography.hazmat.primitives import serialization  # noqa: E402
@@ -30,13 +30,13 @@ SECRETS = {"ca-key.pem", "server-key.pem", "key"}
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     """Four sites, as init makes them when nothing is said."""
     return init(tmp_path_factory.mktemp("deploy") / "fed")
 
 
 @pytest.fixture
-def copied(four: Written, tmp_path: Path) -> Path:
+def copied(four: Deployment, tmp_path: Path) -> Path:
     """Four sites that a test may change."""
     return Path(shutil.copytree(four.folder, tmp_path / "fed"))
 
@@ -45,7 +45,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_server_and_sites_can_be_read_and_agree(four: Written) -> None:
+def test_server_and_sites_can_be_read_and_agree(four: Deployment) -> None:
     server = load_server(four.folder / "server.toml")
     assert (server.federation.capacity, server.federation.wait_for, server.run.cohort) == (8, 4, 4)
     assert (server.method["name"], server.method["clusters"]) == ("flexcfl", 2)
@@ -58,19 +58,19 @@ def test_server_and_sites_can_be_read_and_agree(four: Written) -> None:
         assert Path(client.site.folder) == four.folder / name / "state"
 
 
-def test_sites_have_data_of_their_own(four: Written) -> None:
+def test_sites_have_data_of_their_own(four: Deployment) -> None:
     configs = [load_client(four.folder / name / "client.toml") for name in four.sites[:2]]
-    assert [of_config(config).samples.tolist() for config in configs] == [[60], [60]]
+    assert [node_from_config(config).samples.tolist() for config in configs] == [[60], [60]]
     assert configs[0].data == configs[1].data and configs[0].site.clients != configs[1].site.clients
 
 
-def test_secrets_are_their_owners_alone(four: Written) -> None:
+def test_secrets_are_their_owners_alone(four: Deployment) -> None:
     secret = {path for path in four.folder.rglob("*") if path.name in SECRETS}
     assert len(secret) == 2 + 4
     assert {stat.S_IMODE(path.stat().st_mode) for path in secret} == {0o600}
 
 
-def test_each_site_has_a_key_of_its_own_and_nobody_elses(four: Written) -> None:
+def test_each_site_has_a_key_of_its_own_and_nobody_elses(four: Deployment) -> None:
     publics = []
     for name in four.sites:
         folder = four.folder / name
@@ -98,9 +98,9 @@ def shaken(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> str | N
     """Both sides of a handshake, in memory."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     asks = client.wrap_bio(down, up, server_hostname=name)
-    answers = server.wrap_bio(up, down, server_side=True)
+    replies = server.wrap_bio(up, down, server_side=True)
     for _ in range(3):
-        for side in (asks, answers):
+        for side in (asks, replies):
             try:
                 side.do_handshake()
             except ssl.SSLWantReadError:
@@ -182,13 +182,13 @@ def test_keys_and_none_are_not_mixed(copied: Path) -> None:
         ({"settings": ["scenario.dropout=0.1"]}, "unknown section 'scenario'"),
         ({"settings": ["federation.dedline=5"]}, "did you mean 'deadline'"),
         ({"settings": ["federation.wait_for=9"]}, "at most capacity"),
-        ({"settings": ["federation.name=a b"]}, "federation.name must be"),
+        ({"settings": ["federation.name=a b"]}, "federation.name: expected 1 to 64 letters"),
         ({"settings": ["client.name=me"]}, "client.name: each site has its own"),
         ({"settings": ["client.floder=x"]}, "client.toml: client.floder"),
         ({"settings": ["method.name=panm"]}, "unknown method with a server 'panm'"),
         ({"settings": ["method.clusters=9"]}, "method.clusters must be at most the number of clients"),
         ({"settings": ["run.cohort=9"]}, "run.cohort must be at most"),
-        ({"settings": ["run.seeds=3"]}, "run.seeds: means nothing to a real federation"),
+        ({"settings": ["run.seeds=3"]}, "run.seeds: does not apply to a real federation"),
         ({"settings": ["model.name=mlb"]}, "unknown model 'mlb'"),
         ({"settings": ["model.name=rnn"]}, "model: "),
         ({"settings": ["data.name=digit"]}, "unknown data set 'digit'"),
@@ -248,7 +248,7 @@ def test_a_file_that_all_look_into(tmp_path: Path) -> None:
     folder = init(tmp_path / "fed", 2, settings=["data.name=file", f"data.path={tmp_path / 'all.npz'}"]).folder
     server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
     assert (server.samples.shape, server.samples.classes, client.site.clients) == ([6], 3, (1,))
-    assert of_config(client).samples.sum() == 18
+    assert node_from_config(client).samples.sum() == 18
     with pytest.raises(ConfigError, match="must be different numbers from 0 to 1"):
         init(folder, 3)
 
@@ -261,21 +261,21 @@ def test_without_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert init(tmp_path / "fed", 2, secure=False).new == ["site-0", "site-1"]
 
 
-def test_commands_are_printed_and_kept_alike(four: Written) -> None:
+def test_commands_are_printed_and_kept_alike(four: Deployment) -> None:
     commands = four.commands()
     assert commands in (four.folder / "COMMANDS.md").read_text()
     done = subprocess.run(["sh", "-n"], input=commands, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     for words in ("--enable-supernode-auth", '--name "$site"', "flwr run app fedkin", "--host 127.0.0.1"):
         assert words in commands
-    assert "--host 0.0.0.0" in deploy_init.project.commands(Path("fed"), _elsewhere(), ["site-0"])
+    assert "--host 0.0.0.0" in deploy_init.files.commands(Path("fed"), _elsewhere(), ["site-0"])
 
 
 def _elsewhere() -> Any:
     return deploy_init.Address("fed.example.org", 443)
 
 
-def test_flower_takes_the_app(four: Written, tmp_path: Path) -> None:
+def test_flower_takes_the_app(four: Deployment, tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="building the app needs pip install 'fedkin[flower]'")
     app = shutil.copytree(four.folder / "app", tmp_path / "app")
     quiet = {"FLWR_HOME": str(tmp_path / "home"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}

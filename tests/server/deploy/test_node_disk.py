@@ -12,34 +12,34 @@ from safetensors.numpy import load_file
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import FedkinError, StorageError
 from fedkin.core.randomness import Stream
-from fedkin.server.deploy.build_node import of_data
+from fedkin.server.deploy.build_node import build_node
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.node import CLUSTER, PERSONAL
-from tests.server.memory_transport import MemoryPost
-from tests.server.small_federations import kinds, model_of, remote
+from tests.server.memory_transport import MemoryTransport
+from tests.server.small_federations import clustered_data, model_of, remote
 
 NOTED = {"noted_labels": np.arange(6, dtype=np.int32).reshape(1, 6)}
 
 
 def test_another_process_finds_what_was_kept(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path / "a" / "state")
-    assert disk.memory("trial-flexcfl") == {}
-    disk.remember("trial-flexcfl", NOTED)
-    found = NodeDisk(tmp_path / "a" / "state").memory("trial-flexcfl")
+    assert disk.load_memory("trial-flexcfl") == {}
+    disk.save_memory("trial-flexcfl", NOTED)
+    found = NodeDisk(tmp_path / "a" / "state").load_memory("trial-flexcfl")
     np.testing.assert_array_equal(found["noted_labels"], NOTED["noted_labels"], strict=True)
-    assert disk.memory("another-run") == {}
+    assert disk.load_memory("another-run") == {}
 
 
 def test_the_newest_of_each_model_is_kept(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path)
-    disk.keep_models("r", {CLUSTER: np.ones(3, np.float32), PERSONAL: np.zeros(3, np.float32)})
-    disk.keep_models("r", {CLUSTER: np.full(3, 2, np.float32)})
+    disk.save_models("r", {CLUSTER: np.ones(3, np.float32), PERSONAL: np.zeros(3, np.float32)})
+    disk.save_models("r", {CLUSTER: np.full(3, 2, np.float32)})
     (path,) = tmp_path.glob("*models*")
     found = load_file(path)
     np.testing.assert_array_equal(found[CLUSTER], [2, 2, 2])
     np.testing.assert_array_equal(found[PERSONAL], [0, 0, 0])
-    assert disk.memory("r") == {}  # models are no memory
+    assert disk.load_memory("r") == {}  # models are no memory
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff" * 100, b"x" * 7])
@@ -47,27 +47,27 @@ def test_a_damaged_file_is_as_good_as_none_and_told(
     content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = NodeDisk(tmp_path)
-    disk.remember("r", NOTED)
+    disk.save_memory("r", NOTED)
     (path,) = tmp_path.iterdir()
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING, "fedkin"):
-        assert disk.memory("r") == {}
+        assert disk.load_memory("r") == {}
     assert str(path) in caplog.text and "cannot be read" in caplog.text
-    disk.remember("r", NOTED)
-    assert disk.memory("r").keys() == NOTED.keys()
+    disk.save_memory("r", NOTED)
+    assert disk.load_memory("r").keys() == NOTED.keys()
 
 
 def test_half_a_file_is_damaged(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path)
-    disk.remember("r", NOTED)
+    disk.save_memory("r", NOTED)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-10])
-    assert disk.memory("r") == {}
+    assert disk.load_memory("r") == {}
 
 
 @pytest.mark.parametrize("run", ["", "../x", "a/b", "a\\b", "x" * 101, "a b", "a\n"])
 def test_a_run_cannot_be_called_so_that_it_leads_elsewhere(run: str, tmp_path: Path) -> None:
-    for use in (NodeDisk(tmp_path).memory, lambda name: NodeDisk(tmp_path).remember(name, NOTED)):
+    for use in (NodeDisk(tmp_path).load_memory, lambda name: NodeDisk(tmp_path).save_memory(name, NOTED)):
         with pytest.raises(InvalidMessageError, match="cannot be the name of a run"):
             use(run)
     assert not [*tmp_path.rglob("*.safetensors")]
@@ -75,7 +75,7 @@ def test_a_run_cannot_be_called_so_that_it_leads_elsewhere(run: str, tmp_path: P
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    for use in (lambda d: d.remember("r", NOTED), lambda d: d.keep_models("r", {CLUSTER: np.zeros(2, np.float32)})):
+    for use in (lambda d: d.save_memory("r", NOTED), lambda d: d.save_models("r", {CLUSTER: np.zeros(2, np.float32)})):
         with pytest.raises(StorageError, match="file"):
             use(NodeDisk(tmp_path / "file"))
 
@@ -83,37 +83,37 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 # --- a node with a disk
 
 
-def site(folder: Path) -> MemoryPost:
-    """One client of the simulator's on a disk of its own, made anew for every letter, as a process is."""
-    post = MemoryPost()
-    post.join(
+def site(folder: Path) -> MemoryTransport:
+    """One client of the simulator's on a disk of its own, made anew for every request, as a process is."""
+    transport = MemoryTransport()
+    transport.join(
         1,
-        lambda letter: of_data(model_of(), kinds(), SiteSettings("site-0", folder=str(folder), clients=(0,))).answer(
-            letter
-        ),
+        lambda request: build_node(
+            model_of(), clustered_data(), SiteSettings("site-0", folder=str(folder), clients=(0,))
+        ).handle(request),
     )
-    return post
+    return transport
 
 
 def test_a_client_knows_in_its_next_process_what_it_noted_in_this(tmp_path: Path) -> None:
-    post = site(tmp_path / "state")
-    world = remote(post, kinds(), model_of(), wait_for=1)
+    transport = site(tmp_path / "state")
+    world = remote(transport, clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
     model = world.initial(Stream(0, 0, "init"))
     world.note(np.array([0]))
     world.train(model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     (memory,) = (path for path in (tmp_path / "state").iterdir() if "models" not in path.name)
-    counts = kinds().label_counts()[:1]
+    counts = clustered_data().label_counts()[:1]
     np.testing.assert_array_equal(load_file(memory)["noted_labels"], counts)
     moved = np.roll(100 * counts, 3, axis=1).astype(np.int32)  # as if its data had been others when it was placed
-    NodeDisk(tmp_path / "state").remember("trial-run", {"noted_labels": moved})
+    NodeDisk(tmp_path / "state").save_memory("trial-run", {"noted_labels": moved})
     world.begin(Stream(0, 1))
     assert world.shifted(np.array([0])).tolist() == [True]
 
 
 def test_a_disk_that_takes_no_keepsakes_costs_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "state").write_text("in the way")
-    world = remote(site(tmp_path / "state"), kinds(), model_of(), wait_for=1)
+    world = remote(site(tmp_path / "state"), clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
     model = world.initial(Stream(0, 0, "init"))
     with caplog.at_level(logging.WARNING, "fedkin"):
@@ -122,17 +122,17 @@ def test_a_disk_that_takes_no_keepsakes_costs_no_training(tmp_path: Path, caplog
     world.note(np.array([0]))  # what must be remembered is another matter
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = world.train(model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
-    assert not got.arrived.any() and "no answer from site-0" in caplog.text
+    assert not got.arrived.any() and "no reply from site-0" in caplog.text
 
 
 def test_letters_that_no_server_writes_are_refused_in_words(tmp_path: Path) -> None:
-    node = of_data(model_of(), kinds(), SiteSettings("site-0", folder=str(tmp_path), clients=(0,)))
-    fine = {"verb": "train", "run": "r", "first": 0}
+    node = build_node(model_of(), clustered_data(), SiteSettings("site-0", folder=str(tmp_path), clients=(0,)))
+    fine = {"operation": "train", "run": "r", "first": 0}
     clients = {"clients": np.array([0])}
-    letters = {
-        "no verb": RpcMessage(),
-        "another verb": RpcMessage({**fine, "verb": "dance"}, clients),
-        "no run": RpcMessage({"verb": "train", "first": 0}, clients),
+    requests = {
+        "no operation": RpcMessage(),
+        "another operation": RpcMessage({**fine, "operation": "dance"}, clients),
+        "no run": RpcMessage({"operation": "train", "first": 0}, clients),
         "no clients": RpcMessage(fine),
         "clients it does not have": RpcMessage(fine, {"clients": np.array([1])}),
         "no models": RpcMessage(fine, clients),
@@ -141,7 +141,7 @@ def test_letters_that_no_server_writes_are_refused_in_words(tmp_path: Path) -> N
             {**clients, "models": np.zeros((1, 42), np.float32)},
         ),
     }
-    for what, letter in letters.items():
+    for what, request in requests.items():
         with pytest.raises(FedkinError):
-            node.answer(letter)
+            node.handle(request)
             pytest.fail(what)

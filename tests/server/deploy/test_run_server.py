@@ -16,9 +16,9 @@ from fedkin.core.errors import CheckpointError, ConfigError, ModelError
 from fedkin.run.results import Run
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
-from fedkin.server.request_round import RequestRound
-from tests.server.memory_transport import MemoryPost
-from tests.server.small_federations import kinds, model_of, node_of
+from fedkin.server.request_retries import RequestRound
+from tests.server.memory_transport import MemoryTransport
+from tests.server.small_federations import clustered_data, model_of, node_of
 
 CLIENTS = 6
 FILE = """
@@ -51,17 +51,17 @@ class Lab:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.engine(MemoryPost())
+        self.engine(MemoryTransport())
 
-    def engine(self, post: MemoryPost) -> None:
-        self.post = post
-        timed = partial(RequestRound, clock=post.clock.time, sleep=post.clock.sleep)
+    def engine(self, transport: MemoryTransport) -> None:
+        self.transport = transport
+        timed = partial(RequestRound, clock=transport.clock.time, sleep=transport.clock.sleep)
         self.monkeypatch.setattr(serving, "RequestRound", timed)
 
     def join(self, *clients: int, node: int | None = None, **how: Any) -> None:
         for client in clients:
-            site = node_of(f"site-{client}", [client], kinds(), model_of())
-            self.post.join(100 - client if node is None else node, site, **how)
+            site = node_of(f"site-{client}", [client], clustered_data(), model_of())
+            self.transport.join(100 - client if node is None else node, site, **how)
 
     def write(self, **values: Any) -> Path:
         known = {
@@ -78,7 +78,7 @@ class Lab:
         return path
 
     def serve(self, **values: Any) -> Run:
-        return serving.serve(load_server(self.write(**values)), self.post)
+        return serving.serve(load_server(self.write(**values)), self.transport)
 
 
 @pytest.fixture
@@ -86,15 +86,15 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return Lab(tmp_path / "one", monkeypatch)
 
 
-def stopping(round: int, verb: str) -> Callable[[RpcMessage], Any]:
-    """A client whose letters of a round bring the server down."""
+def stopping(round: int, operation: str) -> Callable[[RpcMessage], Any]:
+    """A client whose requests of a round bring the server down."""
 
-    def answers(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
-        if letter.header["verb"] == verb and letter.header.get("stream", [0, -1])[1] == round:
+    def replies(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if request.header["operation"] == operation and request.header.get("stream", [0, -1])[1] == round:
             raise KeyboardInterrupt
         return reply
 
-    return answers  # type: ignore[return-value]
+    return replies  # type: ignore[return-value]
 
 
 def same(one: Run, two: Run) -> None:
@@ -114,15 +114,15 @@ def test_a_server_that_was_stopped_goes_on_as_if_it_never_had(
     whole = Lab(tmp_path / "whole", monkeypatch)
     whole.join(*range(CLIENTS))
     expected = whole.serve(more="checkpoint_every = 1")
-    lab.engine(MemoryPost())
+    lab.engine(MemoryTransport())
     lab.join(*range(CLIENTS))
-    nodes = {node: station.answers for node, station in lab.post.stations.items()}
-    lab.post.stations[98].twist = stopping(round, "train")  # type: ignore[assignment]
+    nodes = {node: station.handle for node, station in lab.transport.stations.items()}
+    lab.transport.stations[98].tamper = stopping(round, "train")  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         lab.serve(more="checkpoint_every = 1")
-    lab.engine(MemoryPost())
-    for number, answers in enumerate(nodes.values()):  # the same nodes, with other numbers
-        lab.post.join(700 + 13 * number, answers)
+    lab.engine(MemoryTransport())
+    for number, replies in enumerate(nodes.values()):  # the same nodes, with other numbers
+        lab.transport.join(700 + 13 * number, replies)
     found = lab.serve(more="checkpoint_every = 1")
     np.testing.assert_array_equal(found.models, expected.models)
     np.testing.assert_array_equal(found.assignment, expected.assignment)
@@ -134,9 +134,9 @@ def test_a_server_that_was_stopped_goes_on_as_if_it_never_had(
 def test_a_run_that_is_finished_is_read_and_not_run_again(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     first = lab.serve()
-    before = lab.post.verbs().count("train")
+    before = lab.transport.operations().count("train")
     second = lab.serve()
-    assert lab.post.verbs().count("train") == before
+    assert lab.transport.operations().count("train") == before
     same(first, second)
 
 
@@ -166,7 +166,7 @@ def test_methods_run_one_after_another_with_the_same_clients(lab: Lab) -> None:
     assert [*found.against] == ["fedavg"]
     assert found.against["fedavg"].clients["name"].tolist() == found.clients["name"].tolist()
     assert (lab.folder / "run" / "against" / "fedavg" / "summary.json").is_file()
-    hellos = [node for _, node, verb, _ in lab.post.pushed if verb == "hello"]
+    hellos = [node for _, node, operation, _ in lab.transport.pushed if operation == "hello"]
     assert len(hellos) == CLIENTS
 
 
@@ -176,21 +176,21 @@ def test_newcomers_that_came_while_another_method_ran_do_not_keep_a_server_from_
     values = {"wait_for": 2, "cohort": 2, "rounds": 2, "method": FEDAVG, "more": 'against = ["fedprox"]'}
     values["more"] += "\ncheckpoint_every = 1"
     lab.serve(**{**values, "rounds": 1})
-    lab.engine(MemoryPost())
+    lab.engine(MemoryTransport())
     lab.join(0, 1)
 
-    def come(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:  # site-5 first, and then site-3
-        if letter.header["verb"] == "train" and "fedprox" in letter.header["run"]:
-            lab.join(5 if 95 not in lab.post.stations else 3)
+    def come(request: RpcMessage, reply: RpcMessage) -> RpcMessage:  # site-5 first, and then site-3
+        if request.header["operation"] == "train" and "fedprox" in request.header["run"]:
+            lab.join(5 if 95 not in lab.transport.stations else 3)
         return reply
 
-    lab.post.stations[100].twist = come
+    lab.transport.stations[100].tamper = come
     lab.serve(**{**values, "rounds": 4})
-    lab.post.stations[100].twist = lambda letter, reply: reply
-    stations = dict(lab.post.stations)
-    lab.engine(MemoryPost())
+    lab.transport.stations[100].tamper = lambda request, reply: reply
+    stations = dict(lab.transport.stations)
+    lab.engine(MemoryTransport())
     for number, station in enumerate(stations.values()):
-        lab.post.join(number, station.answers)
+        lab.transport.join(number, station.handle)
     found = lab.serve(**{**values, "rounds": 5, "wait_for": 2})
     assert found.against["fedprox"].clients["name"].tolist()[:4] == ["site-0", "site-1", "site-5", "site-3"]
 
@@ -218,32 +218,40 @@ def test_ids_that_nobody_has_yet_are_left_out(lab: Lab) -> None:
 def test_a_newcomer_is_placed_and_scored_in_the_next_round(lab: Lab) -> None:
     lab.join(0, 1, 2, 3)
 
-    def come(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
-        if letter.header["verb"] == "train" and letter.header["stream"][1] == 1 and 95 not in lab.post.stations:
+    def come(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if (
+            request.header["operation"] == "train"
+            and request.header["stream"][1] == 1
+            and 95 not in lab.transport.stations
+        ):
             lab.join(5)
         return reply
 
-    lab.post.stations[100].twist = come
+    lab.transport.stations[100].tamper = come
     found = lab.serve(wait_for=4)
     assert [sum(record["cluster_sizes"]) for record in found.records[1:]] == [4, 5, 5, 5]
     assert found.clients["name"].tolist()[:5] == ["site-0", "site-1", "site-2", "site-3", "site-5"]
     assert found.assignment[4] >= 0
-    hello = next(when for when, node, verb, _ in lab.post.pushed if node == 95)
-    assert hello == 2  # it came during round 1, and answers at once
+    hello = next(when for when, node, operation, _ in lab.transport.pushed if node == 95)
+    assert hello == 2  # it came during round 1, and replies at once
 
 
 def test_a_node_that_leaves_is_missed_and_has_its_cluster_when_it_comes_back(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     gone: list[Any] = []
 
-    def go(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
-        if letter.header["verb"] == "evaluate" and 98 in lab.post.stations and not gone:
-            gone.append(lab.post.leave(98))
-        if letter.header["verb"] == "train" and letter.header["stream"][1] == 3 and 998 not in lab.post.stations:
-            lab.post.join(998, gone[0].answers)
+    def go(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if request.header["operation"] == "evaluate" and 98 in lab.transport.stations and not gone:
+            gone.append(lab.transport.leave(98))
+        if (
+            request.header["operation"] == "train"
+            and request.header["stream"][1] == 3
+            and 998 not in lab.transport.stations
+        ):
+            lab.transport.join(998, gone[0].handle)
         return reply
 
-    lab.post.stations[100].twist = go
+    lab.transport.stations[100].tamper = go
     found = lab.serve(rounds=6)
     there = [sum(record["cluster_sizes"]) for record in found.records[1:]]
     assert there == [5, 5, 5, 6, 6, 6]
@@ -254,12 +262,12 @@ def test_a_node_that_leaves_is_missed_and_has_its_cluster_when_it_comes_back(lab
 def test_a_broken_answer_is_counted_in_the_record(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
 
-    def poison(letter: RpcMessage, reply: RpcMessage) -> RpcMessage:
-        if letter.header["verb"] != "train":
+    def poison(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
+        if request.header["operation"] != "train":
             return reply
         return RpcMessage(reply.header, {**reply.arrays, "update": np.full_like(reply.arrays["update"], np.nan)})
 
-    lab.post.stations[98].twist = poison
+    lab.transport.stations[98].tamper = poison
     found = lab.serve(method=FEDAVG, rounds=2)
     assert [(record["nonfinite"], record["missing"]) for record in found.records[1:]] == [(1, 0), (1, 0)]
     assert np.isfinite(found.models).all()
@@ -269,11 +277,11 @@ def test_a_broken_answer_is_counted_in_the_record(lab: Lab) -> None:
 def test_no_round_is_longer_than_its_deadline_with_one_of_four_dead(method: str, lab: Lab) -> None:
     """Whatever the method; the dead one is missed once, and then left out."""
     lab.join(0, 1, 2, 3)
-    for station in lab.post.stations.values():
+    for station in lab.transport.stations.values():
         station.delay = 6.0
     times: list[float] = []
-    lab.monkeypatch.setattr(serving, "tell", lambda record: times.append(lab.post.clock.now))
-    lab.post.clock.at(20.0, lambda: lab.post.kill(98))
+    lab.monkeypatch.setattr(serving, "log_round", lambda record: times.append(lab.transport.clock.now))
+    lab.transport.clock.at(20.0, lambda: lab.transport.kill(98))
     found = lab.serve(method=method, capacity=4, wait_for=4, cohort=4, rounds=5)
     lengths = np.diff([0.0, *times])
     assert lengths.max() <= 90 + 5

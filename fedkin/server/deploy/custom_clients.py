@@ -1,4 +1,4 @@
-"""ClientApps for those whose data come from a program: ``app = fk.torch_client(Net, loaders)``."""
+"""ClientApps whose model and data come from a program: ``app = fk.torch_client(Net, loaders)``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError, FedkinError, MissingExtra
 from fedkin.data.federated import FederatedData
-from fedkin.server.deploy.build_node import of_data
+from fedkin.server.deploy.build_node import build_node
 from fedkin.server.node import Node
 
 ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
@@ -21,20 +21,20 @@ def jax_client(model: AnyModel, data: Source) -> ClientApp:
     """A Flower client that trains a JAX model as the simulator does.
 
     Args:
-        model: as for ``simulate``, or a function that makes it of the data, such as ``fk.models.mclr``.
+        model: as for ``simulate``, or a function that makes it from the data, such as ``fk.models.mclr``.
         data: FederatedData whose clients this node plays; or a function of the node's configuration (a dict) that
             returns them. The configuration is what ``flower-supernode --node-config`` says: ``name`` (required, where
-            the data come from a program), ``folder`` for what the client keeps (``state``), and whatever you like.
+            the data come from a program), ``folder`` for what the client stores (``state``), and any others.
 
     Raises:
         MissingExtra: Flower is not installed.
     """
 
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
-        own = _given(data, node)
+        own = _node_data(data, node)
         if not isinstance(own, FederatedData):
             raise DataError(f"a client's data must be FederatedData, got {type(own).__name__}")
-        return of_data(model(own) if callable(model) else model, own, site(node))
+        return build_node(model(own) if callable(model) else model, own, site(node))
 
     return _app(make)
 
@@ -47,7 +47,7 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
         loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or a function of the
             node's configuration that returns one of these, as for ``jax_client``. A loader's data set is read anew in
             every message; its order and its batches are not used, because all clients draw theirs from the run's seed.
-        classes: C; where nothing is said, the number of scores that the module gives. A detector must be told.
+        classes: C; by default the number of scores that the module gives. Required for a detector.
 
     Raises:
         MissingExtra: Flower or PyTorch is not installed.
@@ -55,25 +55,25 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
     from fedkin.simulation.torch import torch_model
 
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
-        who, own = site(node), _given(loaders, node)
+        settings, own = site(node), _node_data(loaders, node)
         if isinstance(own, FederatedData):
             model = module if hasattr(module, "workers") else torch_model(module, own)
-            return of_data(model, own, who)
+            return build_node(model, own, settings)
         model = module if hasattr(module, "workers") else torch_model(module)
-        return of_data(model, _read(own, model, classes, who.name), who)
+        return build_node(model, _from_loaders(own, model, classes, settings.name), settings)
 
     return _app(make)
 
 
 def site(node: dict[str, Any]) -> SiteSettings:
-    """Who a node is, by its configuration. Raises ConfigError where it has no name."""
+    """A node's settings, from its configuration. Raises ConfigError where it has no name."""
     if not isinstance(node.get("name"), str):
         raise ConfigError("this node has no name: start it with --node-config 'name=\"berlin\"'")
     return SiteSettings(node["name"], "", str(node.get("folder", "state")))
 
 
-def _given(data: Source, node: dict[str, Any]) -> Any:
-    """The data themselves, or what the user's own function makes of the node's configuration."""
+def _node_data(data: Source, node: dict[str, Any]) -> Any:
+    """The data, or what the user's function returns for the node's configuration."""
     if not callable(data) or isinstance(data, FederatedData):
         return data
     try:
@@ -84,14 +84,14 @@ def _given(data: Source, node: dict[str, Any]) -> Any:
         raise DataError(f"the program that gives the data has failed: {type(error).__name__}: {error}") from error
 
 
-def _read(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
+def _from_loaders(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
     from fedkin.simulation.torch.client_loaders import client_data
 
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise DataError(f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}")
     train, test = pair
     if classes is None and model.spec.detects:
-        raise ConfigError("torch_client: a detector gives one score, so classes must be said")
+        raise ConfigError("torch_client: a detector gives one score, so classes is required")
     data = client_data(train, test, classes or 2**31, name)
     return data if classes else dataclasses.replace(data, classes=int(model.scores(data).shape[-1]))
 
