@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,12 @@ def client(
     return {"config": str(own / "client.toml")}
 
 
-def own_file(folder: Path, data: FederatedData, client: int) -> dict[str, Any]:
-    """The samples of one client in a file of its own, and the [data] section that reads it."""
-    rows = [data.train[client], data.test[client]]
-    split = np.repeat(["train", "test"], [len(own) for own in rows])
-    path, both = folder / f"client-{client}.npz", np.concatenate(rows)
-    np.savez(path, x=data.x[both], y=data.y[both], client_id=np.zeros(len(both), np.int64), split=split)
+def own_file(folder: Path, data: FederatedData, clients: Sequence[int]) -> dict[str, Any]:
+    """The samples of some clients, numbered from 0, in a file of their own; the [data] section that reads it."""
+    rows = [indices for client in clients for indices in (data.train[client], data.test[client])]
+    sizes = [len(indices) for indices in rows]
+    client_id = np.repeat(np.repeat(np.arange(len(clients)), 2), sizes)
+    split = np.repeat(["train", "test"] * len(clients), sizes)
+    path, everything = folder / f"clients-{clients[0]}.npz", np.concatenate(rows)
+    np.savez(path, x=data.x[everything], y=data.y[everything], client_id=client_id, split=split)
     return {"name": "file", "path": str(path), "classes": data.classes}
