@@ -1,0 +1,1 @@
+"""Clustering algorithms, and the choice of their parameters."""

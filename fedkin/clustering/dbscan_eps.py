@@ -113,7 +113,7 @@ def suggest_eps(ranges: Sequence[EpsRange], gap: float | int = 2, noise: float |
     has a gap all are one cluster: sqrt(gap) times the lowest eps at which they are; 1 where that is 0, for the points
     are all equal and any eps will do.
 
-    A few points on a line have gaps by chance: with points of one or two numbers, look at the ranges.
+    A few points on a line have gaps by chance: with points of one or two numbers, see the ranges.
 
     Args:
         ranges: of ``eps_ranges``.
@@ -169,10 +169,10 @@ def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: 
         return None
     result = "one cluster of all clients" if eps >= high else "noise of all clients"
     if not low < high < math.inf:
-        return f"eps = {eps:g} makes {result}, and no other would tell them apart"
+        return f"eps = {eps:g} makes {result}, and no other would separate them"
     hint = suggest_eps(eps_ranges(points, min_samples))
     more = f"{hint:.3g} is suggested" if hint < high else "no gap is clear, so that one cluster may be right"
-    return f"eps = {eps:g} makes {result}; they come apart from {low:.3g} up to {high:.3g}; {more}"
+    return f"eps = {eps:g} makes {result}; they are separated from {low:.3g} up to {high:.3g}; {more}"
 
 
 def _width(low: float, high: float) -> float:

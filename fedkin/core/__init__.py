@@ -1,0 +1,1 @@
+"""What everything else builds on: the world of clients, methods, randomness, errors and storage."""

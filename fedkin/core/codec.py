@@ -1,7 +1,7 @@
 """The one format in which arrays and plain values are stored and sent: safetensors with a JSON header. No pickle.
 
-Checkpoints, the disks of clients and peers, and the messages of both federations are made of it. Whoever reads checks
-what the header says; this module only guarantees that bytes are what ``encode`` makes, or are refused.
+Checkpoints, the disks of clients and peers, and the messages of both federations are made of it. Readers check
+the header's contents; this module only guarantees that bytes are what ``encode`` makes, or are refused.
 """
 
 from __future__ import annotations

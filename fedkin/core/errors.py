@@ -10,7 +10,7 @@ FedkinError
 ├── StorageError       a folder or a disk that cannot be written
 └── MissingExtra       an optional dependency that is not installed
 
-A message says what was expected, what came, where, and what to do about it.
+A message has what was expected, what was received, where, and what to do about it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,13 @@ class MissingExtra(FedkinError, ImportError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """One line for an unknown name: the nearest right one first, else all of them."""
+    """Message about an unknown name, with the nearest known one, or all of them.
+
+    Args:
+        kind: what is named, such as "method".
+        name: the unknown one.
+        known: all that there are.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Where the layers of a model lie in its flat vector, whatever library the model is written in."""
+"""The layers of a model in its flat vector, whatever library the model is written in."""
 
 from __future__ import annotations
 
@@ -15,18 +15,26 @@ from fedkin.core.world import ModelSpec
 
 @runtime_checkable
 class Samples(Protocol):
-    """What a model needs to know of its data; of federated data, or of data that are elsewhere."""
+    """What a model needs to know of its data, which may be elsewhere."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Of the data set, for messages."""
+        ...
+
     @property
-    def x(self) -> np.ndarray: ...  # [M ...]
+    def x(self) -> np.ndarray:
+        """Features [M ...]."""
+        ...
+
     @property
-    def classes(self) -> int: ...
+    def classes(self) -> int:
+        """Number of classes."""
+        ...
 
 
 def spec_from_shapes(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
-    """Arrays of these shapes end to end, in this order, each in row-major order.
+    """The spec of a model whose arrays, by name, lie end to end in this order, each in row-major order.
 
     The head is the last two of them, where they look like a kernel [out, in] (or [in, out]) and its bias [out].
     """
@@ -41,8 +49,15 @@ def spec_from_shapes(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> Mo
 
 
 def spec_for_data(spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]) -> ModelSpec:
-    """What is known of model ``name`` once it gave one sample of ``data`` scores of this shape: without its last layer
-    where the last bias is not that of the scores (arrays come in the order of their declaration).
+    """The spec of a model for some data, whose scores of one sample are known: without a head where the last bias is
+    not that of the scores (arrays come in the order of their declaration).
+
+    Args:
+        spec: from the shapes alone.
+        name: of the model, for the message.
+        data: name of the data, for the message.
+        classes: of the data.
+        scores: shape of the scores of one sample.
 
     Raises:
         ModelError: another shape than [1 C], or [1 1] of a detector.

@@ -1,4 +1,4 @@
-"""What a method is: three steps on an immutable state."""
+"""What a method is: three steps on an immutable state. Shapes: N clients, K models, P parameters, D detectors."""
 
 from __future__ import annotations
 

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Any
 
-Record = dict[str, Any]  # plain JSON values by name; None where something cannot be said
+Record = dict[str, Any]  # plain JSON values by name; None where a value is not known

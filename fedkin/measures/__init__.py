@@ -1,0 +1,1 @@
+"""Similarities, distances and indices of updates, labels and scores, as pure functions."""

@@ -1,4 +1,4 @@
-"""One paper, one file. ``METHODS`` is how configurations name them."""
+"""Federated learning methods, one paper per file. ``METHODS`` has them by their names in configurations."""
 
 from __future__ import annotations
 

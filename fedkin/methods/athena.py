@@ -12,15 +12,14 @@ several clusters have is detected by a client's own, or by that where most clien
 all detectors of its cluster, on the same batches, and only those travel. The server learns which classes a client has.
 A class that comes later, with a newcomer, gets no detector: its samples are others to those of its cluster.
 
-In a cluster with a single class there is nothing to detect it against. Its detector is not trained: its score is zero,
-probability one half, so that the class is chosen where all other detectors say no. A class that no cluster has cannot
-be chosen.
+In a cluster with a single class there is nothing to detect it against: its detector is not trained. Its score is zero,
+probability 1/2, so the class is chosen where all other detectors say no. A class that no cluster has is never chosen.
 
-Detectors of different clusters have never met each other's classes, so that their scores need not compare. Every
+Detectors of different clusters were not trained on each other's classes: their scores may not be comparable. Every
 ``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on their training samples and return
 histograms of the scores; each detector's score is then scaled by Platt's method, from those of all clusters.
 
-Differs from the authors' code: clusters there are written down, not found; scores are compared before the sigmoid,
+Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
 which keeps their order and has fewer ties; images are augmented after the split, not before.
 """
 
@@ -68,7 +67,7 @@ class AthenaState(LastLayerState):
 
 @dataclass(frozen=True)
 class Athena(LastLayerClustering):
-    """Clusters from last layers, or given; then one-versus-all detectors, trained in clusters and used by everybody."""
+    """Clusters from last layers, or given; then one-versus-all detectors, trained in clusters and used by all."""
 
     assignment: tuple[int, ...] | None = None  # given clusters, one entry per client
     fraction: float = 1.0  # of a cluster's members in the cohort, that train
@@ -132,7 +131,7 @@ class Athena(LastLayerClustering):
         return remarks
 
     def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
-        """The clusters that were given; nobody has trained for them."""
+        """The clusters that were given; no client has trained for them."""
         assignment, clients = np.array(self.assignment, np.int64), world.total_clients
         if len(assignment) != clients:
             raise MethodError(f"assignment must have an entry for each of the {clients} clients, got {len(assignment)}")

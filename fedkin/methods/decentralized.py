@@ -68,7 +68,7 @@ class PeerMethod:
     ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with a row per peer. Peers outside the
     cohort, and those that drop out, are inactive in that round: they do not train and do not reply. Peers that have
     left are forgotten. A peer that runs out of time goes on with the steps it has done. By default a peer queries
-    nobody, and averages with ``neighbours`` of those it trusts.
+    none, and averages with ``neighbours`` of those it trusts.
     """
 
     neighbours: int
@@ -99,7 +99,7 @@ class PeerMethod:
         return lowest(noise, neighbourhood.trust & reachable, self.neighbours)
 
     def init(self, world: World, stream: Stream) -> PeerState:
-        """Everybody has the same model, and trusts nobody."""
+        """All peers have the same model and no neighbours."""
         start, total = world.initial(stream.child("model")), world.total_clients
         trust, counts = np.zeros((total, total), bool), np.zeros((total, 2), np.int64)
         neighbourhood = (trust, trust.astype(np.int32), np.zeros(total, np.int64))
@@ -115,22 +115,22 @@ class PeerMethod:
         with world.ledger.local():
             reply = world.train(state.models, cohort, cohort, work=work, stream=stream.child("train"))
         active, update = cohort[reply.arrived], reply.update[reply.arrived]
-        everybody = np.arange(len(state.models))
-        whole = np.array_equal(active, everybody)
+        all_peers = np.arange(len(state.models))
+        whole = np.array_equal(active, all_peers)
         solution = (state.models if whole else state.models[active]) + update
-        reachable = (active[:, None] != everybody) & np.isin(everybody, world.clients(stream.round))
-        responsive = np.isin(everybody, cohort[~reply.nonfinite])
+        reachable = (active[:, None] != all_peers) & np.isin(all_peers, world.clients(stream.round))
+        responsive = np.isin(all_peers, cohort[~reply.nonfinite])
         neighbourhood = state.neighbourhood(active)
         neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
 
-        queried = self.select_queries(neighbourhood, reachable, draw_noise(stream.child("ask"), active, len(everybody)))
+        queried = self.select_queries(neighbourhood, reachable, draw_noise(stream.child("ask"), active, len(all_peers)))
         replied, state = query(world, state, active, queried & responsive, 2 if self.needs_updates else 1)
         similarity = np.zeros(reachable.shape)
         if replied.any():
             similarity[:, active] = self._similarity(world, state.start, active, solution, update, replied[:, active])
         neighbourhood = self.match_neighbours(neighbourhood, replied, similarity)
         neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
-        noise = draw_noise(stream.child("partners"), active, len(everybody))
+        noise = draw_noise(stream.child("partners"), active, len(all_peers))
         partners = self.select_partners(neighbourhood, reachable, noise)
         replied_later, state = query(world, state, active, partners & responsive & ~queried, 1)
         averaged = (partners & (replied | replied_later))[:, active] | np.eye(len(active), dtype=bool)

@@ -94,13 +94,13 @@ class FLHC:
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
         """Everybody trains from the joint model; the state has clusters of the updates, and their first models."""
-        everybody = world.clients(stream.round)
+        reachable = world.clients(stream.round)
         reply = world.train(
-            state.models, everybody, np.zeros(len(everybody), np.int64), work=world.work, stream=stream.child("train")
+            state.models, reachable, np.zeros(len(reachable), np.int64), work=world.work, stream=stream.child("train")
         )
         answered = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
-        clients, updates = everybody[answered], reply.update[answered]
-        self._require(len(clients), f"{len(clients)} of {len(everybody)} gave an update in round {stream.round}")
+        clients, updates = reachable[answered], reply.update[answered]
+        self._require(len(clients), f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}")
         distances, clusters = pairwise(updates, self.metric), self._cluster_count()
         labels = agglomerative(distances, clusters=clusters, threshold=self.distance, linkage=self.linkage)
         mean, _ = mean_by_model(updates, reply.examples[answered], labels, int(labels.max()) + 1)

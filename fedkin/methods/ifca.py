@@ -16,7 +16,7 @@ code takes the one measured when the last round ended. Differs from FlexCFL's IF
 selected client of a cluster and no other, a slip that is kept as ``weighting="first_client"``. Clusters have no common
 start, so newcomers cannot be placed by direction.
 
-The random models decide what is found: one of them may take two true clusters and keep them (docs/results.md counts
+The random models decide the clusters: one of them may take two true clusters and keep them (docs/results.md counts
 how often). A cluster that nobody chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose anew,
 selected or not, when they find their data shifted; that is k more messages for each of them.
 """
@@ -47,7 +47,7 @@ class IFCA:
     clusters: int = 3  # k
     averaging: Literal["models", "gradients"] = "models"
     weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
-    shared_base: bool = False  # all layers but the last are one for all clusters, and learn from everybody
+    shared_base: bool = False  # all layers but the last are one for all clusters, trained by all clients
     newcomers: Literal["round", "loss", "random"] = "round"  # "round": they choose when first selected
     migration: Literal["none", "label_blind", "label_aware"] = "none"
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
@@ -95,8 +95,8 @@ class IFCA:
         after = models + step
         if self.shared_base:
             base = _base_mask(world.spec)
-            everybody, _ = mean_by_model(reply.update, weight, np.zeros_like(reply.model_index), 1)
-            after[:, base] = (models[0] + everybody[0])[base]
+            base_update, _ = mean_by_model(reply.update, weight, np.zeros_like(reply.model_index), 1)
+            after[:, base] = (models[0] + base_update[0])[base]
         return after
 
     def _work(self, world: World) -> LocalTraining:

@@ -98,14 +98,14 @@ class LastLayerClustering:
 
     def cluster_clients(self, world: World, stream: Stream) -> LastLayerState:
         """The clustering round: all reachable clients train from w_0. The models of the clusters are w_0 still."""
-        start, everybody = world.initial(stream.child("model")), world.clients(stream.round)
-        clients, updates = last_layer_updates(world, start, everybody, self.layer, self.pretraining, stream)
+        start, reachable = world.initial(stream.child("model")), world.clients(stream.round)
+        clients, updates = last_layer_updates(world, start, reachable, self.layer, self.pretraining, stream)
         none = self.suspicious is None
         distance = np.zeros(len(updates)) if none else density.nearest_neighbour_distance(updates)
         near = distance <= self._distance_limit
         if not near.any():
             raise MethodError(
-                f"clustering round: {len(clients)} of {len(everybody)} clients answered, and none is near another "
+                f"clustering round: {len(clients)} of {len(reachable)} clients answered, and none is near another "
                 f"(suspicious = {self.suspicious}; the nearest two are {distance.min(initial=np.inf):.3g} apart)"
             )
         labels = np.full(len(clients), UNASSIGNED)

@@ -15,7 +15,7 @@ size of a candidate list, k of a list of neighbours, B_i the bag, T1 the rounds 
     w_i^t = mean of w_j^{t-1/2} over N_i^t and i itself, weighted by training samples
 
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the same cluster,
-which selects exactly the wrong peers; here S_i starts in the other one. It calls the bag N_i too, and does not say over
+which selects the wrong peers; here S_i starts in the other one. It calls the bag N_i too, and does not say over
 whom stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.gaussian_mixture``
 settles what becomes of degenerate mixtures. A bag of all peers has nobody outside to be compared with, and stays: so k
 is to be small.
@@ -56,7 +56,7 @@ class Matching(PeerMethod):
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        """C_i and N_i in stage one, C_i and S_i where the bag is matched, else nobody."""
+        """C_i and N_i in stage one, C_i and S_i where the bag is matched, else none."""
         candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
         neighbours = reachable & neighbourhood.trust
         sample = lowest(noise, neighbours, self.candidates)

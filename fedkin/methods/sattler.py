@@ -10,7 +10,7 @@ A cluster has come to rest for all of its clients together, and not for each of 
 
 and then it is cut in two: in the paper where the largest similarity across the cut is smallest, in the code (and here)
 where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so they depend on model, learning rate and
-local epochs: look at the norms of a run before you choose them.
+local epochs: measure the norms in a run before you choose them.
 
 As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); simple
 means; the cut comes first, and then every cluster, a new one too, moves by the mean of its own clients. The paper cuts
@@ -115,7 +115,7 @@ class SattlerCFL:
         return state
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
-        """Which clients of a cluster leave it for a new one; nobody where it is not to be cut."""
+        """Which clients of a cluster leave it for a new one; none where it is not to be cut."""
         leaving, nonzero = np.zeros(len(updates), bool), np.flatnonzero(updates.any(axis=1))
         if not self._incongruent(updates) or len(nonzero) < 2:
             return leaving
