@@ -1,4 +1,4 @@
-"""Federated data: the named sets, the user's own, and what they are made of.
+"""Federated data: named data sets, the user's own files, partitions and transforms.
 
 A named set is a function of keyword options that returns :class:`FederatedData`; ``DATASETS`` has them all by name.
 """
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What describes data draws pictures and tables, and is imported when it is used."""
+    """Tables and figures of data are imported when they are first used, for their libraries."""
     if name not in ("available", "picture", "table"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from fedkin.data import describe

@@ -1,4 +1,4 @@
-"""What there is, and who has what: tables and a picture."""
+"""Tables and a figure of data sets: which are available, and the samples of each client."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,18 +20,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from fedkin.core.errors import StorageError
-from fedkin.data.download import Source, where
+from fedkin.data.download import Source, locate
 from fedkin.data.federated import FederatedData
 from fedkin.data.femnist import LETTERS
 from fedkin.data.goodreads import COUNTS, TEXT
 from fedkin.data.images import CIFAR10, FASHION_MNIST, MNIST
-from fedkin.data.leaf import find_layout
+from fedkin.data.leaf import find_leaf_folder
 from fedkin.data.mex import PUBLISHED, TEST_PART
 from fedkin.data.sent140 import SENT140
 from fedkin.data.shakespeare import ROLES
 
-# name, source (None: needs no files), clients by default, samples, what it is
-SHELF: tuple[tuple[str, Source | None, int, str, str], ...] = (
+
+class CatalogueEntry(NamedTuple):
+    """A named data set."""
+
+    name: str
+    source: Source | None  # None: needs no files
+    clients: int  # by default
+    samples: str
+    about: str
+
+
+_CATALOGUE: tuple[tuple[str, Source | None, int, str, str], ...] = (
     ("digits", None, 60, "1,797", "handwritten digits 8x8, comes with scikit-learn"),
     ("mnist", MNIST, 1000, "70,000", "handwritten digits 28x28"),
     ("fashion_mnist", FASHION_MNIST, 500, "70,000", "clothing 28x28, Ditto's federation"),
@@ -43,48 +54,50 @@ SHELF: tuple[tuple[str, Source | None, int, str, str], ...] = (
     ("shakespeare", ROLES, 809, "808,705", "the next character, by speaking role; windows of 80, every fifth"),
 )
 
-# Sets that come in several forms: the first that is found is named
-FORMS: dict[str, tuple[tuple[str, Callable[[], Path | None]], ...]] = {
+CATALOGUE = tuple(CatalogueEntry(*row) for row in _CATALOGUE)
+
+# Sets that exist in several forms; the first that is found is listed
+FILE_FORMS: dict[str, tuple[tuple[str, Callable[[], Path | None]], ...]] = {
     "mex": (
-        ("published files", partial(where, PUBLISHED)),
-        ("LEAF's layout", partial(find_layout, PUBLISHED)),
-        ("test part only", partial(where, TEST_PART)),
+        ("published files", partial(locate, PUBLISHED)),
+        ("LEAF's layout", partial(find_leaf_folder, PUBLISHED)),
+        ("test part only", partial(locate, TEST_PART)),
     ),
     "goodreads": (
-        ("word counts, text", partial(where, replace(COUNTS, files={**COUNTS.files, **TEXT.files}))),
-        ("word counts", partial(where, COUNTS)),
-        ("text", partial(where, TEXT)),
-        ("LEAF's layout", partial(find_layout, COUNTS)),
+        ("word counts, text", partial(locate, replace(COUNTS, files={**COUNTS.files, **TEXT.files}))),
+        ("word counts", partial(locate, COUNTS)),
+        ("text", partial(locate, TEXT)),
+        ("LEAF's layout", partial(find_leaf_folder, COUNTS)),
     ),
 }
 
 
 def available() -> pd.DataFrame:
     """The named sets, one row each: name, where, clients (by default), samples, about. Downloads nothing."""
-    rows = [(name, _place(name, source), clients, samples, about) for name, source, clients, samples, about in SHELF]
+    rows = [(s.name, _location(s.name, s.source), s.clients, s.samples, s.about) for s in CATALOGUE]
     return pd.DataFrame(rows, columns=["name", "where", "clients", "samples", "about"])
 
 
-def _place(name: str, source: Source | None) -> str:
+def _location(name: str, source: Source | None) -> str:
     if source is None:
         return "embedded" if name == "digits" else "generated"
-    for form, look in FORMS.get(name, (("", partial(where, source)),)):
-        if folder := look():
+    for form, find in FILE_FORMS.get(name, (("", partial(locate, source)),)):
+        if folder := find():
             return f"{folder} ({form})" if form else str(folder)
     return f"download, {source.size}" if source.url else "not found; set FEDKIN_DATA"
 
 
 def table(data: FederatedData) -> pd.DataFrame:
-    """A federation in figures: one row per quantity (its index), columns train and test."""
-    columns = {split: _figures(data, split) for split in ("train", "test")}
+    """Statistics of a federation: one row per quantity (its index), columns train and test."""
+    columns = {split: _statistics(data, split) for split in ("train", "test")}
     return pd.DataFrame(columns).rename_axis(data.name)
 
 
-def _figures(data: FederatedData, split: str) -> dict[str, str]:
+def _statistics(data: FederatedData, split: str) -> dict[str, str]:
     sizes = data.part(split).sizes
     counts = data.label_counts(split)
     by_class = counts.sum(axis=0)
-    figures = {
+    statistics = {
         "clients": f"{data.clients:,}",
         "clients without samples": f"{int((sizes == 0).sum()):,}",
         "samples": f"{int(sizes.sum()):,}",
@@ -93,27 +106,27 @@ def _figures(data: FederatedData, split: str) -> dict[str, str]:
         "classes": f"{int((by_class > 0).sum())} of {data.classes}",
         "classes per client, min / median / max": _spread((counts > 0).sum(axis=1)),
         "samples per class, min / median / max": _spread(by_class),
-        **(_words(data, data.vocabulary, split) if data.vocabulary else _features(data)),
+        **(_text_statistics(data, data.vocabulary, split) if data.vocabulary else _features(data)),
     }
     if data.true_clusters is not None:
-        figures["clients per true cluster"] = ", ".join(map(str, np.bincount(data.true_clusters)))
-    return figures
+        statistics["clients per true cluster"] = ", ".join(map(str, np.bincount(data.true_clusters)))
+    return statistics
 
 
 def _features(data: FederatedData) -> dict[str, str]:
     return {"features": " x ".join(map(str, data.x.shape[1:]))}
 
 
-def _words(data: FederatedData, vocabulary: tuple[str, ...], split: str) -> dict[str, str]:
-    """What there is to say of text."""
+def _text_statistics(data: FederatedData, vocabulary: tuple[str, ...], split: str) -> dict[str, str]:
+    """Statistics of text."""
     unit = "words" if max(map(len, vocabulary), default=0) > 1 else "characters"
-    figures = {f"length of a sample, in {unit}": f"{data.x.shape[1]:,}"}
-    if vocabulary[0] == "":  # which stands for padding, and for words that are not in the vocabulary
+    statistics = {f"length of a sample, in {unit}": f"{data.x.shape[1]:,}"}
+    if vocabulary[0] == "":  # padding, and words that are not in the vocabulary
         known = np.count_nonzero(data.x[np.unique(data.part(split).rows)], axis=1)
-        figures["known words of a sample, min / median / mean / max"] = _spread(known, mean=True)
-    figures[f"{unit} in the vocabulary"] = f"{len(vocabulary) - (vocabulary[0] == ''):,}"
-    figures["word vectors"] = "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"
-    return figures
+        statistics["known words of a sample, min / median / mean / max"] = _spread(known, mean=True)
+    statistics[f"{unit} in the vocabulary"] = f"{len(vocabulary) - (vocabulary[0] == ''):,}"
+    statistics["word vectors"] = "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"
+    return statistics
 
 
 def _spread(values: Int[np.ndarray, "_"], mean: bool = False) -> str:
@@ -122,10 +135,19 @@ def _spread(values: Int[np.ndarray, "_"], mean: bool = False) -> str:
 
 
 def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> list[Path]:
-    """Who has what, as PNG and SVG beside each other: a column per client, grouped by what they have most of; above,
-    each client's samples, below, how many of each class. Returns the two paths.
+    """Draw the samples of each client as PNG and SVG: a column per client, grouped by majority class; above its
+    number of samples, below its samples of each class.
 
-    Raises StorageError where the folder cannot be written.
+    Args:
+        data: the federation.
+        path: of either file, with or without its ending.
+        split: ``train`` or ``test``.
+
+    Returns:
+        The two paths.
+
+    Raises:
+        StorageError: the folder cannot be written.
     """
     figure = _draw(data, split)
     base = Path(path)
@@ -134,17 +156,17 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    """Drawn in memory and moved into place, so that no half picture is ever there."""
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:], dpi=150)
+    """Save a figure through memory and a temporary file, so that a partial file is never seen."""
+    image = io.BytesIO()
+    figure.savefig(image, format=path.suffix[1:], dpi=150)
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_bytes(drawn.getvalue())
+        partial.write_bytes(image.getvalue())
         os.replace(partial, path)
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise StorageError(f"{path}: the picture cannot be written ({error.strerror or error})") from error
+        raise StorageError(f"{path}: the figure cannot be written ({error.strerror or error})") from error
     return path
 
 
@@ -156,7 +178,7 @@ def _draw(data: FederatedData, split: str) -> Figure:
     _sizes(above, counts[order].sum(axis=1), data, split)
     _matrix(below, counts[order], figure)
     below.set_xlabel(
-        f"client, grouped by {'true cluster and ' if data.true_clusters is not None else ''}the class it has most of"
+        f"client, grouped by {'true cluster and ' if data.true_clusters is not None else ''}its majority class"
     )
     if data.true_clusters is not None:
         for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
@@ -165,7 +187,7 @@ def _draw(data: FederatedData, split: str) -> Figure:
 
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
-    """Clients by true cluster where it is known, then by the class they have most of, then by size."""
+    """Clients by true cluster where it is known, then by majority class, then by size."""
     true_clusters = np.zeros(data.clients, np.int64) if data.true_clusters is None else data.true_clusters
     return np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1), true_clusters))
 

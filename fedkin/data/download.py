@@ -1,8 +1,8 @@
-"""Where the files of a named set are: in ``$FEDKIN_DATA``, else in the cache, else downloaded into the cache.
+"""The files of named data sets: in ``$FEDKIN_DATA``, else in the cache, else downloaded into the cache.
 
 ``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in ``$FEDKIN_CACHE``, else
 in the operating system's place for caches (``pooch.os_cache("fedkin")``: ~/.cache/fedkin on Linux); compiled programs
-are kept beside it. Files with a published checksum are checked every time they are found.
+are kept beside it. Files with a published checksum are checked at every use.
 """
 
 from __future__ import annotations
@@ -23,44 +23,41 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from fedkin.core.errors import ChecksumError, DataError, StorageError
 
-TIMEOUT = 30  # seconds without a byte before a server is given up
+TIMEOUT = 30  # seconds without a byte before a download is aborted
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a set: names and md5 (None where none is published), the folders they may lie in below a data
-    folder (the first is the one in the cache), and the web address to which a name is appended (None: not
-    downloadable; ``help`` then says where to get them). ``archive`` is one tar file (name, md5) that holds them all.
-    """
+    """The files of a data set, and where to find them."""
 
     name: str
-    files: Mapping[str, str | None]
-    folders: tuple[str, ...]
-    url: str | None = None
-    archive: tuple[str, str] | None = None
-    help: str = ""
+    files: Mapping[str, str | None]  # md5 by name; None where none is published
+    folders: tuple[str, ...]  # possible folders below a data folder; the first is the one in the cache
+    url: str | None = None  # web address to which a name is appended; None where files cannot be downloaded
+    archive: tuple[str, str] | None = None  # name and md5 of one tar file that holds all files
+    help: str = ""  # where to get files that cannot be downloaded
     size: str = ""  # of the download, for people
     sub: tuple[str, ...] = ("", "raw")  # torchvision keeps its files in raw/
 
 
-def cache() -> Path:
-    """The folder that downloads go to."""
+def cache_folder() -> Path:
+    """The folder of downloads."""
     import pooch
 
     return Path(os.environ.get("FEDKIN_CACHE") or pooch.os_cache("fedkin")) / "data"
 
 
-def roots() -> list[Path]:
-    """The folders that are searched, in order. Raises DataError where FEDKIN_DATA is not a folder."""
+def data_folders() -> list[Path]:
+    """The folders to search, in order. Raises DataError where FEDKIN_DATA is not a folder."""
     own = os.environ.get("FEDKIN_DATA")
     if own and not Path(own).is_dir():
         raise DataError(f"FEDKIN_DATA must name a folder with data sets, {own!r} is none; correct or unset it")
-    return [*([Path(own)] if own else []), cache()]
+    return [*([Path(own)] if own else []), cache_folder()]
 
 
-def where(source: Source) -> Path | None:
+def locate(source: Source) -> Path | None:
     """The folder that holds all files of a set, or None. Reads no file and downloads nothing."""
-    for root in roots():
+    for root in data_folders():
         for folder in source.folders:
             for sub in source.sub:
                 if all((root / folder / sub / name).is_file() for name in source.files):
@@ -68,28 +65,27 @@ def where(source: Source) -> Path | None:
     return None
 
 
-def find(source: Source, *, base_url: str | None = None) -> Path:
+def fetch(source: Source, *, base_url: str | None = None) -> Path:
     """The folder that holds all files of a set, checked, downloaded first if need be.
 
-    ``base_url`` takes the place of the set's own web address (a mirror). Raises ChecksumError where bytes are not
-    the published ones, DataError where the set can neither be found nor downloaded, StorageError where the cache
-    cannot be written.
+    ``base_url`` replaces the set's own web address (a mirror). Raises ChecksumError where bytes are not the published
+    ones, DataError where the set can neither be found nor downloaded, StorageError where the cache cannot be written.
     """
-    folder = where(source)
-    own = folder is not None and not folder.is_relative_to(cache())
-    wrong = _wrong(folder, source.files) if folder else []
-    if folder and not wrong:
+    folder = locate(source)
+    own = folder is not None and not folder.is_relative_to(cache_folder())
+    errors = _checksum_errors(folder, source.files) if folder else []
+    if folder and not errors:
         return folder
     if own:  # the user's own files are never touched
-        raise ChecksumError(f"{wrong[0]}. Replace the file, or unset FEDKIN_DATA to download it")
+        raise ChecksumError(f"{errors[0]}. Replace the file, or unset FEDKIN_DATA to download it")
     return _download(source, base_url or source.url)
 
 
-def _wrong(folder: Path, files: Mapping[str, str | None]) -> list[str]:
+def _checksum_errors(folder: Path, files: Mapping[str, str | None]) -> list[str]:
     """One line for every file whose md5 is not the published one."""
-    found = {name: _md5(folder / name) for name, md5 in files.items() if md5}
+    actual = {name: _md5(folder / name) for name, md5 in files.items() if md5}
     return [
-        f"{folder / name}: expected md5 {files[name]}, got {md5}" for name, md5 in found.items() if md5 != files[name]
+        f"{folder / name}: expected md5 {files[name]}, got {md5}" for name, md5 in actual.items() if md5 != files[name]
     ]
 
 
@@ -102,24 +98,24 @@ def _md5(path: Path) -> str:
 
 
 def _download(source: Source, base_url: str | None) -> Path:
-    folder = cache() / source.folders[0]
+    folder = cache_folder() / source.folders[0]
     if base_url is None:
-        places = ", ".join(str(root / source.folders[0]) for root in roots())
+        places = ", ".join(str(root / source.folders[0]) for root in data_folders())
         raise DataError(f"{source.name}: {', '.join(source.files)} not found in {places}. {source.help}".strip())
     if source.archive:
-        _fetch_archive(source, base_url, folder)
+        _download_archive(source, base_url, folder)
     else:
         for name, md5 in source.files.items():
-            _fetch(base_url.rstrip("/") + "/" + name, folder / name, md5)
+            _download_file(base_url.rstrip("/") + "/" + name, folder / name, md5)
     return folder
 
 
-def _fetch(url: str, path: Path, md5: str | None) -> None:
-    """Download one file, unless it is there and right; pooch writes a temporary file and moves it when it is whole."""
+def _download_file(url: str, path: Path, md5: str | None) -> None:
+    """Download one file, unless it exists with this md5; pooch writes a temporary file and moves it when complete."""
     import pooch
     from requests.exceptions import RequestException
 
-    pooch.get_logger().setLevel(logging.WARNING)  # the bar says it all
+    pooch.get_logger().setLevel(logging.WARNING)  # the progress bar is enough
     http = pooch.HTTPDownloader(progressbar=(bar := _Bar(path.name)), timeout=TIMEOUT)  # pyright: ignore
     try:
         pooch.retrieve(url, f"md5:{md5}" if md5 else None, path.name, path.parent, downloader=http)  # pyright: ignore
@@ -133,18 +129,18 @@ def _fetch(url: str, path: Path, md5: str | None) -> None:
     except OSError as error:
         raise StorageError(f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE") from error
     finally:
-        bar.close()  # pooch leaves it open where a download breaks off
+        bar.close()  # pooch leaves it open after a failed download
 
 
-def _fetch_archive(source: Source, base_url: str, folder: Path) -> None:
-    """Download a tar file and unpack the set's files; the folder appears only when they are all there."""
+def _download_archive(source: Source, base_url: str, folder: Path) -> None:
+    """Download a tar file and unpack the set's files; the folder appears when it is complete."""
     assert source.archive
     name, md5 = source.archive
     archive = folder.parent / name
-    _fetch(base_url.rstrip("/") + "/" + name, archive, md5)
+    _download_file(base_url.rstrip("/") + "/" + name, archive, md5)
     try:
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as fresh:
-            _unpack(archive, list(source.files), whole := Path(fresh) / "files")
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+            _unpack(archive, list(source.files), whole := Path(temporary) / "files")
             shutil.rmtree(folder, ignore_errors=True)
             whole.rename(folder)
         archive.unlink()
@@ -155,7 +151,7 @@ def _fetch_archive(source: Source, base_url: str, folder: Path) -> None:
 
 
 def _unpack(archive: Path, names: list[str], folder: Path) -> None:
-    """The named files of a tar file, whatever folder they lie in there."""
+    """Write the named files of a tar file, whatever their folders in it, into ``folder``."""
     folder.mkdir()
     with tarfile.open(archive) as tar:
         members = {Path(member.name).name: member for member in tar.getmembers() if member.isfile()}
@@ -175,7 +171,7 @@ class _Bar:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(name, total=None)
-        self.total = 0  # set by pooch, to 0 where the server does not tell
+        self.total = 0  # set by pooch; 0 where the server does not say
 
     def update(self, size: int) -> None:
         self._progress.start()

@@ -9,14 +9,14 @@ from jaxtyping import Float32, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
-from fedkin.data import partition as recipes
-from fedkin.data.download import Source, find
+from fedkin.data import fedprox_partitions, partition
+from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels, read_npz
-from fedkin.data.partition_options import checked, legacy
+from fedkin.data.partition_options import checked, legacy_random
 
 _HELP = (
-    "No published file has this form: help(fedkin.data.femnist) tells the layout; "
+    "No published file has this form: help(fedkin.data.femnist) describes the layout; "
     "set FEDKIN_DATA to the folder that has FEMNIST/ in it"
 )
 LETTERS = Source("femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP)
@@ -37,23 +37,26 @@ def femnist(
     """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
 
     By default the federation of FedProx, FedGroup, FlexCFL and FedSim: lower-case a .. j, 200 clients of 5 classes.
-    ``shared_images`` is the published one, in which clients share images and train on each other's test images.
-    ``classes`` is the width of the output, 10 (default, FlexCFL) or more (26 in FedGroup and FedSim); labels stay
-    0 .. 9.
-
-    With ``writer``, every client is one writer with all 62 classes, in the split of the files; ``clients`` keeps the
-    first so many.
 
     Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9; ``femnist_0.npz``, ``_1``
     .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1 test), writers (names).
+
+    Args:
+        clients: N; None for 200, or for all writers. Of writers, the first N.
+        classes_per_client: k; None for 5.
+        classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels are always 0 .. 9.
+        shared_images: the published partition, in which clients share images and train on each other's test images.
+        writer: every client is one writer with all 62 classes, in the split of the files.
+        train_fraction: each client's share of training samples; None for 0.9.
+        seed: of partition and split.
     """
     if not writer:
         head = 10 if classes is None else classes
         fraction = 0.9 if train_fraction is None else train_fraction
         k = 5 if classes_per_client is None else classes_per_client
         return _letters(200 if clients is None else clients, k, head, shared_images, fraction, seed)
-    given = {"classes_per_client": classes_per_client, "classes": classes, "train_fraction": train_fraction}
-    for name, value in (given | {"shared_images": shared_images or None}).items():
+    options = {"classes_per_client": classes_per_client, "classes": classes, "train_fraction": train_fraction}
+    for name, value in (options | {"shared_images": shared_images or None}).items():
         if value is not None:
             raise ConfigError(f"femnist by writer has no {name}; leave it out, or writer")
     return _by_writer(clients)
@@ -64,11 +67,11 @@ def _letters(
 ) -> FederatedData:
     if classes < 10:
         raise ConfigError(f"classes is the width of the output, at least 10 for the letters a to j; got {classes}")
-    path = find(LETTERS) / "femnist_aj_pool.npz"
+    path = fetch(LETTERS) / "femnist_aj_pool.npz"
     arrays = read_npz(path, ("x", "y"))
     y = check_labels(arrays["y"], 10, path)
-    owned = recipes.femnist(y, clients, classes_per_client, legacy(seed), shared_images)
-    train, test = recipes.split(owned, Stream(seed, purpose="data/split"), train_fraction)
+    owned = fedprox_partitions.femnist(y, clients, classes_per_client, legacy_random(seed), shared_images)
+    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
     return FederatedData("femnist", _unit(arrays["x"], len(y), path), y, classes, train, test)
 
 
@@ -76,15 +79,15 @@ def _by_writer(clients: int | None) -> FederatedData:
     """Writers of all files, in file order; only as many files are read as are needed."""
     if clients is not None and clients < 1:
         raise ConfigError(f"clients must be at least 1, got {clients}")
-    folder = find(WRITERS)
+    folder = fetch(WRITERS)
     x, y, train, test, names, start = [], [], [], [], [], 0
     for path in sorted(folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1])):
         arrays = _one_file(path)
         keep = len(arrays["writers"]) if clients is None else min(len(arrays["writers"]), clients - len(names))
         kept = np.flatnonzero(arrays["client_id"] < keep)
         owner, tested = arrays["client_id"][kept], arrays["split"][kept] == 1
-        for mine, rows in ((train, ~tested), (test, tested)):
-            mine += [np.flatnonzero(rows & (owner == client)) + start for client in range(keep)]
+        for part, rows in ((train, ~tested), (test, tested)):
+            part += [np.flatnonzero(rows & (owner == client)) + start for client in range(keep)]
         x.append(arrays["x"][kept])
         y.append(arrays["y"][kept])
         names += arrays["writers"][:keep].tolist()

@@ -1,5 +1,5 @@
-"""Readers of the file formats data sets come in. A damaged file is refused with a line that names it; nothing is
-ever unpickled."""
+"""Readers of the file formats of data sets. A damaged file is refused with a message that names it; nothing is ever
+unpickled."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fedkin.core.errors import DataError
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
-Table = Any  # a pandas DataFrame: pandas is slow to import, and wanted for tables only
+Table = Any  # a pandas DataFrame: pandas is slow to import, and needed for tables only
 DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError)  # a password, nesting
 
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Whatever a reader trips over becomes one DataError that names the file."""
+    """Turn any error of a reader into one DataError that names the file."""
     try:
         yield
     except DataError:
@@ -66,7 +66,16 @@ def _parse_idx(data: bytes, path: Path) -> np.ndarray:
 def read_idx_pair(
     images: Path, labels: Path, classes: int = 10
 ) -> tuple[UInt8[np.ndarray, "M H W"], Int[np.ndarray, "M"]]:
-    """Images and labels of an MNIST-like set; they must fit each other."""
+    """Images and labels of an MNIST-like set.
+
+    Args:
+        images: idx file of 8-bit images.
+        labels: idx file of as many labels.
+        classes: C.
+
+    Raises:
+        DataError: a damaged file, or files that do not fit each other.
+    """
     x, y = read_idx(images), read_idx(labels)
     if x.dtype != np.uint8 or x.ndim != 3:
         raise DataError(f"{images}: expected 8-bit images [M, H, W], got {x.dtype} of shape {x.shape}")
@@ -117,7 +126,16 @@ def read_table(path: Path) -> Table:
 
 
 def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path) -> Int[np.ndarray, "M"]:
-    """Labels as int64 in 0 .. classes-1, or a DataError that says which row is wrong."""
+    """Labels as int64 in 0 .. C-1.
+
+    Args:
+        y: labels of any number type.
+        classes: C; None for any.
+        path: file to name in errors.
+
+    Raises:
+        DataError: a label that is no whole number in the range; its row is named.
+    """
     if y.dtype.kind not in "iufb":
         raise DataError(f"{path}: labels must be whole numbers from 0, got {y.dtype} such as {y[:1]}")
     y = y.astype(np.float64) if y.dtype.kind == "f" else y
@@ -132,7 +150,13 @@ def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path) ->
 
 
 def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path, what: str = "NaN or infinity") -> None:
-    """Refuse NaN and infinite features, naming the first row that has one; ``what`` they were in the file."""
+    """Refuse (DataError) NaN and infinite features, naming the first row that has one.
+
+    Args:
+        x: features.
+        path: file to name in errors.
+        what: such values, as the message calls them.
+    """
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
         raise DataError(f"{path}: features must be finite, row {rows[0]} holds {what} ({len(rows)} such rows)")

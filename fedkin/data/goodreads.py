@@ -1,4 +1,4 @@
-"""Fed-Goodreads: which sentences of a book review give the story away (FedSim, Palihawadana et al. 2022, section 4.1;
+"""Fed-Goodreads: which sentences of a book review are spoilers (FedSim, Palihawadana et al. 2022, section 4.1;
 reviews by Wan et al., ACL 2019)."""
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.data.download import Source, find, where
+from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels
-from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
-from fedkin.data.partition_options import checked, legacy, positive
-from fedkin.data.text import worded
+from fedkin.data.leaf import LeafFiles, find_leaf_folder, read_leaf, read_leaf_arrays, read_leaf_files
+from fedkin.data.partition_options import checked, legacy_random, positive
+from fedkin.data.text import encode_texts
 
 CLASSES = 2
-LEAST, MOST = 3, 4  # sentences of each class that a user must have; the largest number that is kept of a class
+LEAST, MOST = 3, 4  # sentences of each class that a user must have; and that are kept at most
 
 _FOLDERS = ("FedGoodreads", "fedgoodreads", "goodreads")
 _HELP = (
@@ -53,24 +53,32 @@ def goodreads(
 ) -> FederatedData:
     """Fed-Goodreads: sentences of 100 reviewers, 2 to 8 each; class 1 is a spoiler.
 
-    By default x is float32 [M, 2517]: how often each word stands in the sentence, as it is (not scaled). With ``text``
-    it is word numbers [M, ``length``] (40) with a vocabulary: of the training sentences, or, with word vectors, of
-    the words in the file ``glove``. ``pad`` is where short sentences are filled up, "end" (default) or "front".
+    By default x is float32 [M, 2517]: word counts of the sentence, not scaled.
 
-    Files, in the folder FedGoodreads, with the published split (355 training and 130 test samples, which ``seed``
-    does not move): ``fed_goodreads_counts.npz`` with x, y, client_id, split, users;
-    ``fed_goodreads_text_train.json`` and ``_test.json``; or, of either kind, a folder in LEAF's layout.
+    Files, in the folder FedGoodreads, with the published split (355 training and 130 test samples, whatever the seed):
+    ``fed_goodreads_counts.npz`` with x, y, client_id, split, users; ``fed_goodreads_text_train.json`` and
+    ``_test.json``; or, for either form, a folder in LEAF's layout.
 
-    ``path`` is a file ``goodreads_reviews_spoiler.json.gz`` (or unpacked) to make such a federation from, by the
-    authors' recipe as far as it is known: of the first ``reviews`` (200,001) all sentences are shuffled; features are
-    the words in at least ``min_df`` (1,000) of them; clients are the first ``clients`` (100) users in that order who
-    have three sentences of each class; each gives 1 to 4 of each, all four numbers alike (3 where there is no
-    fourth), 80 % of them for training and at least one for testing. Published are the recipe's sizes but not its
-    draws, so that the published files cannot be had again. The file is read twice, so that only what is kept is in
-    memory.
+    With ``path`` such a federation is made as by the authors, as far as that is known: all sentences of the first
+    reviews are shuffled; clients are the first users in that order who have three sentences of each class; each gives 1
+    to 4 of each, all four numbers equally likely (3 where there is no fourth), 80 % of them for training and at least
+    one for testing. The authors published sizes but no draws, so their files cannot be reproduced. The file is read
+    twice, so that only the selected sentences are in memory.
 
-    Raises ConfigError for options that mean nothing together, DataError, naming file and line, for files that are
-    missing or damaged.
+    Args:
+        text: x is word numbers [M, length] with a vocabulary, instead of word counts.
+        path: a file ``goodreads_reviews_spoiler.json.gz``, or unpacked; None for the published files.
+        glove: file of word vectors, whose words are the vocabulary; None for the words of the training sentences.
+        length: words of a sentence; None for 40.
+        pad: where short sentences are padded, "end" (also None) or "front".
+        reviews: reviews to read of ``path``; None for 200,001.
+        clients: N, with ``path``; None for 100.
+        min_df: features are the words in at least so many sentences, with ``path``; None for 1,000.
+        seed: of the draws, with ``path``.
+
+    Raises:
+        ConfigError: options that do not apply together.
+        DataError: files that are missing or damaged; file and line are named.
     """
     _check_options(
         {"glove": glove, "length": length, "pad": pad},
@@ -78,27 +86,27 @@ def goodreads(
         text,
         path is not None,
     )
-    words = _Words(glove, 40 if length is None else length, "front" if pad == "front" else "end") if text else None
+    words = _Encoding(glove, 40 if length is None else length, "front" if pad == "front" else "end") if text else None
     if path is None:
         return _published(words)
-    recipe = _Recipe(
+    sampling = _Sampling(
         200_001 if reviews is None else reviews,
         100 if clients is None else clients,
         1000 if min_df is None else min_df,
         seed,
     )
-    return _made(Path(path), recipe, words)
+    return _from_reviews(Path(path), sampling, words)
 
 
 def _check_options(for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool) -> None:
-    """Refuse what would be silently ignored."""
-    useless = [(name, "without text") for name, value in for_text.items() if value is not None and not text]
-    useless += [(name, "without path") for name, value in for_path.items() if value is not None and not path]
+    """Refuse (ConfigError) options that would be silently ignored."""
+    ignored = [(name, "without text") for name, value in for_text.items() if value is not None and not text]
+    ignored += [(name, "without path") for name, value in for_path.items() if value is not None and not path]
     if text and for_path["min_df"] is not None:
-        useless.append(("min_df", "with text, which takes all words"))
-    if useless:
-        name, why = useless[0]
-        raise ConfigError(f"{name} means nothing to goodreads {why}; leave it out")
+        ignored.append(("min_df", "with text, which takes all words"))
+    if ignored:
+        name, why = ignored[0]
+        raise ConfigError(f"{name} does not apply to goodreads {why}; leave it out")
     for name in ("length", "reviews", "clients", "min_df"):
         value = (for_text | for_path).get(name)
         if value is not None:
@@ -108,8 +116,8 @@ def _check_options(for_text: dict[str, Any], for_path: dict[str, Any], text: boo
 
 
 @dataclass(frozen=True)
-class _Words:
-    """How sentences become word numbers."""
+class _Encoding:
+    """Options of the encoding of sentences as word numbers."""
 
     glove: str | Path | None
     length: int
@@ -118,7 +126,7 @@ class _Words:
     def federation(
         self, texts: Sequence[str], y: Int[np.ndarray, "M"], train: Ragged, test: Ragged, users: tuple[str, ...]
     ) -> FederatedData:
-        words = worded(texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad)
+        words = encode_texts(texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad)
         return FederatedData(
             "goodreads",
             words.x,
@@ -132,7 +140,7 @@ class _Words:
         )
 
 
-def _published(words: _Words | None) -> FederatedData:
+def _published(words: _Encoding | None) -> FederatedData:
     files, place = _files(COUNTS if words is None else TEXT)
     check_labels(files.y, CLASSES, place)
     if words is not None:
@@ -146,21 +154,21 @@ def _published(words: _Words | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The files of the published names first; else a folder in LEAF's layout."""
-    folder = where(source)
+    """The published files, or else a folder in LEAF's layout; and where they are."""
+    folder = locate(source)
     if folder is None:
-        folder = find_layout(source) or find(source)  # which says where it has looked
+        folder = find_leaf_folder(source) or fetch(source)  # which says where it has searched
         return read_leaf(folder), folder
     if source is COUNTS:
         path = folder / "fed_goodreads_counts.npz"
-        return read_arrays(path, CLASSES), path
+        return read_leaf_arrays(path, CLASSES), path
     train, test = (folder / name for name in _TEXTS)
-    return read_files([train], [test]), folder
+    return read_leaf_files([train], [test]), folder
 
 
 @dataclass(frozen=True)
-class _Recipe:
-    """What is made of a file of reviews."""
+class _Sampling:
+    """Options of a federation made from a file of reviews."""
 
     reviews: int
     clients: int
@@ -168,14 +176,14 @@ class _Recipe:
     seed: int
 
 
-def _made(path: Path, recipe: _Recipe, words: _Words | None) -> FederatedData:
-    survey = _survey(path, recipe, count_words=words is None)
-    kept = _draw(survey, recipe, path)
+def _from_reviews(path: Path, sampling: _Sampling, words: _Encoding | None) -> FederatedData:
+    survey = _survey(path, sampling, count_words=words is None)
+    kept = _draw(survey, sampling, path)
     needed = set(kept.rows.tolist())
-    sentences = islice(enumerate(_sentences(path, recipe.reviews)), max(needed) + 1)
-    found = {row: (text, spoiler) for row, (_, spoiler, text) in sentences if row in needed}
-    texts = [found[row][0] for row in kept.rows.tolist()]
-    y = np.array([found[row][1] for row in kept.rows.tolist()], np.int64)
+    sentences = islice(enumerate(_sentences(path, sampling.reviews)), max(needed) + 1)
+    selected = {row: (text, spoiler) for row, (_, spoiler, text) in sentences if row in needed}
+    texts = [selected[row][0] for row in kept.rows.tolist()]
+    y = np.array([selected[row][1] for row in kept.rows.tolist()], np.int64)
     owned = Ragged(np.arange(len(y)), kept.offsets)
     cuts = [min(len(rows) - 1, int(0.8 * len(rows))) for rows in (owned[u] for u in range(len(owned)))]
     train = Ragged.of([owned[u][:cut] for u, cut in enumerate(cuts)])
@@ -183,7 +191,7 @@ def _made(path: Path, recipe: _Recipe, words: _Words | None) -> FederatedData:
     users = tuple(survey.users[u] for u in survey.owner[kept.rows[kept.offsets[:-1]]])
     if words is not None:
         return words.federation(texts, y, train, test, users)
-    x = _counted(texts, survey.frequency, recipe.min_df, path)
+    x = _counted(texts, survey.frequency, sampling.min_df, path)
     return FederatedData("goodreads", x, y, CLASSES, train, test, client_names=users)
 
 
@@ -193,21 +201,21 @@ def _counted(texts: list[str], frequency: Counter[str], min_df: int, path: Path)
     vocabulary = sorted(word for word, count in frequency.items() if count >= min_df)
     if not vocabulary:
         top = max(frequency.values(), default=0)
-        raise DataError(f"{path}: no word stands in {min_df} sentences, the commonest in {top}; take a smaller min_df")
+        raise DataError(f"{path}: no word occurs in {min_df} sentences, the commonest in {top}; take a smaller min_df")
     return CountVectorizer(vocabulary=vocabulary).transform(texts).toarray().astype(np.float32)
 
 
 @dataclass(frozen=True)
 class _Survey:
-    """What is kept of a first reading: a few bytes per sentence."""
+    """Results of the first reading: a few bytes per sentence."""
 
     users: tuple[str, ...]
     owner: Int[np.ndarray, "s"]  # the user of each sentence
     spoiler: Bool[np.ndarray, "s"]
-    frequency: Counter[str]  # in how many sentences each word stands
+    frequency: Counter[str]  # number of sentences with each word
 
 
-def _survey(path: Path, recipe: _Recipe, count_words: bool) -> _Survey:
+def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
     from sklearn.feature_extraction.text import CountVectorizer
 
     words_of = CountVectorizer().build_analyzer()
@@ -215,7 +223,7 @@ def _survey(path: Path, recipe: _Recipe, count_words: bool) -> _Survey:
     owner, spoiler = np.zeros(1024, np.int32), np.zeros(1024, bool)
     frequency: Counter[str] = Counter()
     total = 0
-    for user, flag, text in _sentences(path, recipe.reviews):
+    for user, flag, text in _sentences(path, sampling.reviews):
         if total == len(owner):
             owner, spoiler = np.resize(owner, 2 * total), np.resize(spoiler, 2 * total)
         owner[total], spoiler[total] = numbers.setdefault(user, len(numbers)), flag
@@ -225,26 +233,26 @@ def _survey(path: Path, recipe: _Recipe, count_words: bool) -> _Survey:
     return _Survey(tuple(numbers), owner[:total].astype(np.int64), spoiler[:total], frequency)
 
 
-def _draw(survey: _Survey, recipe: _Recipe, path: Path) -> Ragged:
+def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
     """The sentences of each client, as rows of the survey, in the order in which they are split."""
-    order = legacy(recipe.seed).permutation(len(survey.owner))
+    order = legacy_random(sampling.seed).permutation(len(survey.owner))
     owner, spoiler = survey.owner[order], survey.spoiler[order]
     N = len(survey.users)
     both = np.minimum(np.bincount(owner[spoiler], minlength=N), np.bincount(owner[~spoiler], minlength=N))
     users, first = np.unique(owner, return_index=True)
-    fit = [int(user) for user in users[np.argsort(first)] if both[user] >= LEAST]
-    if len(fit) < recipe.clients:
+    eligible = [int(user) for user in users[np.argsort(first)] if both[user] >= LEAST]
+    if len(eligible) < sampling.clients:
         raise DataError(
-            f"{path}: {len(fit)} of {N} users have {LEAST} spoilers and {LEAST} other sentences in the first "
-            f"{recipe.reviews:,} reviews, {recipe.clients} clients are asked for; take more reviews or fewer clients"
+            f"{path}: {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other sentences in the first "
+            f"{sampling.reviews:,} reviews, {sampling.clients} clients requested; take more reviews or fewer clients"
         )
-    random, kept = python_random.Random(recipe.seed), []
-    for user in fit[: recipe.clients]:
-        mine = np.flatnonzero(owner == user)
-        parts = [mine[spoiler[mine] == flag][: random.choice(range(1, MOST + 1))] for flag in (True, False)]
-        chosen = np.concatenate(parts).tolist()
-        random.shuffle(chosen)
-        kept.append(order[chosen])
+    random, kept = python_random.Random(sampling.seed), []
+    for user in eligible[: sampling.clients]:
+        own = np.flatnonzero(owner == user)
+        parts = [own[spoiler[own] == flag][: random.choice(range(1, MOST + 1))] for flag in (True, False)]
+        selected = np.concatenate(parts).tolist()
+        random.shuffle(selected)
+        kept.append(order[selected])
     return Ragged.of(kept)
 
 

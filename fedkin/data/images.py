@@ -1,4 +1,4 @@
-"""Image sets as they are published: pixels and labels, before anything is dealt to clients."""
+"""Published image sets: pixels and labels, before they are partitioned over clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Float32, Int, Shaped, UInt8
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
-from fedkin.data.download import Source, find, where
+from fedkin.data.download import Source, fetch, locate
 from fedkin.data.files import read_cifar, read_idx, read_idx_pair
 
 IDX_NAMES = tuple(f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
@@ -61,7 +61,7 @@ CIFAR10 = Source(
     folders=("cifar-10-batches-bin", "CIFAR10"),
     url="https://www.cs.toronto.edu/~kriz/",
     archive=("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
-    help="Where only n of the five training batches are there, cifar10(batches=n) uses those.",
+    help="With only n of the five training batches, use cifar10(batches=n).",
     size="170 MB",
 )
 
@@ -81,8 +81,8 @@ class Images:
         """Pixels scaled to 0 .. 1, in the images' own shape."""
         return self.pixels[rows].astype(np.float32) / np.float32(self.white)
 
-    def some(self, count: int | None, seed: int) -> Images:
-        """``count`` of the images, drawn at random and in their order; all where None is given."""
+    def sample(self, count: int | None, seed: int) -> Images:
+        """``count`` of the images, drawn at random and kept in order; None for all."""
         if count is None:
             return self
         if not 1 <= count <= len(self.y):
@@ -94,7 +94,7 @@ class Images:
 
 def digits_images() -> Images:
     """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI optdigits, test part)."""
-    from sklearn.datasets import load_digits  # a second to import, so only when asked for
+    from sklearn.datasets import load_digits  # slow to import, so only when needed
 
     x, y = (np.asarray(part) for part in load_digits(return_X_y=True))
     return Images("digits", x.reshape(-1, 8, 8).astype(np.uint8), y.astype(np.int64), len(y), white=16)
@@ -111,17 +111,17 @@ def fashion_mnist_images() -> Images:
 
 
 def _idx_images(name: str, source: Source) -> Images:
-    folder = find(source)
+    folder = fetch(source)
     train_x, train_y = read_idx_pair(folder / IDX_NAMES[0], folder / IDX_NAMES[1])
     test_x, test_y = read_idx_pair(folder / IDX_NAMES[2], folder / IDX_NAMES[3])
     return Images(name, np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y]), len(train_y))
 
 
 def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
-    """Who wrote each MNIST image, from QMNIST's labels (Yadav & Bottou 2019). Its first rows are MNIST's images."""
-    folder = find(QMNIST_WRITERS)
-    wanted = (images.train, len(images.y) - images.train)
-    rows = [_writer_rows(folder / name, count) for name, count in zip(QMNIST_WRITERS.files, wanted, strict=True)]
+    """The writer of each MNIST image, from QMNIST's labels (Yadav & Bottou 2019). Its first rows are MNIST's images."""
+    folder = fetch(QMNIST_WRITERS)
+    counts = (images.train, len(images.y) - images.train)
+    rows = [_writer_rows(folder / name, count) for name, count in zip(QMNIST_WRITERS.files, counts, strict=True)]
     table = np.concatenate(rows)
     if not np.array_equal(table[:, 0], images.y):
         raise DataError(
@@ -145,7 +145,7 @@ def cifar10_images(batches: int = 5) -> Images:
     if not 1 <= batches <= 5:
         raise ConfigError(f"batches must be from 1 to 5, got {batches}")
     names = [*list(CIFAR10.files)[:batches], "test_batch.bin"]
-    folder = where(replace(CIFAR10, files=dict.fromkeys(names))) or find(CIFAR10)
+    folder = locate(replace(CIFAR10, files=dict.fromkeys(names))) or fetch(CIFAR10)
     parts = [read_cifar(folder / name) for name in names]
     pixels, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Images("cifar10", pixels, y, len(y) - len(parts[-1][1]))

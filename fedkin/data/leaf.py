@@ -1,5 +1,5 @@
 """Readers of published federations: JSON in the layout of LEAF (Caldas et al. 2018) and of the FedProx family (Li et
-al. 2020), and npz files that say for every sample whose it is and in which split."""
+al. 2020), and npz files with client and split of every sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int, Shaped
 
 from fedkin.core.errors import DataError
-from fedkin.data.download import Source, roots
+from fedkin.data.download import Source, data_folders
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz
 
@@ -22,8 +22,8 @@ Samples = Shaped[np.ndarray, "_ ..."] | list[str]  # of one user: numbers, or se
 
 @dataclass(frozen=True)
 class LeafFiles:
-    """What the files hold. All training samples come first, then all test samples, each by user in the order of the
-    files; an npz file keeps its own order."""
+    """Contents of the files: first all training samples, then all test samples, each by user in the order of the files;
+    an npz file keeps its own order."""
 
     users: tuple[str, ...]
     x: Float32[np.ndarray, "M ..."] | tuple[str, ...]  # numbers, or one text per sample
@@ -35,9 +35,9 @@ class LeafFiles:
 def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
     """A federation from a folder in LEAF's layout, as :func:`read_leaf` has it; x float32 [M, ...], unscaled.
 
-    ``classes`` is C where the largest label does not tell; it must be given where labels go beyond the number of
-    samples. Users are the clients, in the order of the files. Raises DataError as read_leaf, and where x is text,
-    since nobody says here how to turn words into numbers.
+    ``classes`` is C where it is not the largest label + 1; it must be given where labels exceed the number of samples.
+    Users are the clients, in the order of the files. Raises DataError as read_leaf, and where x is text, which has no
+    encoding here.
     """
     folder = Path(path)
     files = read_leaf(folder)
@@ -47,7 +47,7 @@ def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
     top = int(y.max())
     if classes is None and top >= len(y):
         raise DataError(
-            f"{folder}: label {top} is more than the {len(y)} samples allow; correct it, or say classes={top + 1}"
+            f"{folder}: label {top} is more than the {len(y)} samples allow; correct it, or set classes={top + 1}"
         )
     C = top + 1 if classes is None else classes
     return FederatedData(folder.name, files.x, y, C, files.train, files.test, client_names=files.users)
@@ -62,17 +62,17 @@ def read_leaf(folder: Path) -> LeafFiles:
     DataError, naming file and user, for anything else: damage, missing keys, samples of different shapes, counts that
     disagree, users that occur twice, have no training sample, or are only tested.
     """
-    found = layout(folder)
-    if found is None:
+    files = split_files(folder)
+    if files is None:
         raise DataError(
             f"{folder}: expected train/*.json and test/*.json, or one *train*.json and one *test*.json; "
             f"got {_listing(folder)}"
         )
-    return read_files(*found)
+    return read_leaf_files(*files)
 
 
-def layout(folder: Path) -> tuple[list[Path], list[Path]] | None:
-    """The files for training and for testing, None where the folder is not in LEAF's layout. Reads no file."""
+def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
+    """Training and test files; None where the folder is not in LEAF's layout. Reads no file."""
     below = _visible(folder / "train", "*.json"), _visible(folder / "test", "*.json")
     if all(below):
         return below
@@ -80,14 +80,14 @@ def layout(folder: Path) -> tuple[list[Path], list[Path]] | None:
     return beside if [len(paths) for paths in beside] == [1, 1] and beside[0] != beside[1] else None
 
 
-def find_layout(source: Source) -> Path | None:
-    """The first of the places of a set that is in LEAF's layout, whatever its files are called."""
-    places = (root / folder / sub for root in roots() for folder in source.folders for sub in source.sub)
-    return next((place for place in places if layout(place)), None)
+def find_leaf_folder(source: Source) -> Path | None:
+    """The first folder of a data set that is in LEAF's layout, whatever the names of its files."""
+    places = (root / folder / sub for root in data_folders() for folder in source.folders for sub in source.sub)
+    return next((place for place in places if split_files(place)), None)
 
 
-def read_files(train: Sequence[Path], test: Sequence[Path]) -> LeafFiles:
-    """As :func:`read_leaf`, from files that are known by name."""
+def read_leaf_files(train: Sequence[Path], test: Sequence[Path]) -> LeafFiles:
+    """As :func:`read_leaf`, from the given files."""
     parts = _Part(), _Part()
     for part, paths in zip(parts, (train, test), strict=True):
         for path in paths:
@@ -99,7 +99,7 @@ def read_files(train: Sequence[Path], test: Sequence[Path]) -> LeafFiles:
             raise DataError(f"{parts[0].origin[user]}: user {user!r} has no training sample")
     for user in parts[1].y:
         if user not in parts[0].y:
-            raise DataError(f"{parts[1].origin[user]}: user {user!r} is tested but has no training samples")
+            raise DataError(f"{parts[1].origin[user]}: user {user!r} has test samples but no training samples")
     return _joined(*parts)
 
 
@@ -124,14 +124,16 @@ def _joined(train: _Part, test: _Part) -> LeafFiles:
     x = [*train.x.values(), *(test.x[user] for user in users if user in test.x)]
     origin = [*train.origin.items(), *((user, test.origin[user]) for user in users if user in test.x)]
     y = [train.y[user] for user in users] + [test.y.get(user, none) for user in users]
-    offsets = np.concatenate([[0], np.cumsum([len(mine) for mine in y])]).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum([len(labels) for labels in y])]).astype(np.int64)
     rows, N = np.arange(offsets[-1]), len(users)
     parts = Ragged(rows[: offsets[N]], offsets[: N + 1]), Ragged(rows[offsets[N] :], offsets[N:] - offsets[N])
-    return LeafFiles(users, _alike(x, origin), np.concatenate(y), *parts)
+    return LeafFiles(users, _joined_samples(x, origin), np.concatenate(y), *parts)
 
 
-def _alike(samples: list[Samples], origin: list[tuple[str, Path]]) -> Float32[np.ndarray, "M ..."] | tuple[str, ...]:
-    """Everybody's samples end to end, once they are of one kind and shape."""
+def _joined_samples(
+    samples: list[Samples], origin: list[tuple[str, Path]]
+) -> Float32[np.ndarray, "M ..."] | tuple[str, ...]:
+    """The samples of all users, concatenated; DataError where types or shapes differ."""
     first, known = "", None
     for x, (user, path) in zip(samples, origin, strict=True):
         kind = "text" if isinstance(x, list) else f"{list(x.shape[1:])} numbers"
@@ -167,7 +169,7 @@ def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
 
 def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
     if not isinstance(entry, dict) or not {"x", "y"} <= entry.keys():
-        found = sorted(entry) if isinstance(entry, dict) else "nothing of the kind"
+        found = sorted(entry) if isinstance(entry, dict) else "no such object"
         raise DataError(f"{who}: expected 'user_data' with keys x and y, found {found}")
     x, y = entry["x"], entry["y"]
     if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
@@ -218,12 +220,12 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
-    """json itself would keep the last of two users of one name."""
+    """The entries; DataError for a repeated key, of which json would keep the last."""
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{path}: {twice!r} occurs twice in one object; most likely a user was written twice")
+        raise DataError(f"{path}: {twice!r} occurs twice in one object; probably a user was written twice")
     return content
 
 
@@ -238,7 +240,7 @@ def _size(value: Any) -> str:
 
 
 def _visible(folder: Path, pattern: str) -> list[Path]:
-    """Files that fit, by name; not those that begin with a dot, which file managers leave behind."""
+    """Files that match, sorted by name; without hidden files, which file managers create."""
     return sorted(path for path in folder.glob(pattern) if path.is_file() and not path.name.startswith("."))
 
 
@@ -249,7 +251,7 @@ def _listing(folder: Path) -> str:
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "an empty folder"
 
 
-def read_arrays(path: Path, classes: int) -> LeafFiles:
+def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
     """The samples of an npz file: x [M, ...] numbers, y, client_id (into users), split (0 train, 1 test), users.
 
     Raises DataError, naming the file, where one is missing, damaged, out of range, or of another length.

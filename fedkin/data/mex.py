@@ -11,12 +11,12 @@ from jaxtyping import Float, Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
-from fedkin.data import partition as recipes
-from fedkin.data.download import Source, find, where
+from fedkin.data import partition
+from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, check_labels
-from fedkin.data.leaf import LeafFiles, find_layout, read_arrays, read_files, read_leaf
-from fedkin.data.partition_options import checked, legacy
+from fedkin.data.leaf import LeafFiles, find_leaf_folder, read_leaf, read_leaf_arrays, read_leaf_files
+from fedkin.data.partition_options import checked, legacy_random
 
 CLASSES, CELLS, FEATURES = 7, 256, 1280  # exercises; 16 x 16 cells of the mat; 5 frames
 WINDOW, STEP = np.timedelta64(5, "s"), np.timedelta64(2, "s")
@@ -44,59 +44,63 @@ def mex(
 ) -> FederatedData:
     """Fed-MEx: 7 exercises, 30 clients of one or two of them, x float32 [M, 1280] = 5 frames of 16 x 16 in 0 .. 1.
 
-    Three federations, told apart by their names:
+    Three federations with different names:
 
     * ``mex``: the published one, 934 training and 250 test samples, in its own split: ``train.json`` and
       ``test.json`` (or any folder in LEAF's layout) in FedMEx
-    * ``mex (test part)``: where only ``fed_mex_TESTONLY.npz`` is there: the 250 published *test* samples, split again
-      within clients. No result on it can be set beside a published one
-    * ``mex (recorded)``: made from the recordings in ``path``, a folder of subjects with files such as
-      ``04_pm_1.csv``: exercise 01 .. 07, a time stamp and 256 numbers in each row, 15 a second
+    * ``mex (test part)``: where only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test* samples, split again
+      within clients. Its results are not comparable with published ones
+    * ``mex (recorded)``: made from the recordings in ``path``
 
-    ``train_fraction`` is each client's share of training samples, 0.8; the published split has none.
+    The last follows the authors (section 4.1 and their code): each recording is divided by its maximum; windows of 5 s
+    every 2 s; 75 frames, every 15th kept; per client two classes drawn with replacement and a random part of their
+    samples. They took subjects and exercises in the unknown order of their file system, so the published files cannot
+    be reproduced bit for bit; here the order is by name.
 
-    The recipe of ``path`` is the authors' (section 4.1 and their code): each recording is divided by its maximum;
-    windows of 5 s every 2 s; 75 frames, every 15th kept; per client two classes drawn with replacement and a random
-    part of their samples. ``seed`` 0 is the authors' pair of seeds. They took subjects and exercises in the order of
-    the file system, which nobody can know, so the published files cannot be had bit for bit; here the order is by
-    name. ``repeats`` gives the samples of a class that was drawn twice twice, as the published ones seem to be; then
-    a sample may be both trained and tested on.
+    Args:
+        path: a folder of subjects with files such as ``04_pm_1.csv``: exercise 01 .. 07, a time stamp and 256 numbers
+            in each row, 15 rows a second.
+        train_fraction: each client's share of training samples; None for 0.8. The published split has none.
+        repeats: of a class that was drawn twice, take each sample twice, as the published files seem to; then a sample
+            may be both trained and tested on.
+        seed: of the draws; 0 is the authors' pair of seeds.
 
-    Raises DataError, naming file and row, where recordings are damaged or not of this form.
+    Raises:
+        DataError: recordings that are damaged or not of this form; file and row are named.
     """
     if path is not None:
         return _recorded(Path(path), 0.8 if train_fraction is None else train_fraction, repeats, seed)
     if repeats:
-        raise ConfigError("repeats means nothing to mex without path; leave it out")
-    found = _published()
-    if found is None:
+        raise ConfigError("repeats does not apply to mex without path; leave it out")
+    published = _published()
+    if published is None:
         return _test_part(0.8 if train_fraction is None else train_fraction, seed)
     if train_fraction is not None:
-        raise ConfigError("train_fraction means nothing to the published mex, which has its own split; leave it out")
-    files, folder = found
+        raise ConfigError("train_fraction does not apply to the published mex, which has its own split; leave it out")
+    files, folder = published
     check_labels(files.y, CLASSES, folder)
     return _federation("mex", files, files.train, files.test, folder)
 
 
 def _published() -> tuple[LeafFiles, Path] | None:
-    """The whole federation, None where no more than its test part is there. Raises DataError where not even that is."""
-    if folder := where(PUBLISHED):
-        return read_files([folder / "train.json"], [folder / "test.json"]), folder
-    if folder := find_layout(PUBLISHED):
+    """The published federation; None where only its test part exists. Raises DataError where not even that does."""
+    if folder := locate(PUBLISHED):
+        return read_leaf_files([folder / "train.json"], [folder / "test.json"]), folder
+    if folder := find_leaf_folder(PUBLISHED):
         return read_leaf(folder), folder
-    if where(TEST_PART) is None:
-        find(PUBLISHED)  # which says where it has looked
+    if locate(TEST_PART) is None:
+        fetch(PUBLISHED)  # which says where it has searched
     return None
 
 
 def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
-    path = find(TEST_PART) / "fed_mex_TESTONLY.npz"
-    files = read_arrays(path, CLASSES)
+    path = fetch(TEST_PART) / "fed_mex_TESTONLY.npz"
+    files = read_leaf_arrays(path, CLASSES)
     if len(files.train.rows):
         raise DataError(
             f"{path}: expected test samples only (split 1), {len(files.train.rows)} are marked for training"
         )
-    parts = recipes.split(files.test, Stream(seed, purpose="data/split"), train_fraction)
+    parts = partition.split_train_test(files.test, Stream(seed, purpose="data/split"), train_fraction)
     return _federation("mex (test part)", files, *parts, path)
 
 
@@ -108,24 +112,24 @@ def _federation(name: str, files: LeafFiles, train: Ragged, test: Ragged, path: 
 
 
 def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: int) -> FederatedData:
-    """The recipe, subject by subject, so that no more than one subject's recordings are in memory."""
+    """A federation from recordings, with those of one subject in memory at a time."""
     subjects = sorted(below for below in folder.glob("[!.]*") if below.is_dir())
     if not subjects:
         raise DataError(f"{folder}: expected a folder for each subject, found none")
-    draw, shuffle = python_random.Random(seed), legacy(seed + 1)
+    draw, shuffle = python_random.Random(seed), legacy_random(seed + 1)
     x, y = [], []
     for subject in subjects:
-        mine = _subject(subject)
-        drawn = shuffle.choice(sorted(mine), 2).tolist()
-        chosen = drawn if repeats else sorted(set(drawn))
-        samples = np.concatenate([mine[label] for label in chosen])
-        labels = np.repeat(chosen, [len(mine[label]) for label in chosen])
+        windows = _subject(subject)
+        drawn = shuffle.choice(sorted(windows), 2).tolist()
+        classes = drawn if repeats else sorted(set(drawn))
+        samples = np.concatenate([windows[label] for label in classes])
+        labels = np.repeat(classes, [len(windows[label]) for label in classes])
         keep = draw.randint(max(1, len(labels) // 10), len(labels))
         order = shuffle.permutation(len(labels))[:keep]
         x.append(samples[order])
         y.append(labels[order])
     owned = Ragged.of(np.split(np.arange(sum(map(len, y))), np.cumsum([len(mine) for mine in y])[:-1]))
-    train, test = recipes.split(owned, Stream(seed, purpose="data/split"), train_fraction)
+    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
     names = tuple(f"f_{subject.name}" for subject in subjects)
     return FederatedData(
         "mex (recorded)", np.concatenate(x), np.concatenate(y), CLASSES, train, test, client_names=names
@@ -133,7 +137,7 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
 
 
 def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
-    """The windows of a subject by label; exercises of which no window came are left out."""
+    """The windows of a subject by label; exercises without a window are left out."""
     windows: dict[int, list[np.ndarray]] = {}
     for path in sorted(folder.glob("[!.]*.csv")):
         name = _RECORDING.fullmatch(path.name)
@@ -157,7 +161,7 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
     try:
         with path.open("rb") as file:
             columns = file.readline().count(b",") + 1
-        if columns != CELLS + 1:  # pandas would take the first row for the right one
+        if columns != CELLS + 1:  # pandas would take its number of columns from the first row
             raise DataError(f"{path}: row 1: expected a time stamp and {CELLS} numbers, got {columns} columns")
         table = pd.read_csv(path, header=None, dtype={0: str}, low_memory=False)
     except DataError:
@@ -175,7 +179,7 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
 
 
 def _numbers(table: Table) -> Float[np.ndarray, "f 256"]:
-    """What is no number becomes NaN."""
+    """Numbers; anything else becomes NaN."""
     import pandas as pd
 
     plain = all(kind.kind in "iuf" for kind in table.dtypes)
@@ -185,10 +189,10 @@ def _numbers(table: Table) -> Float[np.ndarray, "f 256"]:
 def _check_rows(
     stamps: Shaped[np.ndarray, "f"], times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"], path: Path
 ) -> None:
-    broken, short = np.isnat(times), ~np.isfinite(frames).all(axis=1)
+    untimed, short = np.isnat(times), ~np.isfinite(frames).all(axis=1)
     back = np.concatenate([[False], np.diff(times) < np.timedelta64(0)])
     for rows, what in (
-        (broken, "expected a time stamp such as 2019-01-31 12:00:00.066, got {!r}"),
+        (untimed, "expected a time stamp such as 2019-01-31 12:00:00.066, got {!r}"),
         (short, f"expected {CELLS} finite numbers after {{!r}}, some are missing or no numbers"),
         (back, "time stamp {!r} is earlier than that of the row before"),
     ):
@@ -207,7 +211,7 @@ def _windows(times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"])
 
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
     """Every 15th of 75 frames in the middle of first .. last - 1; where there are fewer, the ends are repeated. Of an
-    odd number to add or to cut, the front has one more."""
+    odd number to add or to cut, the front gets one more."""
     spare = int(last - first) - FRAMES
     front = (abs(spare) + 1) // 2
     start = int(first) + (front if spare > 0 else -front)

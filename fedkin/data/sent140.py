@@ -10,12 +10,12 @@ from jaxtyping import Bool, Int
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
-from fedkin.data import partition as recipes
-from fedkin.data.download import Source, find
+from fedkin.data import partition
+from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, reading
 from fedkin.data.partition_options import checked, positive
-from fedkin.data.text import worded
+from fedkin.data.text import encode_texts
 
 FILE = "training.1600000.processed.noemoticon.csv"
 COLUMNS = ("polarity", "id", "date", "query", "user", "text")
@@ -24,7 +24,7 @@ SENT140 = Source(
     "sent140",
     {FILE: None},
     folders=("Sent140", "sent140", "sentiment140"),
-    help="Unpack trainingandtestdata.zip of help.sentiment140.com there, or say path=, the place of the CSV file",
+    help="Unpack trainingandtestdata.zip of help.sentiment140.com there, or give the path of the CSV file (path=)",
 )
 
 
@@ -46,36 +46,48 @@ def sent140(
     """Sentiment140, one client per user: x [M, length] word numbers, y 1 for a positive tweet and 0 for a negative one.
 
     Filtered in LEAF's order, that of ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``: whole users are drawn at random
-    until ``fraction`` of all samples is reached; those with fewer than ``least`` samples go; of each user's samples,
-    int(``train_fraction`` n) drawn at random train (at least one), the others test. The file has all negative tweets
-    first, so a split in its order would test on positive ones only. ``clients`` keeps the first so many users, in the
-    order of the draw. ``length``, ``pad``, ``glove`` and ``most`` are those of ``fedkin.data.text.worded``.
+    until ``fraction`` of all samples is reached; those with fewer than ``least`` samples are dropped; the samples of
+    each user are split at random, since the file has all negative tweets first.
 
-    It differs from LEAF: the draws are our own, so that the published file (772 users, 40,783 samples) is met in kind
-    and not bit for bit; the last user is kept whole, where LEAF cuts it; LEAF's code keeps users with *more* than
-    k samples (``least=31``), and adds the 498 tweets of the separate test file, neutral ones as negative.
+    Differences from LEAF: our own draws, so that the published file (772 users, 40,783 samples) is matched in
+    distribution but not bit for bit; the last user is kept whole, where LEAF truncates it; LEAF's code keeps users with
+    *more* than k samples (``least=31``), and adds the 498 tweets of the separate test file, neutral ones as negative.
 
-    ``path`` is the original CSV (latin-1, no header: polarity 0 or 4, id, date, query, user, text), else searched for
-    as training.1600000.processed.noemoticon.csv; or a CSV in UTF-8 with a header that has polarity, user and text.
-    ``skip_bad`` drops rows without a user or a text, which are refused otherwise; a text without a token, such as
-    ":-)", stays, as padding only. Raises DataError, naming the file, for these rows, for labels other than 0 and 4, and
-    where no user is left; ConfigError for options that cannot be.
+    Args:
+        path: the original CSV (latin-1, no header: polarity 0 or 4, id, date, query, user, text), or a CSV in UTF-8
+            with a header that has polarity, user and text; None to search for
+            training.1600000.processed.noemoticon.csv.
+        fraction: share of all samples to draw.
+        least: samples of a user.
+        clients: keep the first so many users in the order of the draw; None for all.
+        train_fraction: each user's share of training samples.
+        length: tokens of a text.
+        pad: where short texts are padded, "end" or "front".
+        glove: file of word vectors, whose words are the vocabulary; None for the words of the training texts.
+        most: size of the latter vocabulary; None for all words.
+        skip_bad: drop rows without a user or a text, which are refused otherwise. A text without a token, such as
+            ":-)", is kept, as padding only.
+        seed: of users and split.
+
+    Raises:
+        DataError: such rows, labels other than 0 and 4, or no user left; the file is named.
+        ConfigError: invalid options.
     """
     import pandas as pd
 
     _check_options(fraction, least, clients)
-    file = Path(path) if path is not None else find(SENT140) / FILE
+    file = Path(path) if path is not None else fetch(SENT140) / FILE
     table = _read(file)
     _check_labels(table, file)
     table = _complete(table, file, skip_bad)
     labels = (table["polarity"] == "4").to_numpy(np.int64)
     codes, names = pd.factorize(table["user"])
-    chosen, owned = _drawn(np.asarray(codes), fraction, least, Stream(seed, purpose="data/users"))
-    chosen, owned = _first(chosen, owned, clients, least, file)
-    mine = Ragged(np.arange(len(owned.rows)), owned.offsets)
-    train, test = recipes.split(mine, Stream(seed, purpose="data/split"), train_fraction)
+    users, owned = _sample_users(np.asarray(codes), fraction, least, Stream(seed, purpose="data/users"))
+    users, owned = _first_users(users, owned, clients, least, file)
+    rows = Ragged(np.arange(len(owned.rows)), owned.offsets)
+    train, test = partition.split_train_test(rows, Stream(seed, purpose="data/split"), train_fraction)
     texts = table["text"].to_numpy(object)[owned.rows].tolist()
-    words = worded(texts, train.rows, length=length, glove=glove, pad=pad, most=most)
+    words = encode_texts(texts, train.rows, length=length, glove=glove, pad=pad, most=most)
     return FederatedData(
         "sent140",
         words.x,
@@ -83,7 +95,7 @@ def sent140(
         2,
         train,
         test,
-        client_names=tuple(str(names[user]) for user in chosen),
+        client_names=tuple(str(names[user]) for user in users),
         vocabulary=words.vocabulary,
         vectors=words.vectors,
     )
@@ -102,13 +114,13 @@ def _read(path: Path) -> Table:
     import pandas as pd
 
     with reading(path, "the CSV file of Sentiment140"):
-        form = _form(path)  # all columns are read: told to use some, pandas would cut a row of too many fields
+        form = _form(path)  # all columns are read: with usecols, pandas would truncate a row of too many fields
         table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, **form)
     return pd.DataFrame({name: table[name].fillna("") for name in NEEDED})  # NaN: a row that is cut off
 
 
 def _form(path: Path) -> dict[str, Any]:
-    """How pandas shall read the file, by its first row."""
+    """Options of pandas for this file, by its first row."""
     import pandas as pd
 
     first = pd.read_csv(path, header=None, nrows=1, dtype=str, encoding="utf-8-sig", encoding_errors="replace")
@@ -124,14 +136,14 @@ def _form(path: Path) -> dict[str, Any]:
 
 
 def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
-    """The rows that have a user and a text; others are refused, or left out."""
+    """The rows that have a user and a text; others are refused, or dropped."""
     bad: Bool[np.ndarray, "M"] = np.zeros(len(table), bool)
     for name in ("user", "text"):
         empty = (table[name].str.strip() == "").to_numpy(bool)
         if empty.any() and not skip_bad:
             row = int(np.argmax(empty))
             raise DataError(
-                f"{path}: {name} is empty in row {row} ({empty.sum()} such rows); correct it, or say skip_bad=True"
+                f"{path}: {name} is empty in row {row} ({empty.sum()} such rows); correct it, or set skip_bad=True"
             )
         bad |= empty
     if bad.all():
@@ -144,34 +156,34 @@ def _check_labels(table: Table, path: Path) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         found = str(table["polarity"].iloc[row])[:40]
-        hint = "; neutral tweets (2) are no part of this set" if found == "2" else ""
+        hint = "; neutral tweets (2) are not in this set" if found == "2" else ""
         raise DataError(
             f"{path}: unknown label {found!r} in row {row} ({wrong.sum()} such rows); polarity must be 0 (negative) "
             f"or 4 (positive){hint}"
         )
 
 
-def _drawn(
+def _sample_users(
     codes: Int[np.ndarray, "M"], fraction: float | int, least: int, stream: Stream
 ) -> tuple[Int[np.ndarray, "N"], Ragged]:
-    """Users in a random order until ``fraction`` of all rows is reached, less the small ones; and the rows of each."""
+    """Random users until ``fraction`` of all rows is reached, without the small ones; and the rows of each."""
     sizes = np.bincount(codes)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))
     enough = int(np.searchsorted(np.cumsum(sizes[order]), int(fraction * len(codes))))
     chosen = order[: enough + 1]
     chosen = chosen[sizes[chosen] >= least]
-    return chosen, Ragged(np.argsort(codes, kind="stable").astype(np.int64), offsets).taken(chosen)
+    return chosen, Ragged(np.argsort(codes, kind="stable").astype(np.int64), offsets).select(chosen)
 
 
-def _first(
+def _first_users(
     chosen: Int[np.ndarray, "N"], owned: Ragged, clients: int | None, least: int, path: Path
 ) -> tuple[Int[np.ndarray, "n"], Ragged]:
-    """The first ``clients`` of the users that the filters left; None keeps all."""
+    """The first ``clients`` of the remaining users; None keeps all."""
     if not len(chosen):
         raise DataError(f"{path}: no user is left with at least {least} samples; lower least, or raise fraction")
     if clients is None:
         return chosen, owned
     if clients > len(chosen):
         raise ConfigError(f"clients must be from 1 to {len(chosen)}, the users left by the filters; got {clients}")
-    return chosen[:clients], owned.taken(np.arange(clients))
+    return chosen[:clients], owned.select(np.arange(clients))

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.partition import split
-from fedkin.data.partition_options import checked, legacy, positive
+from fedkin.data.partition import split_train_test
+from fedkin.data.partition_options import checked, legacy_random, positive
 
 FEATURES, CLASSES = 60, 10
 
 
+class Generated(NamedTuple):
+    """Samples of all clients; those of a client are consecutive."""
+
+    x: Float[np.ndarray, "M 60"]
+    y: Int[np.ndarray, "M"]
+    sizes: Int[np.ndarray, "N"]
+
+
 def generate(
     alpha: float | int, beta: float | int, clients: int, random: np.random.RandomState, iid: bool = False
-) -> tuple[Float[np.ndarray, "M 60"], Int[np.ndarray, "M"], Int[np.ndarray, "N"]]:
-    """Features, labels and client sizes; the samples of a client are consecutive.
+) -> Generated:
+    """Draw all samples in the order of the authors' generator, so that a seed gives their numbers.
 
-    Draws in the order of the authors' generator, so a seed gives their numbers. As there, alpha and beta are standard
-    deviations, although the literature calls them variances.
+    Args:
+        alpha: standard deviation between clients' models (the literature calls it a variance).
+        beta: standard deviation between clients' features.
+        clients: N.
+        random: legacy generator.
+        iid: one model and one distribution of features for all clients.
     """
     sizes = random.lognormal(4, 2, clients).astype(np.int64) + 50
     covariance = np.diag(np.arange(1.0, FEATURES + 1) ** -1.2)
@@ -38,7 +52,7 @@ def generate(
         )
         x.append(random.multivariate_normal(means[u], covariance, sizes[u]))
         y.append(np.argmax(x[u] @ W + b, axis=1))
-    return np.concatenate(x), np.concatenate(y), sizes
+    return Generated(np.concatenate(x), np.concatenate(y), sizes)
 
 
 @checked
@@ -53,21 +67,29 @@ def synthetic(
 ) -> FederatedData:
     """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client, no files needed.
 
-    ``beta`` says how much the clients' features differ, ``alpha`` how much their models are meant to (standard
-    deviations, 1 by default). But the published generator moves all the weights of a client by one number, and with
-    them the scores of all classes alike: no label changes, and one seed gives the same data with every alpha. ``iid``
-    gives every client the same model and features instead, so that alpha and beta mean nothing to it and are refused.
-    FedProx and FedSim use 30 clients, FedGroup 100. Raises ConfigError for impossible options.
+    FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a client by one
+    number, and so the scores of all classes: no label changes, and one seed gives the same data with every alpha.
+
+    Args:
+        alpha: intended standard deviation between clients' models; None for 1.
+        beta: standard deviation between clients' features; None for 1.
+        clients: N.
+        iid: the same model and features for every client; alpha and beta do not apply to it and are refused.
+        train_fraction: each client's share of training samples.
+        seed: of samples and split.
+
+    Raises:
+        ConfigError: invalid options.
     """
     positive("clients", clients)
     for name, value in (("alpha", alpha), ("beta", beta)):
         if value is not None and iid:
-            raise ConfigError(f"{name} = {value} means nothing to synthetic with iid = true; leave one of them out")
+            raise ConfigError(f"{name} = {value} does not apply to synthetic with iid = true; leave one of them out")
         if value is not None and not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")
     alpha, beta = (1.0 if value is None else value for value in (alpha, beta))
-    x, y, sizes = generate(alpha, beta, clients, legacy(seed), iid)
+    x, y, sizes = generate(alpha, beta, clients, legacy_random(seed), iid)
     owned = Ragged.of(np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
-    train, test = split(owned, Stream(seed, purpose="data/synthetic/split"), train_fraction)
+    train, test = split_train_test(owned, Stream(seed, purpose="data/synthetic/split"), train_fraction)
     name = "synthetic(iid)" if iid else f"synthetic({alpha:g}, {beta:g})"
     return FederatedData(name, x.astype(np.float32), y, CLASSES, train, test)

@@ -1,4 +1,4 @@
-"""Text as numbers: words, their numbers in a vocabulary, and the GloVe vectors of these words."""
+"""Text as word numbers in a vocabulary, and the GloVe vectors of its words."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from fedkin.data.files import reading
 from fedkin.data.partition_options import positive
 
 TOKEN = re.compile(r"[\w']+|[.,!?;]")
-UNKNOWN = ""  # word 0 of a vocabulary: padding, and every word that the vocabulary does not have
+UNKNOWN = ""  # word 0 of a vocabulary: padding, and every word outside the vocabulary
 
 
 @dataclass(frozen=True)
-class Words:
-    """Texts as numbers of words. ``vocabulary[0]`` is "", which stands for padding and for unknown words; its vector
-    is zero."""
+class EncodedTexts:
+    """Texts as word numbers. ``vocabulary[0]`` is "", for padding and unknown words; its vector is zero."""
 
     x: Int32[np.ndarray, "M L"]
     vocabulary: tuple[str, ...]
     vectors: Float32[np.ndarray, "V D"] | None  # None where no GloVe file was given
 
 
-def tokens(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """The words of a text, and each of . , ! ? ; by itself, as in LEAF (Caldas et al. 2018); all else is dropped.
 
-    Unlike LEAF's, ours are lower-cased: GloVe 6B has no upper case, so that LEAF loses every word that has some.
+    Unlike LEAF's, they are lower-cased: GloVe 6B has no upper case, so that LEAF loses every word with upper case.
     """
     return TOKEN.findall(text.lower())
 
 
-def worded(
+def encode_texts(
     texts: Sequence[str],
     train: Int[np.ndarray, "s"],
     *,
@@ -49,16 +48,22 @@ def worded(
     pad: str = "end",
     most: int | None = None,
     width: int | None = None,
-) -> Words:
+) -> EncodedTexts:
     """The first ``length`` tokens of each text as numbers of a vocabulary, shorter texts padded with 0.
 
-    With ``glove``, a file as :func:`read_glove` reads it, the vocabulary is the words of the texts that the file has,
-    in its order, and ``width``, where given, is the only D that is taken. Without, it is the words of the training
-    texts (rows ``train`` of ``texts``), the most frequent first, ties in alphabetical order, ``most`` of them. Tokens
-    beyond ``length`` do not count. ``pad`` is "end" (FedProx) or "front" (FlexCFL).
+    Args:
+        texts: M texts.
+        train: rows of the training texts.
+        length: L; tokens beyond it are ignored.
+        glove: a file as :func:`read_glove` reads it; the vocabulary is the words of the texts that it has, in its
+            order. None: the words of the training texts, the most frequent first, ties in alphabetical order.
+        pad: where short texts are padded, "end" (FedProx) or "front" (FlexCFL).
+        most: size of the vocabulary without ``glove``; None for all words.
+        width: the D that ``glove`` must have; None for any.
 
-    Raises ConfigError for a ``length``, ``pad`` or ``most`` that cannot be, and for ``most`` beside ``glove``;
-    DataError for a bad file, and where no word is left.
+    Raises:
+        ConfigError: an invalid ``length``, ``pad`` or ``most``, or ``most`` together with ``glove``.
+        DataError: a bad file, or an empty vocabulary.
     """
     positive("length", length)
     if pad not in ("end", "front"):
@@ -66,69 +71,78 @@ def worded(
     if most is not None:
         positive("most", most)
         if glove is not None:
-            raise ConfigError(f"most = {most} means nothing with glove, whose file says which words there are")
-    x, seen = _numbered(texts, length, pad)
+            raise ConfigError(f"most = {most} does not apply with glove, whose file says which words there are")
+    x, numbers = _numbered(texts, length, pad)
     if glove is None:
-        names, vectors = _frequent(x[train], list(seen), most), None
+        names, vectors = _frequent(x[train], list(numbers), most), None
     else:
-        names, found = read_glove(glove, seen.keys() - {UNKNOWN}, width)
-        vectors = np.concatenate([np.zeros((1, found.shape[1]), np.float32), found])
+        names, rows = read_glove(glove, numbers.keys() - {UNKNOWN}, width)
+        vectors = np.concatenate([np.zeros((1, rows.shape[1]), np.float32), rows])
     if not names:
-        where = "the training texts" if glove is None else f"{glove}, of {len(seen) - 1} in the texts"
+        where = "the training texts" if glove is None else f"{glove}, of {len(numbers) - 1} in the texts"
         raise DataError(f"expected words in the vocabulary, found none in {where}; is it the right language?")
-    number = np.zeros(len(seen), np.int32)  # in the vocabulary, by the number in order of appearance
-    number[[seen[name] for name in names]] = np.arange(1, len(names) + 1)
-    return Words(number[x], (UNKNOWN, *names), vectors)
+    renumbered = np.zeros(len(numbers), np.int32)  # number in the vocabulary, by order of appearance
+    renumbered[[numbers[name] for name in names]] = np.arange(1, len(names) + 1)
+    return EncodedTexts(renumbered[x], (UNKNOWN, *names), vectors)
 
 
 def _numbered(texts: Sequence[str], length: int, pad: str) -> tuple[Int32[np.ndarray, "M L"], dict[str, int]]:
-    """Every text as numbers of words in the order of their first appearance, and these numbers."""
-    seen = {UNKNOWN: 0}
+    """Every text as word numbers in order of first appearance, and the number of each word."""
+    numbers = {UNKNOWN: 0}
     x = np.zeros((len(texts), length), np.int32)
     for row, text in enumerate(texts):
-        numbers = [seen.setdefault(token, len(seen)) for token in tokens(text)[:length]]
-        start = 0 if pad == "end" else length - len(numbers)
-        x[row, start : start + len(numbers)] = numbers
-    return x, seen
+        words = [numbers.setdefault(token, len(numbers)) for token in tokenize(text)[:length]]
+        start = 0 if pad == "end" else length - len(words)
+        x[row, start : start + len(words)] = words
+    return x, numbers
 
 
 def _frequent(x: Int32[np.ndarray, "s L"], words: list[str], most: int | None) -> tuple[str, ...]:
     counts = np.bincount(x.ravel(), minlength=len(words))
-    there = [number for number in range(1, len(words)) if counts[number]]
-    return tuple(words[number] for number in sorted(there, key=lambda number: (-counts[number], words[number]))[:most])
+    occurring = [number for number in range(1, len(words)) if counts[number]]
+    return tuple(
+        words[number] for number in sorted(occurring, key=lambda number: (-counts[number], words[number]))[:most]
+    )
 
 
 def read_glove(
     path: str | Path, words: Collection[str], width: int | None = None
 ) -> tuple[tuple[str, ...], Float32[np.ndarray, "n D"]]:
-    """Those of ``words`` that a GloVe file has, in the order of the file, and their vectors.
+    """The words that a GloVe file has, in the order of the file, and their vectors.
 
-    Each line is a word and D numbers, separated by single blanks; D is that of the first line, and ``width`` where
-    given. A .txt or .gz file, or a .zip with one .txt (or one whose name has ``.{width}d.`` in it, as in
-    glove.6B.zip). Lines are read one by one, and numbers only where the word is wanted; of a word that occurs twice,
-    the first counts. Raises DataError, naming file and line, for any other line, and for an empty file.
+    Each line is a word and D numbers, separated by single spaces; D is that of the first line. Lines are read one by
+    one, and numbers only of the words given; of a word that occurs twice, the first counts.
+
+    Args:
+        path: a .txt or .gz file, or a .zip with one .txt (or one whose name contains ``.{width}d.``, as in
+            glove.6B.zip).
+        words: the words to read.
+        width: D; None for that of the first line.
+
+    Raises:
+        DataError: any other line, or an empty file; file and line are named.
     """
-    path, wanted = Path(path), {word.encode() for word in words}
-    found: dict[bytes, Float32[np.ndarray, "D"]] = {}
+    path, encoded = Path(path), {word.encode() for word in words}
+    by_word: dict[bytes, Float32[np.ndarray, "D"]] = {}
     D = 0
     for number, line in _lines(path, width):
         where = f"{path}: line {number}"
         parts = line.split(b" ", 1)
         if not D:
             D = _first_width(line, width, where)
-        blanks = line.count(b" ")
-        if blanks != D and not (blanks > D and _spaced(line, D)):
-            raise DataError(f"{where}: expected a word and {D} numbers as in line 1, got {blanks} numbers")
-        if blanks == D and parts[0] in wanted and parts[0] not in found:
-            found[parts[0]] = _vector(line, where)
+        spaces = line.count(b" ")
+        if spaces != D and not (spaces > D and _spaced(line, D)):
+            raise DataError(f"{where}: expected a word and {D} numbers as in line 1, got {spaces} numbers")
+        if spaces == D and parts[0] in encoded and parts[0] not in by_word:
+            by_word[parts[0]] = _vector(line, where)
     if not D:
         raise DataError(f"{path}: expected a GloVe file of words and their vectors, found an empty file")
-    vectors = np.array(list(found.values()), np.float32).reshape(len(found), D)
-    return tuple(word.decode() for word in found), vectors
+    vectors = np.array(list(by_word.values()), np.float32).reshape(len(by_word), D)
+    return tuple(word.decode() for word in by_word), vectors
 
 
 def _first_width(line: bytes, width: int | None, where: str) -> int:
-    """D, from the first line, which must be a vector: else the file is of another kind."""
+    """D, from the first line, which must be a word and its vector."""
     D = len(_vector(line, where))
     if width not in (None, D):
         raise DataError(f"{where}: expected GloVe of width {width}, got vectors of {D} numbers; take the {width}d file")
@@ -145,13 +159,13 @@ def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
     if not len(small) or not np.isfinite(small).all():
         shown = line[:40].decode(errors="replace")
         raise DataError(
-            f"{where}: expected a word and its vector of finite numbers, separated by blanks; got {shown!r}"
+            f"{where}: expected a word and its vector of finite numbers, separated by spaces; got {shown!r}"
         )
     return small
 
 
 def _spaced(line: bytes, D: int) -> bool:
-    """Whether too many parts are a word with blanks in it (GloVe 840B has some, such as ". . ."), not numbers."""
+    """Whether a line of too many parts has a word with spaces in it, as GloVe 840B does (". . .")."""
     try:
         float(line.split(b" ")[-D - 1])
     except ValueError:
@@ -174,7 +188,7 @@ def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
     archive = stack.enter_context(zipfile.ZipFile(path))
     names = [name for name in archive.namelist() if name.endswith(".txt") and not name.startswith("__MACOSX/")]
     fitting = [name for name in names if f".{width}d." in name]
-    chosen = names if len(names) == 1 else fitting
-    if len(chosen) != 1:
+    members = names if len(names) == 1 else fitting
+    if len(members) != 1:
         raise DataError(f"{path}: expected one .txt file in it, found {names or 'none'}; unpack it and name the file")
-    return stack.enter_context(archive.open(chosen[0]))
+    return stack.enter_context(archive.open(members[0]))

@@ -12,8 +12,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz, read_table
 from fedkin.data.leaf import leaf
-from fedkin.data.partition import by_writer
-from fedkin.data.partition import split as split_fairly
+from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import checked
 
 TABLES = (".csv", ".gz", ".parquet", ".pq")
@@ -27,26 +26,28 @@ def load(
     train_fraction: float | int | None = None,
     seed: int | None = None,
 ) -> FederatedData:
-    """A federation from a folder in LEAF's layout, or from an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file
-    with one entry per sample.
+    """A federation from a file with one entry per sample, or from a folder in LEAF's layout.
 
     * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are pixels and scaled to
       0 .. 1. Tables: every other column, in order, is one numeric feature, whatever its name
     * ``y``: label, a whole number from 0
-    * ``client_id``: whose sample it is: a number or a name. Clients are numbered in ascending order
-    * ``split``: ``train`` or ``test``, or 0 or 1. Without it, each client's samples are shuffled by ``seed`` (0) and
-      ``train_fraction`` (0.9) of them train
-
-    ``classes`` is C where the largest label does not tell; it must be given where labels go beyond the number of
-    samples.
+    * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending order
+    * ``split``: ``train`` or ``test``, or 0 or 1. Without it, each client's samples are split at random
 
     A folder has ``train/*.json`` and ``test/*.json``, or one ``*train*.json`` and one ``*test*.json``, as LEAF and the
-    FedProx family publish theirs: ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers. It is
-    taken as it is: nothing is scaled, and clients keep the order of the files.
+    FedProx family publish theirs: ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers.
+    Nothing is scaled, and clients keep the order of the files. Features that must stay integers, such as the tokens of
+    text, can be given to FederatedData itself.
 
-    Raises DataError, naming the file, where the file or any of the above is missing, damaged, out of range, or not
-    finite; ConfigError for ``train_fraction`` or ``seed`` where the data come with their own split. Features that must
-    stay integers, such as the tokens of text, can be given to FederatedData itself.
+    Args:
+        path: an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file, or a folder.
+        classes: C; None for the largest label + 1. Must be given where labels exceed the number of samples.
+        train_fraction: each client's share of training samples without ``split``; None for 0.9.
+        seed: of the split without ``split``; None for 0.
+
+    Raises:
+        DataError: anything that is missing, damaged, out of range or not finite; the file is named.
+        ConfigError: ``train_fraction`` or ``seed`` for data with their own split.
     """
     path = Path(path)
     if path.is_dir():
@@ -59,7 +60,7 @@ def load(
     else:
         raise DataError(
             f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}, or a folder in LEAF's layout; "
-            f"got {path.suffix or 'no ending'}{'' if path.exists() else ', and there is nothing of this name'}"
+            f"got {path.suffix or 'no ending'}{'' if path.exists() else ', and there is no such file'}"
         )
     x = _features(arrays["x"], path)
     _check_lengths(arrays, path)
@@ -68,29 +69,29 @@ def load(
     owned, names = by_writer(arrays["client_id"]), np.unique(arrays["client_id"])
     if "split" in arrays:
         _refuse_split(path, train_fraction, seed)
-        tested = _tested(arrays["split"], path)
-        train, test = _where(owned, ~tested), _where(owned, tested)
+        tested = _is_test(arrays["split"], path)
+        train, test = _select(owned, ~tested), _select(owned, tested)
     else:
         fraction = 0.9 if train_fraction is None else train_fraction
-        train, test = split_fairly(owned, Stream(seed or 0, purpose="data/split"), fraction)
+        train, test = split_train_test(owned, Stream(seed or 0, purpose="data/split"), fraction)
     top = _classes(y, path) if classes is None else classes
     return FederatedData(path.stem, x, y, top, train, test, client_names=tuple(str(name) for name in names))
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
-    """Refuse what would be silently ignored."""
+    """Refuse (ConfigError) options that would be silently ignored."""
     for name, value in (("train_fraction", train_fraction), ("seed", seed)):
         if value is not None:
-            raise ConfigError(f"{name} = {value} means nothing to {path}, which has its own split; leave it out")
+            raise ConfigError(f"{name} = {value} does not apply to {path}, which has its own split; leave it out")
 
 
 def _classes(y: Int[np.ndarray, "M"], path: Path) -> int:
-    """One more than the largest label, unless that is absurd: one wrong entry must not ask for a billion classes."""
+    """The largest label + 1; DataError where it exceeds the number of samples, since one wrong entry would set it."""
     top = int(y.max())
     if top >= len(y):
         raise DataError(
             f"{path}: label {top} in row {int(y.argmax())} is more than the {len(y)} samples allow; "
-            f"correct it, or say classes={top + 1} if it is right"
+            f"correct it, or set classes={top + 1}"
         )
     return top + 1
 
@@ -102,9 +103,9 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
     if missing:
         raise DataError(f"{path}: expected columns y and client_id, found {list(table.columns)[:12]}")
     unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
-    if unnamed:  # it would become a feature, and tell the samples apart
+    if unnamed:  # it would become a feature that identifies the samples
         raise DataError(
-            f"{path}: expected a name for every column, got {unnamed[0]!r}: most likely the row numbers that pandas "
+            f"{path}: expected a name for every column, got {unnamed[0]!r}: probably the row numbers that pandas "
             "writes; leave them out with to_csv(..., index=False)"
         )
     features = table.drop(columns=["y", "client_id", "split"], errors="ignore")
@@ -149,7 +150,7 @@ def _check_lengths(arrays: dict[str, np.ndarray], path: Path) -> None:
             raise DataError(f"{path}: x has {len(arrays['x'])} samples, {name} has shape {arrays[name].shape}")
 
 
-def _tested(split: Shaped[np.ndarray, "M"], path: Path) -> Bool[np.ndarray, "M"]:
+def _is_test(split: Shaped[np.ndarray, "M"], path: Path) -> Bool[np.ndarray, "M"]:
     train, test = ("train", "test") if split.dtype.kind == "U" else (0, 1)
     wrong = (split != train) & (split != test)
     if wrong.any():
@@ -158,8 +159,8 @@ def _tested(split: Shaped[np.ndarray, "M"], path: Path) -> Bool[np.ndarray, "M"]
     return split == test
 
 
-def _where(owned: Ragged, chosen: Bool[np.ndarray, "M"]) -> Ragged:
-    """Of every client's rows, those that are chosen."""
-    rows: Int[np.ndarray, "s"] = owned.rows[chosen[owned.rows]]
-    before = np.concatenate([[0], np.cumsum(chosen[owned.rows])])
+def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:
+    """The selected rows of every client."""
+    rows: Int[np.ndarray, "s"] = owned.rows[selected[owned.rows]]
+    before = np.concatenate([[0], np.cumsum(selected[owned.rows])])
     return Ragged(rows, before[owned.offsets].astype(np.int64))

@@ -94,7 +94,7 @@ class Drift:
         samples = getattr(data, part).copy()
         samples[mine] = values
         true_clusters = variant if original.true_clusters is None else original.true_clusters * self.kinds + variant
-        return data.rearranged(data.train, data.test, true_clusters, **{part: samples})
+        return data.with_rows(data.train, data.test, true_clusters, **{part: samples})
 
     def _samples(
         self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
@@ -134,7 +134,7 @@ def _with_own_rows(data: FederatedData) -> FederatedData:
     source = np.concatenate([data.train.rows, data.test.rows])
     train, test = np.split(np.arange(len(source)), [len(data.train.rows)])
     train, test = Ragged(train, data.train.offsets), Ragged(test, data.test.offsets)
-    return data.rearranged(train, test, x=data.x[source], y=data.y[source])
+    return data.with_rows(train, test, x=data.x[source], y=data.y[source])
 
 
 def _image_shape(data: FederatedData) -> tuple[int, ...]:

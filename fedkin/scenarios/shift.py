@@ -107,7 +107,7 @@ class Incremental:
             return current, moved
         kept = _places(whole, stream.at(0)) < np.repeat(sizes, whole.sizes)
         train = Ragged(whole.rows[kept], np.concatenate([[0], np.cumsum(sizes)]))
-        return current.rearranged(train, current.test), moved & (round > 0)
+        return current.with_rows(train, current.test), moved & (round > 0)
 
     def released(self, sizes: Int[np.ndarray, "N"], round: int) -> Int[np.ndarray, "N"]:
         """How many training samples clients of these ``sizes`` have in a round."""

@@ -80,7 +80,7 @@ def swapped_all(current: FederatedData, pairs: Int[np.ndarray, "k two"]) -> Move
     if not moved.any():
         return current, moved
     true_clusters = None if current.true_clusters is None else current.true_clusters[source]
-    return current.rearranged(current.train.taken(source), current.test.taken(source), true_clusters), moved
+    return current.with_rows(current.train.select(source), current.test.select(source), true_clusters), moved
 
 
 def swapped_part(
@@ -97,7 +97,7 @@ def swapped_part(
     if not moved.any():
         return current, moved
     train, test = (_handed_over(part, current.y, partner, given) for part in (current.train, current.test))
-    return current.rearranged(train, test, _majority(original, current, train, np.flatnonzero(moved))), moved
+    return current.with_rows(train, test, _majority(original, current, train, np.flatnonzero(moved))), moved
 
 
 def drawn_labels(
@@ -105,7 +105,7 @@ def drawn_labels(
 ) -> tuple[Int[np.ndarray, "k two"], Bool[np.ndarray, "k"]]:
     """A label that each of the two may give, drawn at random, and in which pairs both have one to give."""
     both = pairs.ravel()
-    train, test = current.train.taken(both), current.test.taken(both)
+    train, test = current.train.select(both), current.test.select(both)
     has = (_label_counts(train, current) > 0) & (_label_counts(test, current) > 0)
     has = has.reshape(-1, 2, current.classes)
     gives = has & ~has[:, ::-1]
@@ -145,7 +145,7 @@ def _majority(
     clusters = int(original.true_clusters.max()) + 1
     home = np.zeros(len(original.y), np.int64)
     home[original.train.rows] = original.true_clusters[original.train.owners()]
-    own = train.taken(moved)
+    own = train.select(moved)
     votes = np.bincount(own.owners() * clusters + home[own.rows], minlength=len(moved) * clusters)
     votes = votes.reshape(-1, clusters)
     clear = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) == 1

@@ -424,7 +424,7 @@ def test_data_pni_as_json_is_that_of_python() -> None:
         (["digits", "--seed", "-1"], ["seed must be"]),
         (["file", "path=absent.npz"], ["absent.npz", "no such file"]),
         (["file", "path=absent"], ["absent", "folder in LEAF's layout"]),
-        (["file", "path=.", "seed=1"], ["seed = 1 means nothing"]),
+        (["file", "path=.", "seed=1"], ["seed = 1 does not apply"]),
         (["sent140", "path=absent.csv"], ["absent.csv", "no such file"]),
     ],
 )

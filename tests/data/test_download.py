@@ -16,7 +16,7 @@ import pytest
 
 from fedkin.core.errors import ChecksumError, DataError, StorageError
 from fedkin.data import images
-from fedkin.data.download import Source, cache, find, where
+from fedkin.data.download import Source, cache_folder, fetch, locate
 
 
 def md5(content: bytes) -> str:
@@ -72,40 +72,40 @@ def everything_below(folder: Path) -> list[str]:
 
 def test_downloads_into_the_cache_once(web: Web) -> None:
     web.files |= {"a.bin": A, "b.bin": B}
-    folder = find(TOY, base_url=web.url)
-    assert folder == cache() / "TOY" and everything_below(cache()) == ["TOY/a.bin", "TOY/b.bin"]
+    folder = fetch(TOY, base_url=web.url)
+    assert folder == cache_folder() / "TOY" and everything_below(cache_folder()) == ["TOY/a.bin", "TOY/b.bin"]
     assert (folder / "a.bin").read_bytes() == A
-    assert find(TOY, base_url=web.url) == folder and web.asked == ["a.bin", "b.bin"]
+    assert fetch(TOY, base_url=web.url) == folder and web.asked == ["a.bin", "b.bin"]
 
 
 def test_half_a_set_is_completed(web: Web) -> None:
     web.files |= {"a.bin": A, "b.bin": B}
-    (cache() / "TOY").mkdir(parents=True)
-    (cache() / "TOY" / "a.bin").write_bytes(A)
-    find(TOY, base_url=web.url)
+    (cache_folder() / "TOY").mkdir(parents=True)
+    (cache_folder() / "TOY" / "a.bin").write_bytes(A)
+    fetch(TOY, base_url=web.url)
     assert web.asked == ["b.bin"]
 
 
 def test_wrong_checksum_leaves_nothing(web: Web) -> None:
     web.files |= {"a.bin": A[:-1] + b"!", "b.bin": B}
     with pytest.raises(ChecksumError, match=rf"a\.bin.*{md5(A)}"):
-        find(TOY, base_url=web.url)
-    assert everything_below(cache()) == []
+        fetch(TOY, base_url=web.url)
+    assert everything_below(cache_folder()) == []
 
 
 def test_missing_on_the_server(web: Web) -> None:
     web.files["a.bin"] = A
     with pytest.raises(DataError, match=r"b\.bin: could not be downloaded.*404.*by hand"):
-        find(TOY, base_url=web.url)
-    assert everything_below(cache()) == ["TOY/a.bin"]
+        fetch(TOY, base_url=web.url)
+    assert everything_below(cache_folder()) == ["TOY/a.bin"]
 
 
 def test_broken_off_leaves_nothing(web: Web) -> None:
     web.files |= {"a.bin": A, "b.bin": B}
     web.missing_bytes["a.bin"] = 7
     with pytest.raises(DataError, match=r"a\.bin"):
-        find(TOY, base_url=web.url)
-    assert everything_below(cache()) == []
+        fetch(TOY, base_url=web.url)
+    assert everything_below(cache_folder()) == []
 
 
 def test_no_network(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,28 +113,28 @@ def test_no_network(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as closed:  # a port on which nobody listens
         closed.bind(("127.0.0.1", 0))
         with pytest.raises(DataError, match=r"Check the network.*FEDKIN_DATA"):
-            find(TOY, base_url=f"http://127.0.0.1:{closed.getsockname()[1]}/")
-    assert everything_below(cache()) == []
+            fetch(TOY, base_url=f"http://127.0.0.1:{closed.getsockname()[1]}/")
+    assert everything_below(cache_folder()) == []
 
 
 def test_damaged_cache_is_downloaded_again(web: Web) -> None:
     web.files |= {"a.bin": A, "b.bin": B}
-    folder = find(TOY, base_url=web.url)
+    folder = fetch(TOY, base_url=web.url)
     (folder / "a.bin").write_bytes(b"bit rot")
-    assert (find(TOY, base_url=web.url) / "a.bin").read_bytes() == A
+    assert (fetch(TOY, base_url=web.url) / "a.bin").read_bytes() == A
     assert web.asked == ["a.bin", "b.bin", "a.bin"]
 
 
 @pytest.mark.parametrize("sub", ["TOY", "toy", "TOY/raw"])
 def test_own_folder_comes_first(web: Web, places: Path, sub: str) -> None:
     web.files |= {"a.bin": A, "b.bin": B}
-    find(TOY, base_url=web.url)
+    fetch(TOY, base_url=web.url)
     own = places / sub
     own.mkdir(parents=True)
     (own / "a.bin").write_bytes(A)
-    assert find(TOY) == cache() / "TOY"  # the own folder is not complete
+    assert fetch(TOY) == cache_folder() / "TOY"  # the own folder is not complete
     (own / "b.bin").write_bytes(B)
-    assert where(TOY) == find(TOY) == own
+    assert locate(TOY) == fetch(TOY) == own
 
 
 def test_damaged_own_file_is_refused_and_kept(web: Web, places: Path) -> None:
@@ -143,19 +143,19 @@ def test_damaged_own_file_is_refused_and_kept(web: Web, places: Path) -> None:
     (places / "TOY" / "a.bin").write_bytes(b"wrong")
     (places / "TOY" / "b.bin").write_bytes(B)
     with pytest.raises(ChecksumError, match=rf"a\.bin.*{md5(A)}.*{md5(b'wrong')}"):
-        find(TOY, base_url=web.url)
+        fetch(TOY, base_url=web.url)
     assert (places / "TOY" / "a.bin").read_bytes() == b"wrong" and web.asked == []
 
 
 def test_own_folder_must_exist(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDKIN_DATA", str(places / "nowhere"))
     with pytest.raises(DataError, match=r"FEDKIN_DATA.*nowhere"):
-        find(TOY)
+        fetch(TOY)
 
 
 def test_set_without_address_says_where_to_look(places: Path) -> None:
     with pytest.raises(DataError, match=r"thing\.npz not found in .*data/X, .*cache/data/X\. Ask Ann"):
-        find(Source("thing", {"thing.npz": None}, folders=("X",), help="Ask Ann."))
+        fetch(Source("thing", {"thing.npz": None}, folders=("X",), help="Ask Ann."))
 
 
 def test_unwritable_cache(web: Web, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_unwritable_cache(web: Web, places: Path, monkeypatch: pytest.MonkeyPatc
     (places / "file").write_text("in the way")
     monkeypatch.setenv("FEDKIN_CACHE", str(places / "file"))
     with pytest.raises(StorageError, match="FEDKIN_CACHE"):
-        find(TOY, base_url=web.url)
+        fetch(TOY, base_url=web.url)
 
 
 def tar(files: dict[str, bytes]) -> bytes:
@@ -183,22 +183,22 @@ def packed(content: bytes) -> Source:
 def test_archive_is_unpacked_and_removed(web: Web) -> None:
     web.files["p.tar.gz"] = tar({"deep/a.bin": A, "deep/b.bin": B, "../escape": b"no"})
     source = packed(web.files["p.tar.gz"])
-    assert (find(source, base_url=web.url) / "b.bin").read_bytes() == B
-    assert everything_below(cache()) == ["P/a.bin", "P/b.bin"]
-    assert find(source, base_url=web.url) == cache() / "P" and web.asked == ["p.tar.gz"]
+    assert (fetch(source, base_url=web.url) / "b.bin").read_bytes() == B
+    assert everything_below(cache_folder()) == ["P/a.bin", "P/b.bin"]
+    assert fetch(source, base_url=web.url) == cache_folder() / "P" and web.asked == ["p.tar.gz"]
 
 
 @pytest.mark.parametrize("content", [tar({"a.bin": A}), b"no tar at all", tar({"a.bin": A, "b.bin": B})[:-40]])
 def test_bad_archive_leaves_no_folder(web: Web, content: bytes) -> None:
     web.files["p.tar.gz"] = content
     with pytest.raises(DataError, match=r"p\.tar\.gz"):
-        find(packed(content), base_url=web.url)
-    assert not (cache() / "P").exists()
+        fetch(packed(content), base_url=web.url)
+    assert not (cache_folder() / "P").exists()
 
 
 def test_real_mnist_over_the_wire(web: Web, shared_data: Path) -> None:
     for name in images.MNIST.files:
         web.files[name] = (shared_data / "MNIST" / name).read_bytes()
-    folder = find(images.MNIST, base_url=web.url)
+    folder = fetch(images.MNIST, base_url=web.url)
     assert everything_below(folder) == sorted(images.MNIST.files)
     assert len(images.mnist_images().y) == 70_000

@@ -112,13 +112,13 @@ def test_text_and_counts_are_not_mistaken_for_each_other(sentences: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"glove": "glove.txt"}, "glove means nothing to goodreads without text"),
-        ({"length": 40}, "length means nothing to goodreads without text"),
-        ({"pad": "end"}, "pad means nothing to goodreads without text"),
-        ({"reviews": 10}, "reviews means nothing to goodreads without path"),
-        ({"clients": 10}, "clients means nothing to goodreads without path"),
-        ({"min_df": 10, "text": True}, "min_df means nothing to goodreads without path"),
-        ({"min_df": 10, "text": True, "path": "x"}, "min_df means nothing to goodreads with text"),
+        ({"glove": "glove.txt"}, "glove does not apply to goodreads without text"),
+        ({"length": 40}, "length does not apply to goodreads without text"),
+        ({"pad": "end"}, "pad does not apply to goodreads without text"),
+        ({"reviews": 10}, "reviews does not apply to goodreads without path"),
+        ({"clients": 10}, "clients does not apply to goodreads without path"),
+        ({"min_df": 10, "text": True}, "min_df does not apply to goodreads without path"),
+        ({"min_df": 10, "text": True, "path": "x"}, "min_df does not apply to goodreads with text"),
         ({"text": True, "pad": "middle"}, "pad must be 'end' or 'front', got 'middle'"),
         ({"text": True, "length": 0}, "length must be at least 1"),
         ({"path": "x", "reviews": 0}, "reviews must be at least 1"),
@@ -194,18 +194,18 @@ def test_features_are_the_words_of_enough_sentences(tmp_path: Path) -> None:
     assert data.x.shape[1] == len(words.vocabulary_) < len(VOCABULARY)
     dies = sorted(words.vocabulary_).index("dies")
     assert np.array_equal(data.x[:, dies], data.y)  # columns are in alphabetical order, and the right way round
-    with pytest.raises(DataError, match=r"r\.json\.gz: no word stands in 1000 sentences, the commonest in 80; take a"):
+    with pytest.raises(DataError, match=r"r\.json\.gz: no word occurs in 1000 sentences, the commonest in 80; take a"):
         goodreads(path=path, clients=3)
 
 
 def test_counts_and_text_are_of_the_same_sentences(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
-    counted, worded = goodreads(path=path, clients=4, min_df=1), goodreads(path=path, clients=4, text=True, length=6)
-    assert counted.client_names == worded.client_names and np.array_equal(counted.y, worded.y)
-    assert np.array_equal(counted.train.rows, worded.train.rows)
-    assert worded.vocabulary is not None
-    for row in worded.train.rows:
-        assert set(read(worded, row)) - {""} == {VOCABULARY[i] for i in np.flatnonzero(counted.x[row])}
+    counted, texts = goodreads(path=path, clients=4, min_df=1), goodreads(path=path, clients=4, text=True, length=6)
+    assert counted.client_names == texts.client_names and np.array_equal(counted.y, texts.y)
+    assert np.array_equal(counted.train.rows, texts.train.rows)
+    assert texts.vocabulary is not None
+    for row in texts.train.rows:
+        assert set(read(texts, row)) - {""} == {VOCABULARY[i] for i in np.flatnonzero(counted.x[row])}
 
 
 def test_seeds_and_sizes(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_seeds_and_sizes(tmp_path: Path) -> None:
 
 def test_too_few_users(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
-    with pytest.raises(DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients are asked for"):
+    with pytest.raises(DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"):
         goodreads(path=path, clients=7, min_df=1)
     with pytest.raises(DataError, match=r"0 of 8 users .* in the first 8 reviews"):  # nobody has three of each in one
         goodreads(path=path, reviews=8, clients=1, min_df=1)

@@ -20,7 +20,7 @@ from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, load, mnist
 from fedkin.data.federated import FederatedData
 from fedkin.data.images import Images, cifar10_images, mnist_images, mnist_writers
 from fedkin.data.partition_options import POOLED
-from fedkin.data.transforms import resized
+from fedkin.data.transforms import resize
 from fedkin.scenarios.planted_clusters import planted
 
 
@@ -68,13 +68,13 @@ def test_options_reach_the_partition() -> None:
         ({"partition": "dirchlet"}, "did you mean 'dirichlet'"),
         ({"partition": "writer"}, "unknown partition 'writer'"),
         ({"partition": "ditto"}, "unknown partition 'ditto'"),
-        ({"partition": "iid", "alpha": 0.5}, "alpha = 0.5 means nothing to partition 'iid'"),
-        ({"alpha": 0.5}, "means nothing to partition 'power_law'"),
-        ({"partition": "dirichlet", "classes_per_client": 2}, "classes_per_client = 2 means nothing"),
+        ({"partition": "iid", "alpha": 0.5}, "alpha = 0.5 does not apply to partition 'iid'"),
+        ({"alpha": 0.5}, "does not apply to partition 'power_law'"),
+        ({"partition": "dirichlet", "classes_per_client": 2}, "classes_per_client = 2 does not apply"),
         ({"clients": 0}, "clients must be from 1 to"),
         ({"clients": 1798}, "clients must be from 1 to the number of samples, 1797"),
         ({"classes_per_client": 11}, "classes_per_client must be from 1 to 10"),
-        ({"partition": "blocks", "alpha": 0.5}, "alpha = 0.5 means nothing to partition 'blocks'"),
+        ({"partition": "blocks", "alpha": 0.5}, "alpha = 0.5 does not apply to partition 'blocks'"),
         ({"partition": "blocks", "classes_per_client": 4}, r"must divide the 10 classes \(1, 2, 5, 10\), got 4"),
         ({"partition": "blocks", "clients": 4}, "at least 5 clients; got 4"),
         ({"tested": "idd"}, "unknown value of tested 'idd'; did you mean 'iid'"),
@@ -129,20 +129,20 @@ def test_images_scaled_to_one() -> None:
 def test_some_of_the_images() -> None:
     pixels = np.arange(50, dtype=np.uint8).repeat(9).reshape(50, 3, 3)
     images = Images("toy", pixels, np.arange(50), train=30)
-    some = images.some(20, seed=3)
+    some = images.sample(20, seed=3)
     assert len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()  # none twice, in their order
     assert (some.pixels[:, 0, 0] == some.y).all() and some.train == (some.y < 30).sum()
-    assert images.some(None, seed=3) is images
-    assert not np.array_equal(images.some(20, seed=4).y, some.y)
+    assert images.sample(None, seed=3) is images
+    assert not np.array_equal(images.sample(20, seed=4).y, some.y)
     for wrong in (0, 51):
         with pytest.raises(ConfigError, match=f"samples must be from 1 to the 50 images of toy, got {wrong}"):
-            images.some(wrong, seed=0)
+            images.sample(wrong, seed=0)
 
 
 def test_some_samples_of_little_mnist(little_mnist: Path) -> None:
     data = mnist(clients=10, partition="blocks", samples=200)
     assert data.train.sizes.sum() + data.test.sizes.sum() == len(data.x) == 200
-    with pytest.raises(ConfigError, match="samples = 200 means nothing to partition 'writer'"):
+    with pytest.raises(ConfigError, match="samples = 200 does not apply to partition 'writer'"):
         mnist(partition="writer", samples=200)
 
 
@@ -161,7 +161,7 @@ def test_little_fashion_mnist_keeps_train_and_test_apart(little_mnist: Path) -> 
     assert fashion_mnist(partition="iid", clients=7).train.sizes.tolist() == [90] * 7
     other = fashion_mnist(clients=20, seed=1)  # the seed shuffles, no more
     assert np.array_equal(other.label_counts(), data.label_counts()) and not same(data, other)
-    with pytest.raises(ConfigError, match="train_fraction means nothing to partition 'ditto'"):
+    with pytest.raises(ConfigError, match="train_fraction does not apply to partition 'ditto'"):
         fashion_mnist(train_fraction=0.5)
 
 
@@ -178,7 +178,7 @@ def test_scales_of_little_mnist(little_mnist: Path) -> None:
     np.testing.assert_array_equal(mnist(clients=40, scale="bytes").x, pixels.reshape(700, 784))
     np.testing.assert_allclose(mnist(clients=40, scale="unit").x, pixels.reshape(700, 784) / 255, rtol=1e-6)
     large = mnist(clients=40, size=32, scale="bytes").x
-    np.testing.assert_array_equal(large, resized(pixels, 32))
+    np.testing.assert_array_equal(large, resize(pixels, 32))
     wide = mnist(clients=40, size=32).x  # standardised after it was resized
     np.testing.assert_allclose(wide, (large - large.mean(axis=0)) / (large.std(axis=0) + 0.001), atol=1e-3)
     np.testing.assert_array_equal(mnist(clients=40, size=28).x.reshape(700, 784), mnist(clients=40).x)
@@ -271,7 +271,7 @@ def test_little_cifar(little_cifar: Path) -> None:
 def test_looks_of_little_cifar(little_cifar: Path) -> None:
     pixels = cifar10_images().pixels
     np.testing.assert_allclose(cifar10(clients=10, scale="unit").x, pixels / 255, rtol=1e-6)
-    small = resized(pixels, 8)
+    small = resize(pixels, 8)
     np.testing.assert_array_equal(cifar10(clients=10, size=8, scale="bytes").x, small)
     data = cifar10(clients=10, partition="blocks", size=8, augment=("noise", "flip"), train_fraction=0.5)
     head = small[:150].astype(np.float64)  # the training images; copies have no part in it
@@ -295,7 +295,7 @@ def test_cifar_with_fewer_batches_only_when_asked(little_cifar: Path, monkeypatc
     def unreachable(*args: object, **kwargs: object) -> None:
         raise DataError("asked the web")
 
-    monkeypatch.setattr("fedkin.data.images.find", unreachable)
+    monkeypatch.setattr("fedkin.data.images.fetch", unreachable)
     with pytest.raises(DataError, match="asked the web"):
         cifar10(clients=5)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import DataError
-from fedkin.data.leaf import LeafFiles, find_layout, layout, leaf, read_arrays, read_leaf
+from fedkin.data.leaf import LeafFiles, find_leaf_folder, leaf, read_leaf, read_leaf_arrays, split_files
 from fedkin.data.mex import PUBLISHED
 
 TRAIN = {"b": ([[1, 2.5], [3, 4]], [0, 1]), "a": ([[5, 6]], [2])}
@@ -133,7 +133,7 @@ def test_bad_samples_are_refused_by_file_and_user(users: Users, message: str, tm
         ({"num_samples": [2, 2]}, "user 'a' has 1 samples, num_samples says 2"),
         ({"num_samples": [2]}, "'num_samples' must be a list of 2 counts"),
         ({"user_data": {"b": {"x": [[1]]}, "a": {}}}, r"user 'b': expected .* keys x and y, found \['x'\]"),
-        ({"user_data": {"b": [], "a": []}}, "user 'b': expected .* keys x and y, found nothing of the kind"),
+        ({"user_data": {"b": [], "a": []}}, "user 'b': expected .* keys x and y, found no such object"),
     ],
 )
 def test_bad_layouts_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_files_that_are_no_such_json(text: str, message: str, tmp_path: Path) ->
 
 def test_users_who_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
     write(tmp_path, TRAIN, {"c": ([[1, 2]], [0])})
-    with pytest.raises(DataError, match=r"test.all_data\.json: user 'c' is tested but has no training samples"):
+    with pytest.raises(DataError, match=r"test.all_data\.json: user 'c' has test samples but no training samples"):
         read_leaf(tmp_path)
     write(tmp_path)
     (tmp_path / "train" / "more.json").write_text(json.dumps(content({"a": TRAIN["a"]})))
@@ -185,13 +185,13 @@ def test_other_folders_say_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="got no such folder"):
         read_leaf(tmp_path / "absent")
     (tmp_path / "train_test.json").touch()  # one file cannot be both
-    assert layout(tmp_path) is None
+    assert split_files(tmp_path) is None
 
 
 def test_the_place_of_a_set(places: Path) -> None:
-    assert find_layout(PUBLISHED) is None
+    assert find_leaf_folder(PUBLISHED) is None
     write(places / "fedmex")
-    assert find_layout(PUBLISHED) == places / "fedmex"
+    assert find_leaf_folder(PUBLISHED) == places / "fedmex"
 
 
 ARRAYS = {
@@ -205,7 +205,7 @@ ARRAYS = {
 
 def test_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **ARRAYS)  # type: ignore[arg-type]
-    files = read_arrays(tmp_path / "a.npz", 2)
+    files = read_leaf_arrays(tmp_path / "a.npz", 2)
     assert files.users == ("u", "v") and files.y.tolist() == [0, 1, 1] and files.x[2] == 3
     assert [files.train[u].tolist() for u in range(2)] == [[1], [0]]
     assert [files.test[u].tolist() for u in range(2)] == [[], [2]]
@@ -226,4 +226,4 @@ def test_arrays(tmp_path: Path) -> None:
 def test_damaged_arrays_are_refused(change: dict[str, np.ndarray], message: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **(ARRAYS | change))  # type: ignore[arg-type]
     with pytest.raises(DataError, match=rf"a\.npz: {message}"):
-        read_arrays(tmp_path / "a.npz", 2)
+        read_leaf_arrays(tmp_path / "a.npz", 2)

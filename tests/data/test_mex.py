@@ -223,7 +223,7 @@ def test_published_federation_comes_first(places: Path) -> None:
     assert data.x.dtype == np.float32 and data.classes == 7 and data.client_names == ("f_30",)
     (places / "FedMEx" / "retrain.json").touch()  # the files of the published names are taken, whatever lies beside
     assert mex().name == "mex"
-    with pytest.raises(ConfigError, match="train_fraction means nothing to the published mex"):
+    with pytest.raises(ConfigError, match="train_fraction does not apply to the published mex"):
         mex(train_fraction=0.5)
 
 
@@ -275,7 +275,7 @@ def test_the_test_part_holds_test_samples_only(places: Path) -> None:
 def test_without_files(places: Path) -> None:
     with pytest.raises(DataError, match=r"mex: train\.json, test\.json not found in .*FedMEx.*path="):
         mex()
-    with pytest.raises(ConfigError, match="repeats means nothing to mex without path"):
+    with pytest.raises(ConfigError, match="repeats does not apply to mex without path"):
         mex(repeats=True)
 
 

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
-from fedkin.data import partition
+from fedkin.data import fedprox_partitions, partition
 from fedkin.data.federated import Ragged
 
 Oracle = Callable[[str], dict[str, Any]]
@@ -27,42 +27,45 @@ def histogram(owned: Ragged, labels: np.ndarray, classes: int = 10) -> np.ndarra
 def test_power_law_is_fedprox_mnist(oracle: Oracle) -> None:
     known = oracle("datasets")["mnist_power_law"]
     labels = np.repeat(np.arange(10), known["label_counts"])
-    owned = partition.power_law(labels, 1000, 2, np.random.RandomState(known["np_seed"]))
+    owned = fedprox_partitions.power_law(labels, 1000, 2, np.random.RandomState(known["np_seed"]))
     assert owned.sizes.tolist() == known["sizes"] and owned.sizes.sum() == known["total"]
     counts = histogram(owned, labels)
     assert counts.sum(axis=0).tolist() == known["final_idx"]
     first = [[counts[u, (u + j) % 10] for j in range(2)] for u in range(20)]
     assert first == known["first20_users_n_per_label"]
     assert (counts > 0).sum(axis=1).max() == 2
-    train, test = partition.split(owned, Stream(0))
+    train, test = partition.split_train_test(owned, Stream(0))
     assert (train.sizes.sum(), test.sizes.sum()) == (known["train_total"], known["test_total"])
 
 
 def test_power_law_totals_of_ten_seeds(oracle: Oracle) -> None:
     known = oracle("datasets")["mnist_power_law"]
     labels = np.repeat(np.arange(10), known["label_counts"])
-    totals = [int(partition.power_law(labels, 1000, 2, np.random.RandomState(s)).sizes.sum()) for s in range(10)]
+    totals = [
+        int(fedprox_partitions.power_law(labels, 1000, 2, np.random.RandomState(s)).sizes.sum()) for s in range(10)
+    ]
     assert totals == known["totals_for_seeds_0_to_9"]
 
 
 def test_femnist_sizes(oracle: Oracle) -> None:
     """The vectors were made with the 3 classes of the authors' script (the papers have 5)."""
     known = oracle("datasets")["femnist_my_sample"]
-    counts = partition.femnist_counts(200, 3, np.random.RandomState(known["np_seed"]))
+    counts = fedprox_partitions.femnist_counts(200, 3, np.random.RandomState(known["np_seed"]))
     assert counts[:10].tolist() == known["n_per_class_first10"] and counts.max() == known["max_per_class"]
     labels = np.repeat(np.arange(10), 4000)
     for shared in (False, True):
         totals = [
-            int(partition.femnist(labels, 200, 3, np.random.RandomState(s), shared).sizes.sum()) for s in range(20)
+            int(fedprox_partitions.femnist(labels, 200, 3, np.random.RandomState(s), shared).sizes.sum())
+            for s in range(20)
         ]
         assert totals == known["totals_seed0_19"]
 
 
 def test_femnist_shares_images_only_when_asked() -> None:
     labels = np.repeat(np.arange(10), 4000)
-    sound = partition.femnist(labels, 200, 5, np.random.RandomState(0))
+    sound = fedprox_partitions.femnist(labels, 200, 5, np.random.RandomState(0))
     assert len(np.unique(sound.rows)) == len(sound.rows)
-    shared = partition.femnist(labels, 200, 5, np.random.RandomState(0), shared_images=True)
+    shared = fedprox_partitions.femnist(labels, 200, 5, np.random.RandomState(0), shared_images=True)
     assert (shared.sizes == sound.sizes).all()
     # of every class, no more images are in use than its greediest client has
     most = histogram(shared, labels).max(axis=0).sum()
@@ -74,7 +77,7 @@ def test_femnist_shares_images_only_when_asked() -> None:
 def test_ditto_is_the_published_fashion_mnist(oracle: Oracle) -> None:
     known = oracle("datasets")["fmnist_ditto"]
     labels = np.repeat(np.arange(10), 6000), np.repeat(np.arange(10), 1000)
-    train, test = partition.ditto(*labels, 500, 5, np.random.RandomState(known["seed"]))
+    train, test = fedprox_partitions.ditto(*labels, 500, 5, np.random.RandomState(known["seed"]))
     assert train.sizes.tolist() == known["train_sizes"] and test.sizes.tolist() == known["test_sizes"]
     assert (train.sizes.sum(), test.sizes.sum()) == (61_251, 11_254)
     users = [*known["first3_users_class_start_n_teststart_ntest"], known["last_user"]]
@@ -107,7 +110,7 @@ def test_shipped_train_and_test_sizes_are_one_split(oracle: Oracle) -> None:
         if name.startswith("synthetic"):
             for tests in known["test_sizes"]:
                 n = next(n for n in range(10 * tests + 1) if n - int(0.9 * n) == tests)
-                train, test = partition.split(Ragged.of([np.arange(n)]), Stream(0))
+                train, test = partition.split_train_test(Ragged.of([np.arange(n)]), Stream(0))
                 assert (len(train.rows), len(test.rows)) == (n - tests, tests)
 
 
@@ -119,8 +122,8 @@ seeds = st.integers(0, 2**32 - 1)
 
 def recipes(labels: np.ndarray, clients: int, k: int, seed: int) -> dict[str, Callable[[], Ragged]]:
     return {
-        "power_law": lambda: partition.power_law(labels, clients, k, np.random.RandomState(seed)),
-        "femnist": lambda: partition.femnist(labels, clients, k, np.random.RandomState(seed)),
+        "power_law": lambda: fedprox_partitions.power_law(labels, clients, k, np.random.RandomState(seed)),
+        "femnist": lambda: fedprox_partitions.femnist(labels, clients, k, np.random.RandomState(seed)),
         "dirichlet": lambda: partition.dirichlet(labels, clients, 1.0, np.random.RandomState(seed), minimum=1),
         "dirichlet_plain": lambda: partition.dirichlet_plain(labels, clients, 5.0, np.random.RandomState(seed)),
         "shards": lambda: partition.shards(labels, clients, k, Stream(seed)),
@@ -157,7 +160,7 @@ def test_every_partition(name: str, labels: np.ndarray, clients: int, k: int, se
 def test_power_law_gives_the_minimum_first(labels: np.ndarray, clients: int, k: int, seed: int) -> None:
     assume(k <= labels.max() + 1)
     plenty = np.tile(np.arange(labels.max() + 1), 5 * k * clients + 1)
-    owned = partition.power_law(plenty, clients, k, np.random.RandomState(seed))
+    owned = fedprox_partitions.power_law(plenty, clients, k, np.random.RandomState(seed))
     counts = histogram(owned, plenty, 7)
     for u in range(clients):
         assert (counts[u, [(u + j) % (labels.max() + 1) for j in range(k)]] >= 5).all()
@@ -166,18 +169,18 @@ def test_power_law_gives_the_minimum_first(labels: np.ndarray, clients: int, k: 
 @given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=8), fraction=st.floats(0.01, 1.0), seed=seeds)
 def test_split_keeps_every_row_and_a_training_sample(sizes: list[int], fraction: float, seed: int) -> None:
     owned = Ragged.of(np.split(np.arange(sum(sizes)) + 7, np.cumsum(sizes)[:-1]))
-    train, test = partition.split(owned, Stream(seed), fraction)
+    train, test = partition.split_train_test(owned, Stream(seed), fraction)
     for client, n in enumerate(sizes):
         assert len(train[client]) == max(1, int(fraction * n))
         assert sorted([*train[client], *test[client]]) == owned[client].tolist()
-    again = partition.split(owned, Stream(seed), fraction)
+    again = partition.split_train_test(owned, Stream(seed), fraction)
     assert np.array_equal(train.rows, again[0].rows) and np.array_equal(test.rows, again[1].rows)
 
 
 def test_split_of_one_client_does_not_depend_on_the_others() -> None:
     rows = np.arange(50)
-    alone, _ = partition.split(Ragged.of([rows, rows]), Stream(3))
-    more, _ = partition.split(Ragged.of([rows, rows, rows + 50]), Stream(3))
+    alone, _ = partition.split_train_test(Ragged.of([rows, rows]), Stream(3))
+    more, _ = partition.split_train_test(Ragged.of([rows, rows, rows + 50]), Stream(3))
     assert np.array_equal(alone[1], more[1]) and not np.array_equal(alone[0], alone[1])
 
 
@@ -256,16 +259,16 @@ def test_blocks_that_cannot_be() -> None:
 def test_dealt_again_evenly_and_once(sizes: list[int], seed: int) -> None:
     lists = np.split(np.arange(sum(sizes)) + 7, np.cumsum(sizes)[:-1])
     owned = Ragged.of([*lists, lists[0]])  # two clients have the same
-    again = partition.dealt_again(owned, Stream(seed))
+    again = partition.redistribute(owned, Stream(seed))
     assert sorted(again.rows) == list(range(7, 7 + sum(sizes)))
     assert len(again) == len(owned) and np.ptp(again.sizes) <= 1
 
 
 def test_dealt_again_at_random() -> None:
     labels = np.repeat(np.arange(10), 100)
-    again = partition.dealt_again(Ragged.of(np.split(np.arange(1000), 10)), Stream(0))
+    again = partition.redistribute(Ragged.of(np.split(np.arange(1000), 10)), Stream(0))
     assert histogram(again, labels).min() >= 1 and histogram(again, labels).max() <= 25
-    assert not np.array_equal(again.rows, partition.dealt_again(again, Stream(1)).rows)
+    assert not np.array_equal(again.rows, partition.redistribute(again, Stream(1)).rows)
 
 
 def test_alpha_governs_heterogeneity() -> None:
@@ -284,7 +287,7 @@ def test_alpha_governs_heterogeneity() -> None:
 
 def test_empty_class_and_tiny_class_are_ordinary() -> None:
     labels = np.array([0] * 40 + [1] * 8 + [3] * 40)  # class 2 has no sample, class 1 too few
-    owned = partition.power_law(labels, 4, 2, np.random.RandomState(0))
+    owned = fedprox_partitions.power_law(labels, 4, 2, np.random.RandomState(0))
     assert labels[owned[1]].tolist() == [1, 1, 1] and set(labels[owned[2]]) == {3}
     assert len(partition.dirichlet(labels, 3, 1.0, np.random.RandomState(0))) == 3
 
@@ -301,16 +304,16 @@ def test_impossible_numbers_of_clients(clients: int) -> None:
 @pytest.mark.parametrize("k", [0, 11])
 def test_impossible_numbers_of_classes(k: int) -> None:
     labels, random = np.tile(np.arange(10), 10), np.random.RandomState(0)
-    for make in (partition.power_law, partition.femnist):
+    for make in (fedprox_partitions.power_law, fedprox_partitions.femnist):
         with pytest.raises(ConfigError, match="classes_per_client must be from 1 to 10"):
             make(labels, 5, k, random)
     with pytest.raises(ConfigError, match="classes_per_client"):
-        partition.ditto(labels, labels, 5, k, random)
+        fedprox_partitions.ditto(labels, labels, 5, k, random)
 
 
 def test_more_clients_than_the_classes_can_feed() -> None:
     with pytest.raises(DataError, match=r"power_law: nothing is left for client \d+.*fewer clients"):
-        partition.power_law(np.tile(np.arange(10), 10), 90, 1, np.random.RandomState(0))
+        fedprox_partitions.power_law(np.tile(np.arange(10), 10), 90, 1, np.random.RandomState(0))
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, np.inf])
@@ -332,4 +335,4 @@ def test_dirichlet_that_never_comes_about() -> None:
 @pytest.mark.parametrize("fraction", [0.0, -0.1, 1.1, np.nan])
 def test_impossible_fraction(fraction: float) -> None:
     with pytest.raises(ConfigError, match="train_fraction"):
-        partition.split(Ragged.of([np.arange(3)]), Stream(0), fraction)
+        partition.split_train_test(Ragged.of([np.arange(3)]), Stream(0), fraction)

@@ -104,7 +104,7 @@ def test_impossible_options(wrong: dict[str, Any]) -> None:
 
 def test_options_that_mean_nothing_to_the_iid_form() -> None:
     for name in ("alpha", "beta"):
-        with pytest.raises(ConfigError, match=f"{name} = 7 means nothing to synthetic with iid"):
+        with pytest.raises(ConfigError, match=f"{name} = 7 does not apply to synthetic with iid"):
             synthetic(iid=True, **{name: 7})  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.data.text import read_glove, tokens, worded
+from fedkin.data.text import encode_texts, read_glove, tokenize
 
 GLOVE = "the 0.5 -1\n, 2 3\ncat 4.25 5\nsat 6 7\n"
 
@@ -23,15 +23,15 @@ def glove(tmp_path: Path) -> Path:
 
 
 def test_tokens_are_words_and_five_marks() -> None:
-    assert tokens("The cat, at 7pm; it's LOUD!? (really) #1 @you_2.") == [
+    assert tokenize("The cat, at 7pm; it's LOUD!? (really) #1 @you_2.") == [
         *("the", "cat", ",", "at", "7pm", ";", "it's", "loud", "!", "?"),
         *("really", "1", "you_2", "."),
     ]
-    assert tokens(" :-) ") == []
+    assert tokenize(" :-) ") == []
 
 
 def test_words_that_glove_has(glove: Path) -> None:
-    words = worded(["Cat, dog the", "sat"], np.array([1]), length=5, glove=glove)
+    words = encode_texts(["Cat, dog the", "sat"], np.array([1]), length=5, glove=glove)
     assert words.vocabulary == ("", "the", ",", "cat", "sat")
     np.testing.assert_array_equal(words.x, [[3, 2, 0, 1, 0], [4, 0, 0, 0, 0]])
     assert words.vectors is not None
@@ -40,22 +40,22 @@ def test_words_that_glove_has(glove: Path) -> None:
 
 
 def test_pad_in_front_and_first_tokens_kept(glove: Path) -> None:
-    words = worded(["sat cat the cat", "the", ""], np.arange(3), length=3, glove=glove, pad="front")
+    words = encode_texts(["sat cat the cat", "the", ""], np.arange(3), length=3, glove=glove, pad="front")
     assert [words.vocabulary[number] for number in words.x.ravel()] == ["sat", "cat", "the", "", "", "the", "", "", ""]
 
 
 def test_words_of_the_training_texts() -> None:
     texts = ["b a a c", "only tested a", "c c d"]
-    words = worded(texts, np.array([0, 2]), length=4, glove=None)
+    words = encode_texts(texts, np.array([0, 2]), length=4, glove=None)
     assert words.vocabulary == ("", "c", "a", "b", "d") and words.vectors is None
     np.testing.assert_array_equal(words.x, [[3, 2, 2, 1], [0, 0, 2, 0], [1, 1, 4, 0]])
-    fewer = worded(texts, np.array([0, 2]), length=4, glove=None, most=2)
+    fewer = encode_texts(texts, np.array([0, 2]), length=4, glove=None, most=2)
     assert fewer.vocabulary == ("", "c", "a")
     np.testing.assert_array_equal(fewer.x, [[0, 2, 2, 1], [0, 0, 2, 0], [1, 1, 0, 0]])
 
 
 def test_tokens_beyond_the_length_are_not_counted() -> None:
-    words = worded(["a b b b"], np.array([0]), length=2, glove=None)
+    words = encode_texts(["a b b b"], np.array([0]), length=2, glove=None)
     assert words.vocabulary == ("", "a", "b")
 
 
@@ -65,19 +65,19 @@ def test_tokens_beyond_the_length_are_not_counted() -> None:
         ({"length": 0}, "length must be at least 1"),
         ({"pad": "left"}, "pad must be 'end' or 'front', got 'left'"),
         ({"most": 0}, "most must be at least 1"),
-        ({"most": 3, "glove": "some.txt"}, "most = 3 means nothing with glove"),
+        ({"most": 3, "glove": "some.txt"}, "most = 3 does not apply with glove"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        worded(["a"], np.array([0]), **({"length": 2, "glove": None} | options))
+        encode_texts(["a"], np.array([0]), **({"length": 2, "glove": None} | options))
 
 
 def test_no_word_left(glove: Path) -> None:
     with pytest.raises(DataError, match=r"found none in .*glove\.txt, of 2 in the texts"):
-        worded(["der Hund"], np.array([0]), length=2, glove=glove)
+        encode_texts(["der Hund"], np.array([0]), length=2, glove=glove)
     with pytest.raises(DataError, match="none in the training texts"):
-        worded(["(:", "word"], np.array([0]), length=2, glove=None)
+        encode_texts(["(:", "word"], np.array([0]), length=2, glove=None)
 
 
 def test_glove_packed(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_glove_damaged(tmp_path: Path, content: str, message: str) -> None:
 
 def test_glove_of_another_width(glove: Path) -> None:
     with pytest.raises(DataError, match="line 1: expected GloVe of width 300, got vectors of 2 numbers"):
-        worded(["the cat"], np.array([0]), length=2, glove=glove, width=300)
-    assert worded(["the cat"], np.array([0]), length=2, glove=glove, width=2).vocabulary == ("", "the", "cat")
+        encode_texts(["the cat"], np.array([0]), length=2, glove=glove, width=300)
+    assert encode_texts(["the cat"], np.array([0]), length=2, glove=glove, width=2).vocabulary == ("", "the", "cat")
 
 
 def test_glove_that_cannot_be_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from scipy import ndimage
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import transforms
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.transforms import ImageTransform, augmented, resized, standardise
+from fedkin.data.transforms import ImageTransform, augmented, resize, standardise
 
 ALL = ("flip", "rotation", "noise")
 SHAPES = ((6, 6), (5, 8), (6, 7, 3))
@@ -39,17 +39,17 @@ def copies(data: FederatedData, original: FederatedData, client: int, number: in
 def test_resized_by_hand() -> None:
     """Half-pixel centres: of two pixels 0 and 100, four have their centres at -0.25, 0.25, 0.75 and 1.25."""
     row = np.array([[[0, 100]]], np.uint8)
-    np.testing.assert_array_equal(resized(row, 4), np.tile([0, 25, 75, 100], (1, 4, 1)))
-    np.testing.assert_array_equal(resized(row.transpose(0, 2, 1), 4)[0, :, 0], [0, 25, 75, 100])
+    np.testing.assert_array_equal(resize(row, 4), np.tile([0, 25, 75, 100], (1, 4, 1)))
+    np.testing.assert_array_equal(resize(row.transpose(0, 2, 1), 4)[0, :, 0], [0, 25, 75, 100])
     four = np.array([[[0, 40], [80, 200]]], np.uint8)
-    np.testing.assert_array_equal(resized(four, 1), [[[80]]])  # the mean of all
+    np.testing.assert_array_equal(resize(four, 1), [[[80]]])  # the mean of all
 
 
 @pytest.mark.parametrize("shape", [(28, 28), (32, 32, 3), (5, 9)])
 @pytest.mark.parametrize("size", [1, 7, 28, 32, 40])
 def test_resized_is_linear_interpolation(shape: tuple[int, ...], size: int) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, *shape), dtype=np.uint8)
-    came = resized(pixels, size)
+    came = resize(pixels, size)
     centres = np.meshgrid(*[(np.arange(size) + 0.5) * side / size - 0.5 for side in shape[:2]], indexing="ij")
     assert came.dtype == np.float32 and came.shape == (3, size, size, *shape[2:])
     for image, small in zip(pixels.reshape(3, *shape[:2], -1), came.reshape(3, size, size, -1), strict=True):
@@ -59,11 +59,11 @@ def test_resized_is_linear_interpolation(shape: tuple[int, ...], size: int) -> N
 
 
 def test_resized_to_the_same_size_or_none_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transforms, "PORTION", 4)  # the last portion is not full
+    monkeypatch.setattr(transforms, "CHUNK", 4)  # the last portion is not full
     pixels = np.random.default_rng(0).integers(0, 256, (11, 9, 9), dtype=np.uint8)
     for size in (9, None):
-        np.testing.assert_array_equal(resized(pixels, size), pixels.astype(np.float32))
-    np.testing.assert_array_equal(resized(pixels, 12)[10], resized(pixels[10:], 12)[0])
+        np.testing.assert_array_equal(resize(pixels, size), pixels.astype(np.float32))
+    np.testing.assert_array_equal(resize(pixels, 12)[10], resize(pixels[10:], 12)[0])
 
 
 # -- scale -----------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_resized_to_the_same_size_or_none_changes_nothing(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("portion", [7, 1000])
 def test_standardised_by_pixel_or_by_channel(portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transforms, "PORTION", portion)
+    monkeypatch.setattr(transforms, "CHUNK", portion)
     pixels = np.random.default_rng(0).integers(0, 256, (50, 4, 5, 3)).astype(np.float32)
     pixels[:, 0, 0, 0] = 17  # a pixel that never changes has deviation 0
     for rows, by_channel, axes in ((50, False, (0,)), (30, False, (0,)), (30, True, (0, 1, 2))):
@@ -154,10 +154,10 @@ def test_noise_is_gaussian_and_stays_in_the_range() -> None:
 def test_noise_repeats_itself_and_depends_on_seed_and_client_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     data = federation()
     once = augmented(data, ("noise",), seed=3)
-    monkeypatch.setattr(transforms, "PORTION", 2)
+    monkeypatch.setattr(transforms, "CHUNK", 2)
     np.testing.assert_array_equal(augmented(data, ("flip", "noise"), seed=3).x[18:], once.x[12:])
     assert not np.array_equal(augmented(data, ("noise",), seed=4).x[12:], once.x[12:])
-    fewer = data.rearranged(data.train.taken(np.array([2, 1])), data.test.taken(np.array([2, 1])), np.array([1, 0]))
+    fewer = data.with_rows(data.train.select(np.array([2, 1])), data.test.select(np.array([2, 1])), np.array([1, 0]))
     np.testing.assert_array_equal(copies(augmented(fewer, ("noise",), seed=3), fewer, 1, 0), copies(once, data, 1, 0))
     both = [copies(once, data, client, 0)[1] - data.x[7] for client in (0, 1)]  # image 7 is theirs
     assert not np.array_equal(*both)
@@ -182,7 +182,7 @@ def test_words_come_in_the_order_given(words: tuple[str, ...]) -> None:
     ("words", "options", "message"),
     [
         (("flop",), {}, "unknown augmentation 'flop'; did you mean 'flip'"),
-        (("flip", "flip"), {}, "augment names a word twice: flip, flip"),
+        (("flip", "flip"), {}, "augment names one twice: flip, flip"),
         ("flip", {}, "augment must be a list of flip, rotation, noise, got 'flip'"),
         (("noise",), {"low": 1, "high": 1}, "low < high; got 1 and 1"),
         (("noise",), {"low": 0, "high": np.inf}, "low < high; got 0 and inf"),
@@ -197,19 +197,19 @@ def test_impossible_augmentations(words: Sequence[str], options: dict[str, Any],
 
 def test_augment_needs_images_in_their_range() -> None:
     data = federation()
-    flat = data.rearranged(data.train, data.test, x=data.x.reshape(12, -1))
+    flat = data.with_rows(data.train, data.test, x=data.x.reshape(12, -1))
     with pytest.raises(ConfigError, match=r"toy: augment needs images .* got .*\(12, 36\).*mnist: size=28"):
         augmented(flat, ("flip",))
     with pytest.raises(DataError, match=r"outside of 0.0 \.\. 1.0; give low and high"):
         augmented(federation(high=255.0), ("noise",))
-    bytes_ = data.rearranged(data.train, data.test, x=np.zeros((12, 6, 6), np.uint8))
+    bytes_ = data.with_rows(data.train, data.test, x=np.zeros((12, 6, 6), np.uint8))
     with pytest.raises(DataError, match="toy: augment needs pixels in float32, got uint8"):
         augmented(bytes_, ("flip",))
     assert augmented(flat, ()) is flat  # nothing to do
 
 
 @pytest.mark.parametrize(
-    ("look", "flat", "message"),
+    ("transform", "flat", "message"),
     [
         (ImageTransform(size=0), None, "size must be from 1 to 256 pixels, got 0"),
         (ImageTransform(size=257), None, "size must be from 1 to 256 pixels, got 257"),
@@ -218,12 +218,12 @@ def test_augment_needs_images_in_their_range() -> None:
         (ImageTransform(augment=("flip",)), 28, "augment needs images, and without size they are flat; say size=28"),
     ],
 )
-def test_impossible_looks(look: ImageTransform, flat: int | None, message: str) -> None:
+def test_impossible_transforms(transform: ImageTransform, flat: int | None, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        look.check(flat)
+        transform.check(flat)
 
 
-def test_possible_looks() -> None:
+def test_possible_transforms() -> None:
     ImageTransform().check(28)
     ImageTransform(256, "bytes", ALL).check(28)
     ImageTransform(augment=ALL).check()

@@ -72,7 +72,7 @@ def test_by_default_nine_tenths_train(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("options", [{"train_fraction": 0.5}, {"seed": 0}])
 def test_a_file_with_its_own_split_is_not_split_again(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"{next(iter(options))} = .* means nothing to .*mine.*own split"):
+    with pytest.raises(ConfigError, match=rf"{next(iter(options))} = .* does not apply to .*mine.*own split"):
         load(write(tmp_path / name), **options)
 
 
@@ -104,7 +104,7 @@ def test_a_folder_in_leafs_layout(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"train_fraction": 0.8}, {"seed": 0}])
 def test_a_folder_is_not_split_again(options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"{next(iter(options))} = .* means nothing to .*leaf.*own split"):
+    with pytest.raises(ConfigError, match=rf"{next(iter(options))} = .* does not apply to .*leaf.*own split"):
         load(leaf_folder(tmp_path / "leaf"), **options)
 
 
@@ -206,7 +206,7 @@ def test_tables_need_numeric_features_and_named_clients(tmp_path: Path) -> None:
 
 def test_unknown_files_and_fractions(tmp_path: Path) -> None:
     for name in ("data.pkl", "data"):
-        with pytest.raises(DataError, match=r"expected a file that ends in \.npz.*folder.*nothing of this name"):
+        with pytest.raises(DataError, match=r"expected a file that ends in \.npz.*folder.*no such file"):
             load(tmp_path / name)
     (tmp_path / "data.pkl").write_bytes(b"")
     with pytest.raises(DataError, match=r"LEAF's layout; got \.pkl$"):

@@ -243,7 +243,7 @@ def test_equal_options_give_the_same_model() -> None:
     """So that a second run compiles nothing; vectors are equal where they are the same array."""
     plain, data = text(), text(width=6)
     assert rnn(plain) is rnn(text(seed=1)) is rnn(plain, embedding=8)
-    assert lstm(data) is lstm(data.rearranged(data.test, data.train))
+    assert lstm(data) is lstm(data.with_rows(data.test, data.train))
     assert lstm(data) is not lstm(replace(data, vectors=np.array(data.vectors)))
     assert len({rnn(plain), rnn(plain, hidden=5), rnn(plain, embedding=5), lstm(plain), lstm(plain, dense=0)}) == 5
 

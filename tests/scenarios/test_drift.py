@@ -93,7 +93,7 @@ def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
 
 def test_the_truth_that_is_there_makes_a_pair() -> None:
     data = federation()
-    data = data.rearranged(data.train, data.test, np.arange(N) // 20)
+    data = data.with_rows(data.train, data.test, np.arange(N) // 20)
     now, _ = Moving(data, Relabel(), everybody).at(STREAM)
     assert now.true_clusters is not None
     assert (now.true_clusters // 4).tolist() == [0] * 20 + [1] * 20
@@ -145,7 +145,7 @@ def test_recurring_rotation_comes_back_exactly() -> None:
 def test_odd_angles_stay_within_the_pixels_range() -> None:
     """Corners that open are as dark as the darkest pixel, which is not 0 here: of images of one grey they all are."""
     data = federation((64,), clients=N)
-    data = data.rearranged(data.train, data.test, x=np.full_like(data.x, 3.0))
+    data = data.with_rows(data.train, data.test, x=np.full_like(data.x, 3.0))
     now, _ = Moving(data, Rotate(kinds=5), everybody).at(STREAM)
     np.testing.assert_allclose(now.x, 3.0, rtol=1e-6)
 
@@ -153,7 +153,7 @@ def test_odd_angles_stay_within_the_pixels_range() -> None:
 def test_two_owners_of_a_sample_may_see_two_variants() -> None:
     data = federation(clients=2)
     shared = Ragged(np.array([0, 1, 2, 0, 1, 2]), np.array([0, 3, 6]))
-    data = data.rearranged(shared, data.test)
+    data = data.with_rows(shared, data.test)
     drift = Rotate(kinds=2, fraction=0.0)
     now, _ = Moving(data, drift, lambda _: np.arange(2)).at(STREAM)
     variant = drift.variants(2, 0, STREAM)
@@ -171,7 +171,7 @@ def test_only_square_images_can_be_turned(shape: tuple[int, ...]) -> None:
 
 def test_text_cannot_be_turned() -> None:
     data = federation()
-    data = data.rearranged(data.train, data.test, x=np.ones((8 * N, 9), np.int64))
+    data = data.with_rows(data.train, data.test, x=np.ones((8 * N, 9), np.int64))
     with pytest.raises(DataError, match="got int64 of shape"):
         Moving(data, Rotate(), everybody).at(STREAM)
 

@@ -49,7 +49,7 @@ class Steps:
         self, original: FederatedData, current: FederatedData, round: int, reachable: np.ndarray, stream: Stream
     ) -> tuple[FederatedData, np.ndarray]:
         self.calls.append((round, reachable.tolist(), stream))
-        shifted = current.rearranged(current.train, current.test, y=current.y + 1)
+        shifted = current.with_rows(current.train, current.test, y=current.y + 1)
         return shifted, np.arange(original.clients) == round
 
 

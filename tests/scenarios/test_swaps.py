@@ -40,7 +40,7 @@ def published() -> FederatedData:
     x = np.zeros((len(data.y), 1), np.float32)
     x[data.train.rows, 0] = 100 * data.train.owners() + np.tile(np.arange(9), 8)
     x[data.test.rows, 0] = 100 * data.test.owners() + np.tile([50, 51, 52], 8)
-    return data.rearranged(data.train, data.test, x=x)
+    return data.with_rows(data.train, data.test, x=x)
 
 
 def samples(data: FederatedData, part: Ragged, client: int) -> list[tuple[float, float]]:

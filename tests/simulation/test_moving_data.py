@@ -29,7 +29,7 @@ BYTES = 4 * MODEL.spec.parameters
 
 
 def exchanged(data: FederatedData) -> FederatedData:
-    return data.rearranged(data.train.taken(ORDER), data.test.taken(ORDER))
+    return data.with_rows(data.train.select(ORDER), data.test.select(ORDER))
 
 
 @dataclass(frozen=True)

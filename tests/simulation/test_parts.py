@@ -82,17 +82,16 @@ def test_the_same_clients_are_broken() -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_a_client_whose_other_layers_are_broken_is_set_aside_too(monkeypatch: pytest.MonkeyPatch, reduce: bool) -> None:
-    """Who has left the numbers in its first layer has no sound last layer either."""
+def test_nonfinite_numbers_in_other_layers_exclude_a_client_too(monkeypatch: pytest.MonkeyPatch, reduce: bool) -> None:
+    """A client with NaN in its first layer is excluded though its last layer is finite."""
     train = Trainer.train
 
-    def cracked(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
-        update, *others = train(self, models, clients, *rest)
-        update = update.copy()
-        update[clients == 4, 0] = np.nan
-        return update, *others
+    def damaged(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
+        updates = train(self, models, clients, *rest)
+        updates.update[clients == 4, 0] = np.nan
+        return updates
 
-    monkeypatch.setattr(Trainer, "train", cracked)
+    monkeypatch.setattr(Trainer, "train", damaged)
     found, whole = trained(world(), part=BIAS, reduce=reduce), trained(world(), reduce=reduce)
     np.testing.assert_array_equal(np.flatnonzero(whole.nonfinite), [4])
     assert_is_part(found, whole, BIAS)

@@ -285,7 +285,7 @@ def test_some_of_all_clients_train_as_they_do_among_all(kind: str) -> None:
     model: Any = mclr(DATA) if kind == "jax" else torch_model(with_dropout)
     start = model.initial(WORDS)[None]
     mine = np.array([3, 5, 6])
-    part = DATA.rearranged(DATA.train.taken(mine), DATA.test.taken(mine))
+    part = DATA.with_rows(DATA.train.select(mine), DATA.test.select(mine))
     here = np.arange(3)
     for work in (WORK, replace(WORK, steps=7)):
         whole = SimulatedWorld(DATA, model, work).train(start, EVERYONE, ZEROS, stream=STREAM)

@@ -1,0 +1,152 @@
+"""The partitions of FedProx's and Ditto's data sets, from the numbers of their authors' generators.
+
+They draw from NumPy's legacy generator, so that they repeat the published numbers. N clients, M samples, C classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.data.federated import Ragged
+from fedkin.data.partition import check_counts, clients_of_parts
+
+
+class _Cursors:
+    """The rows of every class in file order, consumed from the front."""
+
+    def __init__(self, labels: Int[np.ndarray, "M"]) -> None:
+        self.rows = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
+        self.sizes = np.array([len(rows) for rows in self.rows])
+        self.at = np.zeros(len(self.rows), np.int64)
+
+    def take(self, c: int, count: int) -> Int[np.ndarray, "_"]:
+        """The next rows of class c, fewer where it runs out."""
+        rows = self.rows[c][self.at[c] : self.at[c] + count]
+        self.at[c] += len(rows)
+        return rows
+
+
+def power_law(
+    labels: Int[np.ndarray, "M"],
+    clients: int,
+    classes_per_client: int,
+    random: np.random.RandomState,
+    minimum: int = 5,
+) -> Ragged:
+    """Few classes per client, sizes by a power law: FedProx's MNIST (Li et al. 2020), for any N, C and k.
+
+    Client u has the classes u, u+1, .. (mod C): ``minimum`` samples of each, then a lognormal(0, 2) share of the rest
+    of the class (none where it would run out). A class smaller than the minimum gives all it has. No sample has two
+    owners.
+
+    Args:
+        labels: class of each sample.
+        clients: N.
+        classes_per_client: k.
+        random: draws the shares.
+        minimum: samples of each of its classes that a client has at least.
+
+    Raises:
+        DataError: a client would have no samples.
+    """
+    check_counts(len(labels), clients, classes_per_client, int(labels.max(initial=-1)) + 1)
+    cursors = _Cursors(labels)
+    C, k = len(cursors.rows), classes_per_client
+    own = [[cursors.take((u + j) % C, minimum) for j in range(k)] for u in range(clients)]
+    share = random.lognormal(0, 2.0, (C, -(-clients // C), k))
+    share *= ((cursors.sizes - cursors.at) / share.sum(axis=(1, 2)))[:, None, None]
+    for u in range(clients):
+        for j in range(k):
+            c, count = (u + j) % C, int(share[(u + j) % C, u // C, j])
+            if cursors.at[c] + count < cursors.sizes[c]:
+                own[u].append(cursors.take(c, count))
+    return clients_of_parts(own, "power_law")
+
+
+def femnist(
+    labels: Int[np.ndarray, "M"],
+    clients: int,
+    classes_per_client: int,
+    random: np.random.RandomState,
+    shared_images: bool = False,
+) -> Ragged:
+    """FedProx's FEMNIST (Li et al. 2020): client u has classes u, u+1, .. (mod C) in equal parts, lognormal(4, 1) + 5
+    samples in all.
+
+    The authors' code resets its cursor at every draw, so that every client gets the *first* images of a class, and an
+    image trains one client and tests another. Here, by default, no image has two owners, and a class that runs out
+    gives all it has.
+
+    Args:
+        labels: class of each sample.
+        clients: N.
+        classes_per_client: k.
+        random: draws the sizes.
+        shared_images: the partition as published, in which clients share images.
+
+    Raises:
+        DataError: a client would have no samples.
+    """
+    check_counts(len(labels), clients, classes_per_client, int(labels.max(initial=-1)) + 1)
+    cursors = _Cursors(labels)
+    counts = femnist_counts(clients, classes_per_client, random)
+    own: list[list[np.ndarray]] = []
+    for u, count in enumerate(counts):
+        if shared_images:
+            cursors.at[:] = 0
+        own.append([cursors.take((u + j) % len(cursors.rows), int(count)) for j in range(classes_per_client)])
+    return clients_of_parts(own, "femnist")
+
+
+def femnist_counts(clients: int, classes_per_client: int, random: np.random.RandomState) -> Int[np.ndarray, "N"]:
+    """Images per class of each client in :func:`femnist`, before a class runs out.
+
+    Args:
+        clients: N.
+        classes_per_client: k.
+        random: draws the sizes.
+    """
+    sizes = random.lognormal(4, 1, clients) + 5
+    return np.maximum(2, (sizes / classes_per_client).astype(np.int64))
+
+
+def ditto(
+    train_labels: Int[np.ndarray, "M"],
+    test_labels: Int[np.ndarray, "m"],
+    clients: int,
+    classes_per_client: int,
+    random: np.random.RandomState,
+) -> tuple[Ragged, Ragged]:
+    """Ditto's FashionMNIST (Li et al. 2021): train and test rows of every client, in class order.
+
+    Sizes are lognormal(3, 1) + 10 scaled to M in all, shared among the client's classes by lognormal(1, 1); a
+    test part is a sixth of its train part. A cursor that would overrun its class starts again, so that a few images
+    have two owners. The published set is ``RandomState(233)`` with 500 clients of 5 classes.
+
+    Args:
+        train_labels: class of each training sample.
+        test_labels: class of each test sample.
+        clients: N.
+        classes_per_client: k.
+        random: draws sizes and shares.
+    """
+    C = max(int(train_labels.max(initial=-1)), int(test_labels.max(initial=-1))) + 1
+    check_counts(len(train_labels), clients, classes_per_client, C)
+    cursors = _Cursors(train_labels), _Cursors(test_labels)
+    sizes = random.lognormal(3, 1, clients) + 10
+    sizes *= len(train_labels) / sizes.sum()
+    own: tuple[list[list[np.ndarray]], ...] = ([], [])
+    for u in range(clients):
+        share = random.lognormal(1, 1, classes_per_client)
+        share *= sizes[u] / share.sum()
+        for side, divisor in enumerate((1, 6)):
+            counts = (share / divisor).astype(np.int64) + 1
+            own[side].append([_take_cyclic(cursors[side], (u + j) % C, int(n)) for j, n in enumerate(counts)])
+    return clients_of_parts(own[0], "ditto"), clients_of_parts(own[1], "ditto")
+
+
+def _take_cyclic(cursors: _Cursors, c: int, count: int) -> Int[np.ndarray, "_"]:
+    if cursors.at[c] + count > cursors.sizes[c]:
+        cursors.at[c] = 0
+    return cursors.take(c, count)
