@@ -40,7 +40,7 @@ results: .venv/core ## the papers' tables, into docs/results.md (hours)
 	$(BIN)/python -m papers
 
 docs: .venv/dev ## the site, into site/; nothing is fetched
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what was built, keep runs
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist site *.egg-info

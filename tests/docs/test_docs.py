@@ -21,6 +21,7 @@ from tests.docs.code_blocks import ROOT, Block, blocks, fresh_session, run_block
 from tests.methods import test_conformance as conformance
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+QUIET = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
 LEFT_OUT = 8  # blocks in all of docs that are not run: sketches of the design, and processes that wait for others
 
 
@@ -163,7 +164,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="the site needs pip install 'fedkin[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True)
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **QUIET}, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     return folder
 

@@ -1,0 +1,140 @@
+"""The generated pages: one for each method, a table of all methods, and the reference of the public names.
+
+mkdocs-gen-files runs this file when the site is built. The pages come from ``fedkin.methods.METHODS`` and
+``fedkin.__all__``, so that a new name needs no line here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections import defaultdict
+
+import mkdocs_gen_files
+
+import fedkin
+from fedkin.methods import METHODS
+
+SECTIONS = {  # rooms and their headings, in the order of the page
+    "fedkin.run": "Running",
+    "fedkin.data": "Data",
+    "fedkin.models": "Models",
+    "fedkin.simulation.torch": "Models in PyTorch",
+    "fedkin.analysis": "Repeating, comparing, advising",
+    "fedkin.reporting": "Reports",
+    "fedkin.scenarios": "Scenarios: client availability and shifting data",
+    "fedkin.core.world": "The world: what a method may ask of clients",
+    "fedkin.core.method": "The protocol of methods",
+    "fedkin.simulation": "The simulator",
+    "fedkin.core.randomness": "Randomness",
+    "fedkin.core.ledger": "Communication",
+    "fedkin.tracking": "Tracking",
+    "fedkin.server": "Clients of a federation with a server",
+    "fedkin.core.errors": "Errors",
+}
+OTHERS = "Others"
+STEPS = """::: {}
+    options:
+      heading_level: 3
+      show_root_heading: false
+      show_root_toc_entry: false
+"""
+
+
+def by_module() -> dict[str, dict[str, type]]:
+    """The methods of each file, by the names that configurations give them."""
+    modules: dict[str, dict[str, type]] = defaultdict(dict)
+    for name, method in METHODS.items():
+        modules[method.__module__][name] = method
+    return dict(modules)
+
+
+def titles(methods: dict[str, type]) -> str:
+    return ", ".join(method.__name__ for method in methods.values())
+
+
+def page(module: str) -> str:
+    return f"methods/{module.rsplit('.', 1)[1]}.md"
+
+
+def method_page(module: str, methods: dict[str, type]) -> str:
+    """The module's docstring, its methods' hyper-parameters, and their steps."""
+    docstring = inspect.getdoc(sys.modules[module]) or ""
+    path = module.replace(".", "/") + ".py"
+    parts = [f"# {titles(methods)}", with_lists(docstring), f"It is one file, `{path}`."]
+    for name, method in methods.items():
+        names = f'`method.name = "{name}"` in a configuration, `fk.{method.__name__}` in Python.'
+        parts += [f"## {method.__name__}", names, hyper_parameters(method), STEPS.format(f"{module}.{method.__name__}")]
+    return "\n\n".join(parts) + "\n"
+
+
+def with_lists(text: str) -> str:
+    """Markdown wants an empty line before a list, and after it."""
+    text = re.sub(r"(?m)^((?:[*-] |  ).*)\n(?=[^\s*-])", r"\1\n\n", text)
+    return re.sub(r"(?m)^(?!\s*[*-] |\s*$|  )(.+)\n(?=[*-] )", r"\1\n\n", text)
+
+
+def hyper_parameters(method: type) -> str:
+    """The fields of a method in a table: name, default, and the comment beside them."""
+    rows = []
+    for field in dataclasses.fields(method):
+        home = next(kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {}))
+        line = re.search(rf"(?m)^    {field.name}: (.+?) = [^#\n]+(?:# (.+))?$", inspect.getsource(home))
+        annotation, comment = (line[1], line[2] or "") if line else (str(field.type), "")
+        # a bar in code needs no escape here, and would show one
+        meaning = comment.replace("|", "\\|")
+        rows.append(f"| `{field.name}` | `{annotation}` | `{field.default!r}` | {meaning} |")
+    head = ["| hyper-parameter | type | default | |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows]) if rows else "It has no hyper-parameters."
+
+
+def index() -> str:
+    """All methods in a table."""
+    rows = [
+        f"| `{name}` | [{method.__name__}]({page(module).removeprefix('methods/')}) | {one_line(method)} |"
+        for module, methods in by_module().items()
+        for name, method in methods.items()
+    ]
+    head = ["# Methods", "", "One paper, one file. `method.name` in a configuration, the class of `fk` in Python.", ""]
+    return "\n".join([*head, "| name | class | what it does |", "|---|---|---|", *rows]) + "\n"
+
+
+def one_line(method: type) -> str:
+    return (inspect.getdoc(method) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+
+
+def reference() -> str:
+    """The public names, by part of the package; methods have pages of their own."""
+    sections: dict[str, list[str]] = defaultdict(list)
+    for name in fedkin.__all__:
+        home = fedkin._HOME.get(name, f"fedkin.{name}")
+        if home != "fedkin.methods" and name != "__version__":
+            sections[next((title for part, title in SECTIONS.items() if home.startswith(part)), OTHERS)].append(name)
+    start = "`import fedkin as fk`; everything here is `fk.NAME`. [Methods](methods/index.md) have pages of their own."
+    parts = ["# Reference", start]
+    for title in (*SECTIONS.values(), OTHERS):
+        if sections[title]:
+            paths = [path for name in sections[title] for path in entries(name)]
+            parts += [f"## {title}", *(f"::: {path}" for path in dict.fromkeys(paths))]  # each once
+    return "\n\n".join(parts) + "\n"
+
+
+def entries(name: str) -> list[str]:
+    """The dotted path of a class or function; of a module, the paths of its public functions."""
+    value = getattr(fedkin, name)
+    members = [v for k, v in vars(value).items() if not k.startswith("_")] if inspect.ismodule(value) else [value]
+    members = [inspect.unwrap(member) for member in members if callable(member)]
+    members = [member for member in members if member is value or inspect.isfunction(member)]
+    return [f"{member.__module__}.{member.__qualname__}" for member in members]
+
+
+pages = {"methods/index.md": index(), "reference.md": reference()}
+pages |= {page(module): method_page(module, methods) for module, methods in by_module().items()}
+for path, content in pages.items():
+    with mkdocs_gen_files.open(path, "w") as file:
+        file.write(content)
+for entry in mkdocs_gen_files.config.nav or []:  # a line of the navigation for each of them
+    if "Methods" in entry:
+        entry["Methods"] += [{titles(methods): page(module)} for module, methods in by_module().items()]
