@@ -1,4 +1,4 @@
-"""What a run is, as far as its numbers go: the part of its description that decides them, and digests of it."""
+"""What decides the numbers of a run: a part of its description, its data and its model; digests of these."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax", "pandas", "safetensors")
 _MACHINE = ("platform", "machine")
-# How long a run is, how often kept, beside what and beside how many seeds, and on how many devices it is done changes
-# nothing in any of its rounds. (Which rounds are scored may change: the last one always is. A run that is extended has
-# scored its former last round too, which with evaluate_every above 1 one that was as long from the start may not have.)
-_OUTSIDE = {"rounds", "seeds", "against", "checkpoint_every", "target", "devices"}
+# Settings that change no number of any round. (Which rounds are evaluated may change: the last one always is. A run
+# that is extended has evaluated its former last round too, which a run with evaluate_every above 1 may not have.)
+_WITHOUT_EFFECT = {"rounds", "seeds", "against", "checkpoint_every", "target", "devices"}
 
 
-def essence(description: dict[str, Any]) -> dict[str, Any]:
+def determining_part(description: dict[str, Any]) -> dict[str, Any]:
     """The part of a description that decides what numbers come out."""
-    run = {key: value for key, value in description.get("run", {}).items() if key not in _OUTSIDE}
+    run = {key: value for key, value in description.get("run", {}).items() if key not in _WITHOUT_EFFECT}
     return {**description, "run": run}
 
 
 def fingerprint(description: dict[str, Any], *digests: str) -> str:
-    """SHA-256 of the canonical JSON of a run's essence, and the digests of its data and its model."""
-    canonical = json.dumps([essence(description), *digests], sort_keys=True, separators=(",", ":"), default=str)
+    """SHA-256 of a description's determining part and of digests, such as those of data and model."""
+    canonical = json.dumps(
+        [determining_part(description), *digests], sort_keys=True, separators=(",", ":"), default=str
+    )
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -69,16 +70,16 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
 
 
 def _add(digest: Any, part: np.ndarray | None) -> None:
-    """One array or its absence, unmistakable for another."""
+    """Add an array, with its type and shape, or its absence."""
     if part is None:
         return digest.update(b"none;")
     digest.update(f"{part.dtype.str} {part.shape};".encode())
     digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
 
 
-def difference(stored: dict[str, Any], asked: dict[str, Any]) -> str:
-    """The first entry in which the essence of two descriptions differs, in words."""
-    flat = [_flat(essence(config)) for config in (stored, asked)]
+def first_difference(stored: dict[str, Any], requested: dict[str, Any]) -> str:
+    """The first entry in which the determining parts of two descriptions differ, in words."""
+    flat = [_flat(determining_part(config)) for config in (stored, requested)]
     names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
     key = names[0]
     return f"{key} is {flat[0].get(key)!r} there and {flat[1].get(key)!r} here"
@@ -89,8 +90,8 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
     return {f"{section}.{key}": value for section, entries in sections.items() for key, value in entries.items()}
 
 
-def changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
-    """What the last bits of numbers may depend on and is not as it was; empty where all is."""
+def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
+    """What has changed of that which the last bits of numbers may depend on, in words; empty where nothing has."""
     flat = [{**_flat({"": env.get("versions", {})}), **{k: env.get(k) for k in _MACHINE}} for env in (stored, now)]
     names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
     return ", ".join(f"{key.removeprefix('.')} {flat[0].get(key)} -> {flat[1].get(key)}" for key in names)

@@ -132,7 +132,7 @@ class Experiment(Generic[W]):
         whole = dataclasses.replace(main, against=runs)
         for finished in (*runs.values(), whole):
             if finished.folder:
-                finished.finish(finished.folder)
+                finished.write_results(finished.folder)
         return whole
 
     def _run_one(

@@ -22,7 +22,7 @@ from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.run.metrics import EvaluationResults, accuracy_record, ledger_record, score, training_record
-from fedkin.run.migrations import Migrations, changes
+from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
 from fedkin.run.trust_graph import peers_record
 
@@ -157,7 +157,7 @@ class _Recorder:
         training_seconds = self.clock.lap()
         round = run_state.round
         run_state.scored = score(self.instrumented, run_state.state, round) if scoring else None
-        migrations = changes(round, self.cluster_metrics.assignment, run_state.state.assignment)
+        migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)
         scoring_seconds = self.clock.lap()

@@ -1,4 +1,4 @@
-"""What is measured after a round, as plain JSON numbers; ``null`` where something cannot be said."""
+"""What is measured after a round: accuracy, training loss, discrepancy and bytes, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EvaluationResults:
     cluster: Int[np.ndarray, "c"]
     scores: Scores
     partial: bool  # some reachable client has no cluster yet
-    aside: int = 0  # clients that shall have none
+    excluded: int = 0  # clients that shall have none
     detectors: list[float | None] | None = None  # accuracy of each detector on its own cluster's clients
 
     @property
@@ -43,15 +43,22 @@ def score(instrumented: InstrumentedWorld, state: State, round: int) -> Evaluati
     """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do).
 
     The bytes this takes go on the ledger's scoring account, not on the method's.
+
+    Args:
+        instrumented: the world.
+        state: the method's state after the round.
+        round: its number.
     """
     reachable = instrumented.clients(round)
-    warm = reachable[state.assignment[reachable] != UNASSIGNED]
-    cluster, aside = state.assignment[warm], int(state.excluded()[reachable].sum())
-    assigned = state.models_for(warm)
+    assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
+    cluster, excluded = state.assignment[assigned_clients], int(state.excluded()[reachable].sum())
+    assigned = state.models_for(assigned_clients)
     with instrumented.ledger.scoring():
-        scores = instrumented.evaluate(assigned.models, warm, assigned.model_index)
-        detectors = detector_accuracy(instrumented, assigned, warm, cluster)
-    return EvaluationResults(warm, cluster, scores, len(warm) + aside < len(reachable), aside, detectors)
+        scores = instrumented.evaluate(assigned.models, assigned_clients, assigned.model_index)
+        detectors = detector_accuracy(instrumented, assigned, assigned_clients, cluster)
+    return EvaluationResults(
+        assigned_clients, cluster, scores, len(assigned_clients) + excluded < len(reachable), excluded, detectors
+    )
 
 
 def detector_accuracy(
@@ -60,25 +67,37 @@ def detector_accuracy(
     clients: Int[np.ndarray, "c"],
     cluster: Int[np.ndarray, "c"],
 ) -> list[float | None] | None:
-    """How often each detector is right about the test samples of its own cluster's clients; None of other models."""
+    """Accuracy of each detector on the test samples of its own cluster's clients; None of other models.
+
+    Args:
+        instrumented: the world.
+        assigned: the models.
+        clients: ids of those that have a cluster.
+        cluster: of each of these.
+    """
     if assigned.positive is None or assigned.cluster is None:
         return None
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
     counts = instrumented.detections(assigned.models, clients[row], detector, assigned.positive[detector], split="test")
     counts = np.where(counts < 0, 0, counts)  # from a client that gave no answer
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
-    right = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
+    correct = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
     total = np.bincount(detector, counts.sum(axis=(1, 2)), len(assigned.models))
-    right = np.bincount(detector, right, len(assigned.models))
-    return [ratio(int(r), int(n)) for r, n in zip(right, total, strict=True)]
+    correct = np.bincount(detector, correct, len(assigned.models))
+    return [ratio(int(r), int(n)) for r, n in zip(correct, total, strict=True)]
 
 
 def accuracy_record(
     scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """Accuracy = correct / test samples, over all clients together, by cluster, and of the worst-served clients.
+    """Accuracy = correct / test samples, over all clients together, by cluster, and of the bottom 10% of clients.
 
     ``None`` for every entry of a round that was not scored.
+
+    Args:
+        scored: test results of the round, if there are any.
+        clusters: K.
+        true_clusters: true cluster of each of the N clients, where they are known.
     """
     if scored is None:
         return dict.fromkeys(_SCORED)
@@ -90,16 +109,16 @@ def accuracy_record(
         "partial": scored.partial,
         "loss": weighted_mean(scored.scores.loss, examples),
         "bottom_decile": bottom_decile(own),
-        "median_client": number(float(np.median(own))) if len(own) else None,
+        "median_client": finite_or_none(float(np.median(own))) if len(own) else None,
         "accuracy_by_cluster": [ratio(int(c), int(n)) for c, n in zip(*by_cluster, strict=True)],
         "cluster_sizes": np.bincount(scored.cluster, minlength=clusters).tolist(),
-        **({"excluded": scored.aside} if scored.aside else {}),
+        **({"excluded": scored.excluded} if scored.excluded else {}),
         **({} if scored.detectors is None else {"accuracy_by_detector": scored.detectors}),
-        **agreement(scored, true_clusters),
+        **true_cluster_agreement(scored, true_clusters),
     }
 
 
-def agreement(scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
+def true_cluster_agreement(scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
     """Adjusted Rand index and normalised mutual information of the clusters with the true ones."""
     from sklearn.metrics import normalized_mutual_info_score
 
@@ -126,7 +145,7 @@ def training_record(instrumented: InstrumentedWorld, state: State) -> Record:
 
 
 def _before_training(reply: TrainingReply | None) -> Record:
-    """Where test results came with the training: accuracy of the models that the cohort was sent, before training."""
+    """Accuracy of the models that the cohort received, before local training, where replies hold it."""
     if reply is None or reply.before_training is None:
         return {}
     return {
@@ -146,13 +165,13 @@ def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
 
 
 def ledger_record(ledger: Ledger) -> Record:
-    """Bytes so far: the method's own in all, and [down, up] of every verb (``scoring.*`` is the measurement's)."""
+    """Bytes so far: the method's own in all, and [download, upload] of every operation (``scoring.*``: evaluation)."""
     down, up = ledger.total()
-    verbs = sorted(ledger.down | ledger.up)
+    operations = sorted(ledger.down | ledger.up)
     return {
         "bytes_down": down,
         "bytes_up": up,
-        "bytes_by_operation": {verb: [ledger.down.get(verb, 0), ledger.up.get(verb, 0)] for verb in verbs},
+        "bytes_by_operation": {name: [ledger.down.get(name, 0), ledger.up.get(name, 0)] for name in operations},
     }
 
 
@@ -171,11 +190,11 @@ def ratio(part: int, whole: int) -> float | None:
 def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -> float | None:
     """Mean weighted by examples; None where there are none, or where it is not finite."""
     total = int(weight.sum())
-    return number(float(np.sum(np.where(weight > 0, value, 0) * weight)) / total) if total else None
+    return finite_or_none(float(np.sum(np.where(weight > 0, value, 0) * weight)) / total) if total else None
 
 
-def number(value: float) -> float | None:
-    """The value, or None if it is not finite: JSON has no word for it."""
+def finite_or_none(value: float) -> float | None:
+    """The value, or None if it is not finite: JSON has no such numbers."""
     return value if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Who went where: the changes of the assignment, round by round, and the assignments that they add up to."""
+"""Migrations: the changes of the assignment, round by round, and the assignments that they add up to."""
 
 from __future__ import annotations
 
@@ -13,21 +13,32 @@ from fedkin.core.method import UNASSIGNED
 Migrations = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none)
 
 
-def changes(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Migrations:
-    """The clients whose cluster is another one after a round than before it."""
-    moved = np.flatnonzero(before != after)
-    return {"round": round, "clients": moved.tolist(), "clusters": after[moved].tolist()}
+def find_migrations(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Migrations:
+    """The clients whose cluster changes in a round.
 
-
-def replay(moves: Iterable[Migrations], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:
-    """The assignment [N] after each of the rounds 0 .. ``rounds``, from the changes; one array at a time, each its own.
-
-    Raises KeyError, TypeError, ValueError or IndexError for what are no moves of so many clients.
+    Args:
+        round: its number.
+        before: cluster of each client before it.
+        after: cluster of each client after it.
     """
-    by_round = {int(one["round"]): one for one in moves}
+    clients_moved = np.flatnonzero(before != after)
+    return {"round": round, "clients": clients_moved.tolist(), "clusters": after[clients_moved].tolist()}
+
+
+def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:
+    """The assignment after each round from 0 on; one array [N] at a time, each its own.
+
+    Args:
+        migrations: as the run folder has them.
+        clients: N.
+        rounds: the last round.
+
+    Raises KeyError, TypeError, ValueError or IndexError for what are no migrations of so many clients.
+    """
+    by_round = {int(one["round"]): one for one in migrations}
     assignment = np.full(clients, UNASSIGNED)
     for round in range(rounds + 1):
         if round in by_round:
-            moved = np.asarray(by_round[round]["clients"], np.int64)
-            assignment[moved] = np.asarray(by_round[round]["clusters"], np.int64)
+            clients_moved = np.asarray(by_round[round]["clients"], np.int64)
+            assignment[clients_moved] = np.asarray(by_round[round]["clusters"], np.int64)
         yield assignment.copy()

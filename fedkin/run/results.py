@@ -1,4 +1,4 @@
-"""What a run came to: in memory, and as a folder that can be read again."""
+"""A finished run: in memory, and as a folder that can be read again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Run:
         folder: where it is kept, if it is.
         fingerprint: what its checkpoints know it by: a digest of configuration, data and model.
         memory: what its clients, and the measures of its clustering, remember at the end.
-        moves: who got which cluster in which round, as in its migrations.jsonl.
+        migrations: who got which cluster in which round, as in its migrations.jsonl.
     """
 
     config: dict[str, Any]
@@ -71,26 +71,27 @@ class Run:
         return pd.DataFrame(self.records).set_index("round")
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the run as plain JSON values.
+        """The numbers of the run as plain JSON values.
 
         ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client had a cluster
         (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``; bytes are
         the method's own; ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's
         Table I. Rounds that were not scored, or were partial, count for neither.
 
-        Of the clustering, over all rounds (``ClusterMetrics.look`` says what is counted; None where there was nothing to count):
-        ``migrations``, their number; ``stability``, the mean agreement (ARI) of a round's clusters with those before;
-        ``shift_precision``, the share of notices that had a cause; ``shift_recall``, the share of moves of data that
-        were noticed (several before a notice are one); ``shift_delay``, rounds from a move to its notice;
-        ``migration_precision``, the share of migrations into the right cluster; ``migration_recall``, the share of
-        changes of a true cluster after which the client came to sit right; ``migration_delay``, the rounds that took;
-        ``newcomer_delay``, rounds from a client's first cluster to the right one, over those that got there.
+        Of the clustering, over all rounds (``ClusterMetrics.record`` says what is counted; None where there is nothing
+        to count): ``migrations``, their number; ``stability``, the mean agreement (ARI) of a round's clusters with
+        those before; ``shift_precision``, the share of detections that had a cause; ``shift_recall``, the share of data
+        shifts that were detected (several before a detection are one); ``shift_delay``, rounds from a shift to its
+        detection; ``migration_precision``, the share of migrations after which the client is matched to its true
+        cluster; ``migration_recall``, the share of changes of a true cluster after which the client is matched again;
+        ``migration_delay``, the rounds that took; ``newcomer_delay``, rounds from a client's first cluster to the
+        matched one, over those that got there.
         """
         complete = [r for r in self.records if r["accuracy"] is not None and not r["partial"]]
         best = max(complete, key=lambda r: r["accuracy"], default=None)
         last, target = self.records[-1], self.config["run"].get("target")
         reached = [r["round"] for r in complete if target is not None and r["accuracy"] >= target]
-        apart = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
+        discrepancies = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
         return {
             "method": self.config["method"]["name"],
             "data": self.config["data"]["name"],
@@ -111,8 +112,8 @@ class Run:
             "nmi": last["nmi"],
             **{name: last[name] for name in _OF_PEERS if name in last},
             **cluster_metrics.summary(self.records),
-            "discrepancy_sum_mean": float(np.mean(apart)) if apart else None,
-            "discrepancy_sum_variance": float(np.var(apart)) if apart else None,
+            "discrepancy_sum_mean": float(np.mean(discrepancies)) if discrepancies else None,
+            "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
             "missing": sum(r["missing"] for r in self.records),
             "nonfinite": sum(r["nonfinite"] for r in self.records),
             "bytes_down": last["bytes_down"],
@@ -126,28 +127,28 @@ class Run:
 
         Raises StorageError for a folder that holds a run, or that cannot be written; then nothing is left.
         """
-        begun: list[run_folder.Folder] = []
+        folders: list[run_folder.Folder] = []
         try:
-            self._save(Path(path), begun)
+            self._save(Path(path), folders)
         except Exception:
-            for kept in reversed(begun):
-                kept.withdraw()
+            for folder in reversed(folders):
+                folder.withdraw()
             raise
         return Path(path)
 
-    def _save(self, target: Path, begun: list[run_folder.Folder]) -> None:
-        kept = run_folder.Folder.create(target, self.config, self.fingerprint)
-        begun.append(kept)
-        moved = {one["round"]: one for one in self.migrations}
+    def _save(self, target: Path, folders: list[run_folder.Folder]) -> None:
+        folder = run_folder.Folder.create(target, self.config, self.fingerprint)
+        folders.append(folder)
+        migrations = {entry["round"]: entry for entry in self.migrations}
         for record in self.records:
-            kept.append(record, {"round": record["round"]}, moved.get(record["round"]))
-        down, up = ({verb: pair[i] for verb, pair in self.records[-1]["bytes_by_operation"].items()} for i in (0, 1))
-        kept.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds, self.memory))
+            folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
+        down, up = ({name: pair[i] for name, pair in self.records[-1]["bytes_by_operation"].items()} for i in (0, 1))
+        folder.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds, self.memory))
         for name, other in self.against.items():
-            other._save(target / AGAINST / name, begun)
-        self.finish(target)
+            other._save(target / AGAINST / name, folders)
+        self.write_results(target)
 
-    def finish(self, path: Path) -> None:
+    def write_results(self, path: Path) -> None:
         """Write what is known only at the end: clients and summary."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
@@ -160,17 +161,29 @@ class Run:
         """
         source = Path(path)
         config, records = run_folder.read_config(source), run_folder.read_records(source)
-        moves = run_folder.read_records(source, run_folder.MIGRATIONS)
+        migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
         if "seeds" in config.get("run", {}):
-            raise CheckpointError(f"{source} holds several seeds; Repeated.load reads them, this one those in seeds/")
+            raise CheckpointError(
+                f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in seeds/"
+            )
         if not (source / SUMMARY).exists():
-            raise CheckpointError(f"{source} holds a run that is not finished; go on with it: --resume {source}")
+            raise CheckpointError(f"{source} holds a run that is not finished; resume it: --resume {source}")
         try:
             clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
-        registry.methods()  # the kinds of state they keep are known from here on
+        registry.methods()  # defines the types of their states
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
-        beside = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)}
-        found = (last.state, clients, last.seconds, beside, source, fingerprint, last.memory, moves)
-        return cls(config, records, *found)
+        against = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)}
+        return cls(
+            config,
+            records,
+            last.state,
+            clients,
+            last.seconds,
+            against,
+            source,
+            fingerprint,
+            last.memory,
+            migrations,
+        )

@@ -1,15 +1,15 @@
-"""A run folder: everything of a run that outlives its process.
+"""A run folder: everything of a run that outlives its process. ``Folder`` writes it.
 
-config.toml           what was run, every value spelled out
+config.toml           what was run, with every setting
 environment.json      versions, platform and devices it ran on
 metrics.jsonl         one line per round: what was measured (the same bytes for the same run, on the
                       same machine with the same versions)
-migrations.jsonl      one line per round in which a client got another cluster: who, and which
+migrations.jsonl      one line per round in which a client got another cluster: its id and the cluster's
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round
-summary.json          the figures of the closing table
-figure.png, .svg      accuracy and cluster sizes over the rounds (the command and ``fk.draw`` write it)
+summary.json          the numbers of the closing table
+figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by ``fk.draw``)
 topology.png, .svg    who trusts whom, where clients are peers (likewise)
 against/NAME/         the same for every method that was run beside this one
 """
@@ -33,7 +33,7 @@ from fedkin.core.storage import append_line, complete_lines, storage_errors, wri
 from fedkin.core.world import World
 from fedkin.run import checkpoint, version_0_1
 from fedkin.run.checkpoint import Checkpoint
-from fedkin.run.fingerprint import changes, difference, environment, essence
+from fedkin.run.fingerprint import determining_part, environment, environment_changes, first_difference
 from fedkin.run.migrations import Migrations
 
 CONFIG, METRICS, MIGRATIONS, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
@@ -86,7 +86,7 @@ class Folder:
         with storage_errors(path):
             taken = holds_run(path)
         if taken:
-            raise StorageError(f"{path} already holds a run; go on with it (--resume {path}) or choose another folder")
+            raise StorageError(f"{path} already holds a run; resume it (--resume {path}) or choose another folder")
         created = make_folder(path)
         try:
             write_atomic(path / ENVIRONMENT, json.dumps(environment(description), indent=2) + "\n")
@@ -98,17 +98,15 @@ class Folder:
 
     @classmethod
     def reopen(cls, path: Path, description: dict[str, Any], fingerprint: str = "", warns: bool = True) -> Folder:
-        """Go on with a run that is in the folder; nothing is changed in it yet.
-
-        Going on in another environment is worth a warning, unless ``warns`` is False.
+        """Open the folder of a run that goes on; nothing is changed in it yet.
 
         Raises CheckpointError where it is another run.
         """
         stored = read_config(path)
-        if essence(stored) != essence(description):
+        if determining_part(stored) != determining_part(description):
             raise CheckpointError(
-                f"{path} holds a run with another configuration ({difference(stored, description)}); resume it with "
-                "its own, or start anew in another folder"
+                f"{path} holds a run with another configuration ({first_difference(stored, description)}); resume it "
+                "with its own, or start anew in another folder"
             )
         return cls(path, description, fingerprint, warns=warns)
 
@@ -143,7 +141,7 @@ class Folder:
         return Restored(newest, records, migrations)
 
     def describe(self) -> None:
-        """Write what is run; what decides numbers is as it was, and rounds or seeds may have been added."""
+        """Write the description anew: rounds or seeds may have been added."""
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))
 
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
@@ -176,16 +174,16 @@ class Folder:
         discard(self.path, self._created)
 
     def _renew_environment(self) -> None:
-        """Say where the run goes on now, and warn if that is not where it was begun."""
+        """Describe where the run goes on now, and warn if that is not where it began."""
         try:
             stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
         except (OSError, ValueError, TypeError):
             stored = {}  # nothing is known of where it was
         now = environment(self.description)
-        other = changes(stored, now)
-        if other and self._warns:
+        changes = environment_changes(stored, now)
+        if changes and self._warns:
             _log.warning(
-                "%s goes on in another environment (%s): results may differ in their last bits", self.path, other
+                "%s goes on in another environment (%s): results may differ in their last bits", self.path, changes
             )
         if stored != now:
             write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")

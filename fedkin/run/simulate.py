@@ -60,15 +60,25 @@ def simulate(
     """Run a method in the simulator, and others beside it on the same data, seeds and cohorts.
 
     Args:
+        method: the main method.
+        data: all clients' samples.
         model: what is trained: ``fk.models.mclr(data)`` and the like, ``fk.as_model(...)``, ``fk.torch_model(...)``, or
             a PyTorch ``nn.Module`` as it is.
-        rounds, cohort: T communication rounds with n clients each.
-        local: what a client does with a model it trains; SGD over one epoch where nothing is said.
-        scenario: who drops out, straggles, arrives late or leaves; nobody where nothing is said.
-        shift: how data move from round to round, such as ``SwapAll()``; they stay where nothing is said.
-        selection: ``uniform``, or ``round_robin`` (all clients take turns once, then uniform).
+        rounds: T, communication rounds.
+        cohort: n, clients per round.
+        local: what a client does with a model it trains; by default SGD over one epoch.
+        seed: of all randomness but that of ``data``.
+        scenario: who drops out, straggles, arrives late or leaves; by default nobody.
+        shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
+        against: methods to run beside the main one.
         target: accuracy for ``rounds_to_target`` in the summary.
-        out: a folder that keeps the run while it goes on; with ``resume``, one that holds the same run already.
+        evaluate_every: rounds from one evaluation to the next; 0: only after the last.
+        checkpoint_every: rounds from one checkpoint to the next.
+        selection: ``uniform``, or ``round_robin`` (all clients take turns once, then uniform).
+        devices: how many to use; by default all.
+        clients_per_batch: how many clients are computed at once; by default as many as fit.
+        out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
+        resume: go on with the same run, which ``out`` holds.
         on_round: called with the record of every round, of every method.
         track: ``tensorboard``, ``mlflow``, ``wandb``, or trackers of your own (``Tracker``).
 

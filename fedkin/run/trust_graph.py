@@ -14,7 +14,7 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.world import BYTES_PER_NUMBER
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.metrics import number
+from fedkin.run.metrics import finite_or_none
 
 if TYPE_CHECKING:
     from fedkin.run.results import Run
@@ -23,47 +23,60 @@ if TYPE_CHECKING:
 def peers_record(
     state: State, reachable: Int[np.ndarray, "c"], true_clusters: Int[np.ndarray, "N"] | None, keeping: bool
 ) -> Record:
-    """What a round's record says of peers; nothing of other methods.
+    """What a round's record says of peers; nothing where the method has none.
 
     neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these that are of its true
     cluster, mean over the peers that trust somebody; neighbour_recall: the share of its true cluster that it trusts,
-    mean over the peers that have kin (both None where there is no truth, or nobody trusts anybody). messages: answers
-    that peers gave each other so far. trust: ``packed``, where a round is ``keeping``. Only reachable peers count.
+    mean over the peers that share theirs with another (both None where there are no true clusters, or nobody trusts
+    anybody). messages: replies that peers gave each other so far. trust: who trusts whom.
+
+    Args:
+        state: after the round.
+        reachable: ids of the peers that count.
+        true_clusters: true cluster of each peer, where they are known.
+        keeping: whether the record holds ``trust``.
     """
     if not isinstance(state, PeerState):
         return {}
     trust = state.trust[np.ix_(reachable, reachable)]
-    precision, recall = agreement(trust, None if true_clusters is None else true_clusters[reachable])
+    precision, recall = neighbour_agreement(trust, None if true_clusters is None else true_clusters[reachable])
     return {
         "neighbours": float(trust.sum(axis=1).mean()),
         "neighbour_precision": _mean(precision),
         "neighbour_recall": _mean(recall) if trust.any() else None,
         "messages": int(state.messages[:, 0].sum()),
-        **({"trust": packed(state.trust)} if keeping else {}),
+        **({"trust": pack_trust(state.trust)} if keeping else {}),
     }
 
 
-def agreement(
+def neighbour_agreement(
     trust: Bool[np.ndarray, "c c"], true_clusters: Int[np.ndarray, "c"] | None
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
     """Precision and recall of every peer's neighbours; NaN where there is nothing to divide by."""
     nothing = np.full(len(trust), np.nan)
     if true_clusters is None:
         return nothing, nothing
-    kin = (true_clusters[:, None] == true_clusters) & ~np.eye(len(true_clusters), dtype=bool)
-    right = (trust & kin).sum(axis=1)
-    trusted, family = trust.sum(axis=1), kin.sum(axis=1)
-    return tuple(np.divide(right, whole, out=nothing.copy(), where=whole > 0) for whole in (trusted, family))  # type: ignore[return-value]
+    same = (true_clusters[:, None] == true_clusters) & ~np.eye(len(true_clusters), dtype=bool)
+    correct = (trust & same).sum(axis=1)
+    trusted, others = trust.sum(axis=1), same.sum(axis=1)
+    return tuple(np.divide(correct, whole, out=nothing.copy(), where=whole > 0) for whole in (trusted, others))  # type: ignore[return-value]
 
 
 def peer_columns(
     state: State, clients: Int[np.ndarray, "c"], true_clusters: Int[np.ndarray, "N"] | None, parameters: int
 ) -> Mapping[str, np.ndarray]:
-    """What the table of clients says of peers: their neighbours, and what each got from others and gave them."""
+    """What the table of clients says of peers: their neighbours, and what each got from others and gave them.
+
+    Args:
+        state: at the end of the run.
+        clients: ids of the rows.
+        true_clusters: true cluster of each peer, where they are known.
+        parameters: P, for bytes.
+    """
     if not isinstance(state, PeerState):
         return {}
     trust = state.trust[np.ix_(clients, clients)]
-    precision, recall = agreement(trust, None if true_clusters is None else true_clusters[clients])
+    precision, recall = neighbour_agreement(trust, None if true_clusters is None else true_clusters[clients])
     columns: dict[str, Any] = {"neighbours": trust.sum(axis=1), "neighbour_precision": precision}
     columns["neighbour_recall"] = recall if trust.any() else np.full(len(recall), np.nan)
     for side, name in enumerate(("got", "given")):
@@ -72,13 +85,13 @@ def peer_columns(
     return columns
 
 
-def packed(trust: Bool[np.ndarray, "N N"]) -> str:
+def pack_trust(trust: Bool[np.ndarray, "N N"]) -> str:
     """A square of yes and no as a short text: bits, compressed, in base 64."""
     return base64.b64encode(zlib.compress(np.packbits(trust).tobytes(), 9)).decode()
 
 
-def unpacked(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
-    """What ``packed`` packed."""
+def unpack_trust(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
+    """The square of ``peers`` rows that ``pack_trust`` made a text of."""
     bits = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
     return np.unpackbits(bits, count=peers * peers).astype(bool).reshape(peers, peers)
 
@@ -86,10 +99,12 @@ def unpacked(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
 def trust_over_time(run: Run) -> dict[int, Bool[np.ndarray, "N N"]]:
     """Who trusts whom (row i: whom peer i does) after the rounds in which it was kept; empty without peers."""
     return {
-        r["round"]: unpacked(r["trust"], len(run.assignment)) for r in run.records if isinstance(r.get("trust"), str)
+        r["round"]: unpack_trust(r["trust"], len(run.assignment))
+        for r in run.records
+        if isinstance(r.get("trust"), str)
     }
 
 
 def _mean(values: Float[np.ndarray, "c"]) -> float | None:
     known = values[np.isfinite(values)]
-    return number(float(known.mean())) if len(known) else None
+    return finite_or_none(float(known.mean())) if len(known) else None

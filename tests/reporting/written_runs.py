@@ -13,7 +13,7 @@ import tomli_w
 
 from fedkin.core.method import State
 from fedkin.core.records import Record
-from fedkin.run.migrations import changes
+from fedkin.run.migrations import find_migrations
 from fedkin.run.results import Run
 
 
@@ -33,7 +33,8 @@ def a_run(assignments: np.ndarray, method: str = "ifca", data: str = "tiny", see
     sizes = [np.bincount(row[row >= 0], minlength=clusters).tolist() for row in assignments]
     told = [record(r, sizes[r], **{k: v[r] for k, v in records.items()}) for r in range(len(assignments))]
     before = np.concatenate([np.full((1, assignments.shape[1]), -1), assignments[:-1]])
-    moves = [changes(r, before[r], row) for r, row in enumerate(assignments) if r == 0 or (row != before[r]).any()]
+    changed = [r for r, row in enumerate(assignments) if r == 0 or (row != before[r]).any()]
+    moves = [find_migrations(r, before[r], assignments[r]) for r in changed]
     config = {
         "python": {"note": "made up"},
         "data": {"name": data},

@@ -271,8 +271,8 @@ def test_nobody_with_a_cluster() -> None:
 
 
 def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, ...]]:
-    """Rounds in which true clusters change, clients come and go, err and detect shifts; most are in the cluster of their
-    true cluster's id."""
+    """Rounds in which true clusters change, clients come and go, err and detect shifts; most are in the cluster
+    with their true cluster's id."""
     rng = np.random.default_rng(seed)
     true_clusters = rng.integers(0, 3, clients)
     for round in range(rounds):

@@ -66,5 +66,5 @@ def test_everybody_who_is_there_gets_a_turn_when_others_come_or_go() -> None:
 
 
 def test_an_unknown_selection() -> None:
-    with pytest.raises(ConfigError, match=r"run\.selection must be one of uniform, round_robin, got 'all'"):
+    with pytest.raises(ConfigError, match=r"run\.selection: expected 'uniform' or 'round_robin', got 'all'"):
         Plan(1, 1, selection="all")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.run.migrations import changes, replay
+from fedkin.run.migrations import find_migrations, replay
 from fedkin.run.results import Run
 
 
 def test_changes_are_those_who_moved() -> None:
-    moved = changes(3, np.array([-1, 0, 1, 1]), np.array([0, 0, 2, -1]))
+    moved = find_migrations(3, np.array([-1, 0, 1, 1]), np.array([0, 0, 2, -1]))
     assert moved == {"round": 3, "clients": [0, 2, 3], "clusters": [0, 2, -1]}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.run.fingerprint import data_digest, environment, essence, fingerprint
+from fedkin.run.fingerprint import data_digest, determining_part, environment, fingerprint
 from fedkin.run.run_folder import Folder, holds_run, read_config, read_records
 from tests.full_disk import no_file_longer_than
 from tests.run.toy_method import fake_world
@@ -33,7 +33,7 @@ def test_it_says_what_was_run_and_where(tmp_path: Path) -> None:
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     Folder.create(tmp_path, DESCRIPTION)
     assert holds_run(tmp_path)
-    with pytest.raises(StorageError, match=r"already holds a run; go on with it \(--resume"):
+    with pytest.raises(StorageError, match=r"already holds a run; resume it \(--resume"):
         Folder.create(tmp_path, DESCRIPTION)
 
 
@@ -85,7 +85,7 @@ def test_a_fingerprint_covers_what_decides_the_numbers() -> None:
     for other in (with_run(seed=1), with_run(cohort=3), with_run(evaluate_every=2), {**DESCRIPTION, "method": {}}):
         assert fingerprint(other, "data") != base
     assert fingerprint(DESCRIPTION, "other data") != base
-    assert essence(DESCRIPTION)["run"] == {"cohort": 2, "seed": 0}
+    assert determining_part(DESCRIPTION)["run"] == {"cohort": 2, "seed": 0}
 
 
 def test_a_data_digest_sees_labels_features_and_owners(tiny: FederatedData) -> None:

@@ -197,8 +197,8 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
         "devices must be an integer of at least 1, got 1.5",
         "clients_per_batch must be an integer of at least 1, got 2.5",
         "run.evaluate_every: expected a valid integer, got None",
-        "shift must be a way in which data move, such as SwapAll(), got <class 'fedkin.scenarios.swaps.SwapAll'>",
-        "shift must be a way in which data move, such as SwapAll(), got 'swap_all'",
+        "shift must be a way in which data shift, such as SwapAll(), got <class 'fedkin.scenarios.swaps.SwapAll'>",
+        "shift must be a way in which data shift, such as SwapAll(), got 'swap_all'",
         "1",  # numbers of NumPy's are numbers, and go into a run's folder
     ]
 

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 import fedkin as fk
 from fedkin.core.method import State
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.trust_graph import agreement, packed, peers_record, trust_over_time, unpacked
+from fedkin.run.trust_graph import neighbour_agreement, pack_trust, peers_record, trust_over_time, unpack_trust
 
 TRUST = np.array(
     [
@@ -36,7 +36,7 @@ def state(trust: np.ndarray = TRUST) -> PeerState:
 
 
 def test_precision_and_recall_by_hand() -> None:
-    precision, recall = agreement(TRUST, KINDS)
+    precision, recall = neighbour_agreement(TRUST, KINDS)
     np.testing.assert_allclose(precision, [1 / 2, np.nan, 1 / 3, 1])
     np.testing.assert_allclose(recall, [1, 0, 1, 1])
 
@@ -78,7 +78,7 @@ def test_other_methods_have_no_neighbours() -> None:
 
 @given(trust=st.integers(1, 12).flatmap(lambda n: arrays(bool, (n, n))))
 def test_what_is_packed_comes_out_again(trust: np.ndarray) -> None:
-    np.testing.assert_array_equal(unpacked(packed(trust), len(trust)), trust)
+    np.testing.assert_array_equal(unpack_trust(pack_trust(trust), len(trust)), trust)
 
 
 def simulated(data: fk.FederatedData) -> fk.Run:

@@ -23,7 +23,7 @@ from fedkin.config.loader import read_toml
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
-from fedkin.run.fingerprint import essence
+from fedkin.run.fingerprint import determining_part
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 
@@ -132,7 +132,7 @@ def finished_run(cell: Cell) -> Run | None:
         raise CheckpointError(f"{error}; move {cell.path} away to run it again") from error
     config = cell.setting.config(cell.method)
     description = {**config.description(), "run": config.description()["run"] | {"seed": cell.seed}}
-    if essence(_plain(description)) != essence(run.config):
+    if determining_part(_plain(description)) != determining_part(run.config):
         raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
     return run if run.records and run.records[-1]["round"] == config.run.rounds else None
 

@@ -19,7 +19,7 @@ from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.reporting.html.recovery import is_intact, read_config, read_run, replayed
 from fedkin.run import run_folder
-from fedkin.run.fingerprint import essence
+from fedkin.run.fingerprint import determining_part
 from fedkin.run.results import Run
 
 
@@ -163,7 +163,7 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
         return _CellRun(None, False, [])
     expected = _expected_config(cell)
     try:
-        if expected and essence(expected) != essence(run_folder.read_config(cell.path)):
+        if expected and determining_part(expected) != determining_part(run_folder.read_config(cell.path)):
             return _CellRun(None, False, [f"{cell.path} holds another run than this comparison's, and is left out."])
     except (CheckpointError, AttributeError, TypeError):  # the grid says what it is
         run, remarks = read_run(cell.path)
