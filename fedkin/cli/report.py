@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import plainly
+from fedkin.cli.common import error_exit
 from fedkin.core.errors import ConfigError
 
 
@@ -26,7 +26,7 @@ def report_command(
     portrait: Annotated[bool | None, typer.Option("--portrait/--no-portrait", hidden=True)] = None,
 ) -> None:
     """Write one page about a run, its seeds or a comparison, finished or not: a file that opens without network."""
-    with plainly():
+    with error_exit():
         if portrait is not None:
             was = "--portrait" if portrait else "--no-portrait"
             raise ConfigError(f"{was} was replaced: a report trains no clients any more, unless --similarity is given")
