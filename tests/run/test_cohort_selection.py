@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.config.plan import SELECTIONS, Plan
-from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.run.cohort_selection import select_cohort
 
@@ -63,8 +62,3 @@ def test_everybody_who_is_there_gets_a_turn_when_others_come_or_go() -> None:
     assert met == set(range(10))
     early = select_cohort(np.arange(6), 10, plan, Stream(0, 4, "cohort"))  # 6 and 7 are not there yet
     assert len(early) == 2
-
-
-def test_an_unknown_selection() -> None:
-    with pytest.raises(ConfigError, match=r"run\.selection: expected 'uniform' or 'round_robin', got 'all'"):
-        Plan(1, 1, selection="all")
