@@ -1,9 +1,9 @@
-"""``python -m papers [ROW ...]``: run the cells not yet measured, then write docs/results.md.
+"""``python -m papers [ROW ...]``: run the cells that have no run yet, then write docs/results.md.
 
 ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or
 ``flexcfl/IV/`` (or ``flexcfl-table4/``) where only that paper's or table's rows are meant. Without any, all are run.
 ``--seed 0`` runs the first seed only, ``--page`` only writes the page. Delete a line of papers/results/PAPER.jsonl, or
-the file, to measure again. ``fedkin reproduce`` runs one table, and shows it.
+the file, to run it again. ``fedkin reproduce`` runs one table, and prints it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from papers.catalogue import PAPERS
 from papers.result_store import Job, carry_out, pending, read
@@ -23,14 +24,14 @@ RESULTS = Path("papers/results")
 
 
 def main(arguments: list[str]) -> None:
-    """Measure what is asked for, and write."""
-    asked_for = _parser().parse_args(arguments)
-    unknown = [row for row in asked_for.rows if not any(_begins(names, row) for _, _, names in everything())]
+    """Run what the command line names, and write the page."""
+    options = _parser().parse_args(arguments)
+    unknown = [row for row in options.rows if not any(_begins(job.names, row) for job in named_jobs())]
     if unknown:
         raise SystemExit(f"no row begins with {', '.join(unknown)}; nothing was run")
-    if not asked_for.page:
+    if not options.page:
         for paper in PAPERS:
-            measure(paper, asked_for.rows, asked_for.seed)
+            run_paper(paper, options.rows, options.seed)
     write(DOCS)
 
 
@@ -38,43 +39,59 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="the beginning of a row's name; all rows where none")
     parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
-    parser.add_argument("--page", action="store_true", help="only write the page and its pictures")
+    parser.add_argument("--page", action="store_true", help="only write the page and its figures")
     return parser
 
 
-def everything() -> Iterator[tuple[str, Job, tuple[str, ...]]]:
-    """Each job once, with its paper and what it can be asked for by."""
+class NamedJob(NamedTuple):
+    """A job, its paper, and the names by which the command line can select it."""
+
+    paper: str
+    job: Job
+    names: tuple[str, ...]
+
+
+def named_jobs() -> Iterator[NamedJob]:
+    """Each job once."""
     for paper in PAPERS.values():
         for table in paper.tables:
             for job in () if table.same_runs else table.jobs:
                 part = job.key.get("table", job.key.get("panel"))
-                behind = (paper.name, table.name, f"{paper.name}/{part}")
-                yield paper.name, job, (job.row, *(f"{name}/{job.row}" for name in behind))
+                prefixes = (paper.name, table.name, f"{paper.name}/{part}")
+                yield NamedJob(paper.name, job, (job.row, *(f"{prefix}/{job.row}" for prefix in prefixes)))
 
 
 def _begins(names: Sequence[str], row: str) -> bool:
     return any(name.startswith(row) for name in names)
 
 
-def measure(paper: str, rows: Sequence[str] = (), only: Sequence[int] = ()) -> None:
-    """Run what is asked for and not in the store of a paper; each run is printed."""
+def run_paper(paper: str, rows: Sequence[str] = (), seeds: Sequence[int] = ()) -> None:
+    """Run the jobs of a paper that its store lacks, and print each run.
+
+    Args:
+        paper: its name in the catalogue.
+        rows: how the names of rows begin; empty: all.
+        seeds: only these; empty: the recipe's.
+    """
     store = RESULTS / f"{paper}.jsonl"
-    asked = [
-        job for of, job, names in everything() if of == paper and (not rows or any(_begins(names, r) for r in rows))
+    jobs = [
+        each.job
+        for each in named_jobs()
+        if each.paper == paper and (not rows or any(_begins(each.names, row) for row in rows))
     ]
-    todo = pending([(job, [seed for seed in job.seeds if not only or seed in only]) for job in asked], read(store))
-    for line in carry_out(todo, store) if todo else ():
+    missing = pending([(job, [s for s in job.seeds if not seeds or s in seeds]) for job in jobs], read(store))
+    for line in carry_out(missing, store) if missing else ():
         print(json.dumps(line), flush=True)
 
 
 def write(docs: Path) -> None:
-    """The page and its pictures."""
-    measured = {name: read(RESULTS / f"{name}.jsonl") for name in PAPERS}
+    """Write the page and its figures."""
+    results = {name: read(RESULTS / f"{name}.jsonl") for name in PAPERS}
     notes = {name: RESULTS / f"{name}.md" for name in PAPERS}
     for name, paper in PAPERS.items():
         if paper.draw:
-            paper.draw(measured[name], docs)
-    text = page(measured, {name: path.read_text() for name, path in notes.items() if path.exists()})
+            paper.draw(results[name], docs)
+    text = page(results, {name: path.read_text() for name, path in notes.items() if path.exists()})
     (docs / "results.md").write_text(text)
 
 

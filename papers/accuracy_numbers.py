@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from papers.recipe import Cell
-from papers.reproduction_marks import MARGIN, POINTS, Compared, Mark, Measured, average, digits, number, of
+from papers.reproduction_marks import (
+    MARGIN,
+    POINTS,
+    ComparedNumber,
+    Mark,
+    Results,
+    average,
+    compare_number,
+    digits,
+    values_of,
+)
 from papers.result_store import Job
 
 
@@ -33,51 +44,69 @@ RULE_BY_CLASSES = (
 )
 
 
-def best_accuracies(measured: Measured, cells: Sequence[Cell]) -> list[Compared]:
+def best_accuracies(results: Results, cells: Sequence[Cell]) -> list[ComparedNumber]:
     """The highest accuracy of a complete round, in percent, mean over the seeds: a number for each cell."""
-    coded = {(c.setting.row, c.defect_of): _best(measured, c)[0] for c in cells if c.defect_of}
-    found = []
+    with_defect = {(c.setting.row, c.defect_of): _best(results, c).percent for c in cells if c.defect_of}
+    numbers = []
     for cell in cells:
-        ours, seeds = _best(measured, cell)
-        row, aside = cell.setting.row, cell.setting.aside
+        ours, seeds = _best(results, cell)
+        row, deviation = cell.setting.row, cell.setting.deviation
         if cell.defect_of:
-            aside = f"the authors' defect, for {cell.defect_of}"
-        known = coded.get((row, cell.column))
-        found.append(number(row, cell.column, cell.published, ours, as_coded=known, seeds=seeds, aside=aside))
-    return found
+            deviation = f"the authors' defect, for {cell.defect_of}"
+        options = {"as_coded": with_defect.get((row, cell.column)), "seeds": seeds, "deviation": deviation}
+        numbers.append(compare_number(row, cell.column, cell.published, ours, **options))
+    return numbers
 
 
-def _best(measured: Measured, cell: Cell) -> tuple[float | None, int]:
-    """Percent, and how many seeds."""
-    values = of(measured, cell.table, cell.setting.row, cell.column, "best")
+class _Best(NamedTuple):
+    percent: float | None
+    seeds: int
+
+
+def _best(results: Results, cell: Cell) -> _Best:
+    values = values_of(results, cell.table, cell.setting.row, cell.column, "best")
     mean = average(values)
-    return None if mean is None else 100 * mean, len(values)
+    return _Best(None if mean is None else 100 * mean, len(values))
 
 
-def by_classes(measured: Measured, published: Mapping[str, Sequence[float | int]], distance: str) -> list[Compared]:
-    """Table I of both papers: FedAvg's clients with more and more classes, and the ``distance`` of their solutions."""
+def by_classes(results: Results, published: Mapping[str, Sequence[float | int]], distance: str) -> list[ComparedNumber]:
+    """Table I of both papers: FedAvg's clients with more and more classes, and the distance of their solutions.
+
+    Args:
+        results: stored runs.
+        published: the paper's numbers by classes per client, in the order of STATISTICS.
+        distance: which figure of the runs it is: ``discrepancy`` or ``distance``.
+    """
     return [
-        _of_classes(measured, classes, statistic, float(printed), statistic.figure.format(distance=distance))
+        _of_classes(results, classes, statistic, float(printed), statistic.figure.format(distance=distance))
         for classes, numbers in published.items()
         for statistic, printed in zip(STATISTICS, numbers, strict=True)
     ]
 
 
-def _of_classes(measured: Measured, classes: str, statistic: Statistic, printed: float, figure: str) -> Compared:
-    values, unit = of(measured, "I", classes, "FedAvg", figure), statistic.unit
+def _of_classes(results: Results, classes: str, statistic: Statistic, printed: float, figure: str) -> ComparedNumber:
+    values, unit = values_of(results, "I", classes, "FedAvg", figure), statistic.unit
     if any(value is None for value in values):  # a run that never got there: how many rounds it needs is unknown
-        gone = f"never in {sum(value is None for value in values)} of {len(values)}"
+        never = f"never in {sum(value is None for value in values)} of {len(values)}"
         mark = Mark.NOT_REPRODUCED
-        return Compared(classes, statistic.label, digits(printed), gone, None, mark, unit, len(values))
+        return ComparedNumber(classes, statistic.label, digits(printed), never, None, mark, unit, len(values))
     ours = average(values)
     ours = 100 * ours if ours is not None and unit == POINTS else ours
     margin = statistic.margin(printed)
-    return number(classes, statistic.label, printed, ours, margin=margin, unit=unit, seeds=len(values))
+    return compare_number(classes, statistic.label, printed, ours, margin=margin, unit=unit, seeds=len(values))
 
 
-def without_a_paper(job: Job, measured: Measured, figure: str, unit: str, times: int) -> Compared:
-    """What ends a job's curve of ``figure``, mean over the seeds, where no paper prints a number."""
-    runs = [line for line in measured if job.answers(line)]
+def last_of_curve(job: Job, results: Results, figure: str, unit: str, factor: int) -> ComparedNumber:
+    """The last value of a job's curve, mean over the seeds, where no paper prints a number.
+
+    Args:
+        job: whose runs.
+        results: stored runs.
+        figure: the key of the curve.
+        unit: of the number.
+        factor: by which it is multiplied, such as 100 for percent.
+    """
+    runs = [line for line in results if job.answers(line)]
     ours = average([line[figure][-1] for line in runs])
-    shown = digits(None if ours is None else times * ours)
-    return Compared(job.row, job.column, "", shown, None, Mark.NO_NUMBER, unit, len(runs))
+    shown = digits(None if ours is None else factor * ours)
+    return ComparedNumber(job.row, job.column, "", shown, None, Mark.NO_NUMBER, unit, len(runs))

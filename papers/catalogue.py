@@ -1,4 +1,4 @@
-"""Every table and figure that can be repeated: what is run for it, what is compared, and how the page shows it.
+"""Every table and figure that can be reproduced: its runs, its comparison with the paper, its part of the page.
 
 A new table is one entry here. The command, ``python -m papers`` and docs/results.md read it.
 """
@@ -22,32 +22,32 @@ from papers.fedsim import figures as fedsim_figures
 from papers.fedsim import numbers as fedsim_numbers
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
-from papers.flexcfl import communication as flexcfl_numbers
+from papers.flexcfl import communication as flexcfl_communication
 from papers.flexcfl import page as flexcfl_page
 from papers.flexcfl import recipes as flexcfl
-from papers.panm import page as peers_page
-from papers.panm import recipes as peers
+from papers.panm import page as panm_page
+from papers.panm import recipes as panm
 from papers.planted_clusters import page as planted_page
 from papers.planted_clusters import recipes as planted
 from papers.recipe import Cell, measure
-from papers.reproduction_marks import Compared, Measured
+from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job, Measure, job_of
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table or a figure of a paper. ``beyond``: numbers that it prints and that no run here can be held against, by
-    the reason. ``same_runs``: the table whose runs it reads, where it has none of its own."""
+    """A table or a figure of a paper. ``without_recipe``: how many of its numbers no run here can reproduce, by the
+    reason. ``same_runs``: the table whose runs it reads, where it has none of its own."""
 
     name: str
     title: str
     statistic: str
     rule: str
     jobs: tuple[Job, ...]
-    compare: Callable[[Measured], list[Compared]]
-    section: Callable[[Measured], str] | None = None
+    compare: Callable[[Results], list[ComparedNumber]]
+    section: Callable[[Results], str] | None = None
     also: tuple[str, ...] = ()
-    beyond: Mapping[str, int] = field(default_factory=dict)
+    without_recipe: Mapping[str, int] = field(default_factory=dict)
     same_runs: str = ""
 
 
@@ -59,7 +59,7 @@ class Paper:
     heading: str
     tables: tuple[Table, ...]
     about: str = ""
-    draw: Callable[[Measured, Path], None] | None = None
+    draw: Callable[[Results, Path], None] | None = None
 
 
 BEST = "highest accuracy of a round in which all clients have a cluster, percent, mean over the seeds"
@@ -72,22 +72,22 @@ def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
     return tuple(job_of(cell, how) for cell in cells)
 
 
-def _alone(jobs: Sequence[Job], figure: str, unit: str, times: int = 1) -> Callable[[Measured], list[Compared]]:
-    """What ends each curve of ``figure``, beside no published number."""
-    return lambda measured: [accuracy_numbers.without_a_paper(job, measured, figure, unit, times) for job in jobs]
+def _ends(jobs: Sequence[Job], figure: str, unit: str, factor: int = 1) -> Callable[[Results], list[ComparedNumber]]:
+    """The last value of each curve of ``figure``, beside no published number."""
+    return lambda results: [accuracy_numbers.last_of_curve(job, results, figure, unit, factor) for job in jobs]
 
 
-def _planted(name: str, title: str, *panels: str, section: Callable[[Measured], str]) -> Table:
+def _planted(name: str, title: str, *panels: str, section: Callable[[Results], str]) -> Table:
     jobs = planted.jobs(*panels)
     return Table(
-        f"planted-{name}", f"Planted clusters: {title}", AGREEMENT, OURS, jobs, _alone(jobs, "ari", "ARI"), section
+        f"planted-{name}", f"Planted clusters: {title}", AGREEMENT, OURS, jobs, _ends(jobs, "ari", "ARI"), section
     )
 
 
-def _panm(name: str, title: str, *panels: str, section: Callable[[Measured], str] | None = None) -> Table:
-    jobs = peers.jobs(*panels)
+def _panm(name: str, title: str, *panels: str, section: Callable[[Results], str] | None = None) -> Table:
+    jobs = panm.jobs(*panels)
     return Table(
-        f"panm-{name}", f"PANM and peers: {title}", ACCURACY, OURS, jobs, _alone(jobs, "accuracy", "%", 100), section
+        f"panm-{name}", f"PANM and peers: {title}", ACCURACY, OURS, jobs, _ends(jobs, "accuracy", "%", 100), section
     )
 
 
@@ -98,9 +98,9 @@ FEDGROUP = (
         BEST,
         POINTS,
         _cells(fedgroup.TABLE_III),
-        lambda measured: accuracy_numbers.best_accuracies(measured, fedgroup.TABLE_III),
+        lambda results: accuracy_numbers.best_accuracies(results, fedgroup.TABLE_III),
         fedgroup_page.table_iii,
-        beyond={"Sent140-LSTM (800 rounds of an LSTM) has no recipe": 6},
+        without_recipe={"Sent140-LSTM (800 rounds of an LSTM) has no recipe": 6},
     ),
     Table(
         "fedgroup-table1",
@@ -108,7 +108,7 @@ FEDGROUP = (
         "discrepancy over the rounds, best and median accuracy, rounds to 85%",
         accuracy_numbers.RULE_BY_CLASSES,
         _cells(fedgroup.TABLE_I),
-        lambda measured: accuracy_numbers.by_classes(measured, fedgroup_page.PUBLISHED_I, "discrepancy"),
+        lambda results: accuracy_numbers.by_classes(results, fedgroup_page.PUBLISHED_I, "discrepancy"),
         fedgroup_page.table_i,
     ),
 )
@@ -119,29 +119,29 @@ FLEXCFL = (
         BEST,
         f"{POINTS}; else *needs the authors' defect* where the column 'first client' is",
         _cells(flexcfl.TABLE_III),
-        lambda measured: accuracy_numbers.best_accuracies(measured, flexcfl.TABLE_III),
+        lambda results: accuracy_numbers.best_accuracies(results, flexcfl.TABLE_III),
         flexcfl_page.table_iii,
         also=("flexcfl-figure3",),
-        beyond={"convolutional networks, three rows (300 rounds; a recipe for 50)": 24},
+        without_recipe={"convolutional networks, three rows (300 rounds; a recipe for 50)": 24},
     ),
     Table(
         "flexcfl-table4",
-        "Table IV: methods when data move",
+        "Table IV: methods under data shift",
         BEST,
         POINTS,
         _cells(flexcfl.TABLE_IV),
-        lambda measured: accuracy_numbers.best_accuracies(measured, flexcfl.TABLE_IV),
+        lambda results: accuracy_numbers.best_accuracies(results, flexcfl.TABLE_IV),
         flexcfl_page.table_iv,
         also=("flexcfl-figure4",),
-        beyond={"convolutional networks, three rows, have no recipe": 54},
+        without_recipe={"convolutional networks, three rows, have no recipe": 54},
     ),
     Table(
         "flexcfl-figure6",
-        "Fig. 6: what is sent in 300 rounds",
+        "Fig. 6: communication of 300 rounds",
         "bytes over FedAvg's, counted by the ledger",
         "within 2% of the ratio that the text prints (a margin of ours)",
         _cells(flexcfl.FIGURE_6),
-        flexcfl_numbers.communication,
+        flexcfl_communication.relative_bytes,
         flexcfl_page.figure_6,
     ),
     Table(
@@ -150,7 +150,7 @@ FLEXCFL = (
         "distance over the rounds, best and median accuracy, rounds to 85%",
         accuracy_numbers.RULE_BY_CLASSES,
         _cells(flexcfl.TABLE_I),
-        lambda measured: accuracy_numbers.by_classes(measured, flexcfl.TABLE_I_PUBLISHED, "distance"),
+        lambda results: accuracy_numbers.by_classes(results, flexcfl.TABLE_I_PUBLISHED, "distance"),
         flexcfl_page.table_i,
     ),
 )
@@ -162,10 +162,10 @@ FEDSIM = (
         GAIN,
         f"{POINTS}; else *needs the authors' defect* where 'as coded' is",
         _cells(fedsim.CELLS_4, fedsim.measure),
-        lambda measured: fedsim_numbers.improvements(measured, fedsim.TABLE_4),
+        lambda results: fedsim_numbers.improvements(results, fedsim.TABLE_4),
         fedsim_page.table_4,
         also=("fedsim-figure3", "fedsim-figure5", "fedsim-figure7"),
-        beyond={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
+        without_recipe={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
     ),
     Table(
         "fedsim-table7",
@@ -173,7 +173,7 @@ FEDSIM = (
         GAIN,
         f"{POINTS}; else *needs the authors' defect* where 'as coded' is",
         _cells(fedsim.CELLS_7, fedsim.measure),
-        lambda measured: fedsim_numbers.improvements(measured, {**fedsim_page.SEVEN, **fedsim_page.SEVEN_DRAWN}),
+        lambda results: fedsim_numbers.improvements(results, {**fedsim_page.SEVEN, **fedsim_page.SEVEN_DRAWN}),
         fedsim_page.table_7,
         also=("fedsim-figure9",),
     ),
@@ -198,7 +198,7 @@ FEDSIM = (
 ATHENA = (
     Table(
         "athena-eps",
-        "SBRC: which eps finds the clusters",
+        "SBRC: ranges of eps that find the clusters",
         "range of eps in which DBSCAN finds the true clusters, by local epochs",
         "the two ranges have an eps in common (our rule)",
         _cells(athena.CELLS_EPS, athena.measure),
@@ -211,9 +211,9 @@ ATHENA = (
         "accuracy by cluster, or the gain over one model, in the last round, percent",
         f"{POINTS}; 'more than' a number: above it",
         _cells(athena.FIGURE_1, athena.measure),
-        athena_numbers.apart,
+        athena_numbers.by_cluster,
         athena_page.figure_1,
-        beyond={"400 rounds of a convolutional network (a recipe for 8)": 9},
+        without_recipe={"400 rounds of a convolutional network (a recipe for 8)": 9},
     ),
     Table(
         "athena-figure2",
@@ -221,10 +221,10 @@ ATHENA = (
         "accuracy of the combined detectors in the last round, percent; 5 classes: what they gain over FedAvg",
         f"{POINTS}; 'above both': above FedAvg",
         _cells(athena.FIGURE_2, athena.measure),
-        athena_numbers.shared,
+        athena_numbers.combined_detectors,
         athena_page.figure_2,
         also=("athena-figure3", "athena-figure4"),
-        beyond={"200 rounds of convolutional networks (a recipe for 12)": 8},
+        without_recipe={"200 rounds of convolutional networks (a recipe for 12)": 8},
     ),
     Table(
         "athena-table1",
@@ -238,24 +238,31 @@ ATHENA = (
     ),
 )
 PLANTED = (
-    _planted("found", "who finds the truth", "found", "glorot", "thresholds", section=planted_page.found),
-    _planted("breaks", "where it breaks", "images", "clusters", "participation", section=planted_page.harder),
-    _planted("swapped", "who notices a swap", "swapped", section=planted_page.moving),
+    _planted(
+        "found",
+        "finding the true clusters",
+        "found",
+        "glorot",
+        "thresholds",
+        section=planted_page.found_table,
+    ),
+    _planted("breaks", "harder tasks", "images", "clusters", "participation", section=planted_page.harder),
+    _planted("swapped", "detection of swapped data", "swapped", section=planted_page.moving),
 )
 PANM = (
-    _panm("compared", "methods side by side", "compared", section=peers_page.side_by_side),
-    _panm("federations", "other federations", "federations", section=peers_page.others),
+    _panm("compared", "methods side by side", "compared", section=panm_page.side_by_side),
+    _panm("federations", "other federations", "federations", section=panm_page.others),
     _panm("breaks", "fewer images, more clusters, another alpha", "images", "clusters", "alpha"),
-    _panm("absent", "peers that are missing", "absent", section=peers_page.harder),
+    _panm("absent", "peers that are missing", "absent", section=panm_page.harder),
 )
 ADVISE = (
     Table(
-        "advise-kinds",
-        "Advice: how many kinds of clients",
-        "number of kinds that is named, where the truth is known",
+        "advise-clusters",
+        "Advice: the number of clusters",
+        "number of clusters that is named, where the true one is known",
         "the true number from at least nine of ten seeds (our promise)",
         advise.jobs(),
-        advise_page.compared,
+        advise_page.compare_numbers,
         advise_page.section,
     ),
 )
@@ -272,14 +279,14 @@ PAPERS = {
             athena_page.ABOUT,
             athena_figures.draw,
         ),
-        Paper("planted", "Planted clusters: who finds the truth", PLANTED, planted_page.ABOUT, planted_page.draw),
-        Paper("advise", "Advice: how many kinds of clients", ADVISE),
-        Paper("peers", "PANM: peers without a server", PANM, peers_page.ABOUT, peers_page.draw),
+        Paper("planted", "Planted clusters: which methods find them", PLANTED, planted_page.ABOUT, planted_page.draw),
+        Paper("advise", "Advice: the number of clusters", ADVISE),
+        Paper("peers", "PANM: peers without a server", PANM, panm_page.ABOUT, panm_page.draw),
     )
 }
 NO_RECIPE = "FedSim's Tables 3 (times of its authors' machines) and 6 (CNN, MLP, RNN) have no recipe."
 
 
 def tables() -> dict[str, tuple[Paper, Table]]:
-    """Everything that can be repeated, by its name."""
+    """All tables by name."""
     return {table.name: (paper, table) for paper in PAPERS.values() for table in paper.tables}

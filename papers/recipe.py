@@ -1,4 +1,4 @@
-"""What a recipe is: a cell of a published table, the settings behind it, and what comes of running it."""
+"""Recipes: a cell of a published table, the settings behind it, and the figures of its runs."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Setting:
     shift: Shift | None = None
     data_seed: int | None = 0  # of the data; None: drawn anew from the seed of every run
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
-    seconds: float | int = 15  # of a run on two cores, as far as one can guess: used until one was measured
-    aside: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
+    seconds: float | int = 15  # of a run on two cores, a guess, used until one is stored
+    deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,13 @@ class Cell:
 
 @lru_cache(maxsize=1)
 def load(name: str, options: Options, seed: int = 0) -> FederatedData:
-    """A data set, drawn from one seed as the papers drew one file for all runs; ``published`` is such a file."""
+    """A data set, drawn from one seed as the papers drew one file for all runs.
+
+    Args:
+        name: a registered data set, or ``published``: a file of the paper's authors.
+        options: of the data set.
+        seed: from which it is drawn.
+    """
     if name == "published":
         return published(**dict(options))
     return DATASETS[name](seed=seed, **dict(options))
@@ -76,7 +82,7 @@ def published(folder: str, file: str) -> FederatedData:
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
-    """Run one cell from one seed; the figures that the pages show."""
+    """Run a cell from one seed, and return the figures that the pages show."""
     return {
         "table": cell.table,
         "row": cell.setting.row,
@@ -87,7 +93,7 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def run(cell: Cell, seed: int) -> Run:
-    """One cell from one seed."""
+    """Run a cell from one seed."""
     s = cell.setting
     data = load(s.data, s.data_options, seed if s.data_seed is None else s.data_seed)
     return simulate(
@@ -106,11 +112,11 @@ def run(cell: Cell, seed: int) -> Run:
 
 def figures(run: Run) -> dict[str, Any]:
     """Best, final and median accuracy over the complete rounds of 1..T, and the accuracy at a hundred of them; the
-    discrepancy over rounds, rounds to 85%, what the clusters did, and the cost."""
+    discrepancy over rounds, rounds to 85%, migrations, and the cost."""
     history, summary = run.history.loc[1:], run.summary()
     accuracy = history["accuracy"][~history["partial"].astype(bool)]
-    apart, reached = history["discrepancy_sum"], accuracy.index[accuracy >= 0.85]
-    clustering = {name: _short(summary[name]) for name in CLUSTERING} | {"moves_noticed": _noticed(history)}
+    discrepancy, reached = history["discrepancy_sum"], accuracy.index[accuracy >= 0.85]
+    clustering = {name: _short(summary[name]) for name in CLUSTERING} | {"moves_noticed": _detected_share(history)}
     every = max(1, len(history) // 100)
     return {
         "best": _short(accuracy.max()) if len(accuracy) else None,
@@ -118,8 +124,8 @@ def figures(run: Run) -> dict[str, Any]:
         "final": _short(history["accuracy"].iloc[-1]),
         "median": _short(accuracy.median()) if len(accuracy) else None,
         "bottom_decile": _short(history["bottom_decile"].iloc[-1]),
-        "discrepancy_mean": _short(apart.mean()),
-        "discrepancy_variance": _short(apart.var(ddof=0)),
+        "discrepancy_mean": _short(discrepancy.mean()),
+        "discrepancy_variance": _short(discrepancy.var(ddof=0)),
         "distance_mean": _short(history["discrepancy_mean"].mean()),
         "distance_variance": _short(history["discrepancy_mean"].var(ddof=0)),
         "rounds_to_85": int(reached[0]) if len(reached) else None,
@@ -136,16 +142,16 @@ def figures(run: Run) -> dict[str, Any]:
 CLUSTERING = ("ari", "migrations", "shift_precision", "shift_recall", "migration_precision", "migration_recall")
 
 
-def _noticed(history: pd.DataFrame) -> float | None:
-    """Notices of clients whose data had moved, by moves of clients that had a cluster."""
-    asked, moved, noticed = (
+def _detected_share(history: pd.DataFrame) -> float | None:
+    """Detected shifts of assigned clients, divided by all their shifts, over the rounds in which the test ran."""
+    tests, shifts, detected = (
         np.nan_to_num(history[name].to_numpy(float), nan=-1.0)
         for name in ("shifts_detected", "data_shifts_assigned", "shifts_detected_true")
     )
-    warm = moved[asked >= 0].clip(0).sum()
-    return _short(noticed[asked >= 0].clip(0).sum() / warm) if warm else None
+    total = shifts[tests >= 0].clip(0).sum()
+    return _short(detected[tests >= 0].clip(0).sum() / total) if total else None
 
 
 def _short(value: Any, digits: int = 5) -> float | None:
-    """A number as the store holds it."""
+    """A number rounded for the store."""
     return None if value is None or not np.isfinite(value) else round(float(value), digits)

@@ -1,4 +1,4 @@
-"""How much of what the papers print was reproduced: in all, and by table."""
+"""The share of the published numbers that was reproduced: in all, and by table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from papers.catalogue import NO_RECIPE, PAPERS, Table
-from papers.reproduction_marks import MARGIN, POINTS, Compared, Mark, Measured
+from papers.reproduction_marks import MARGIN, POINTS, ComparedNumber, Mark, Results
 from papers.result_store import seconds_of_rows
 from papers.tables_markdown import markdown
 
@@ -24,46 +24,46 @@ class Share:
     defect: int = 0  # reproduced with the authors' defect only
     above: int = 0
     below: int = 0
-    alone: int = 0  # of those run: from a single seed
+    single_seed: int = 0  # of those run
 
     def __add__(self, other: Share) -> Share:
         return Share(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-def share_of(table: Table, measured: Measured) -> Share:
-    """What became of the numbers of a table."""
-    counted = [number for number in table.compare(measured) if number.counts]
-    small = cpu_sized(table, measured)
-    sized = [number for number in counted if number.row in small]
+def share_of(table: Table, results: Results) -> Share:
+    """The counts of one table."""
+    countable = [number for number in table.compare(results) if number.counts]
+    small = cpu_sized(table, results)
+    sized = [number for number in countable if number.row in small]
     ran = [number for number in sized if number.mark != Mark.NOT_RUN]
     off = [number for number in ran if number.mark == Mark.NOT_REPRODUCED]
     return Share(
-        printed=len(counted) + sum(table.beyond.values()),
+        printed=len(countable) + sum(table.without_recipe.values()),
         sized=len(sized),
         run=len(ran),
         reproduced=sum(number.mark == Mark.REPRODUCED for number in ran),
         defect=sum(number.mark == Mark.DEFECT for number in ran),
         above=sum((number.difference or 0) > 0 for number in off),
         below=sum((number.difference or 0) < 0 for number in off),
-        alone=sum(number.seeds == 1 for number in ran),
+        single_seed=sum(number.seeds == 1 for number in ran),
     )
 
 
-def cpu_sized(table: Table, measured: Measured) -> set[str]:
+def cpu_sized(table: Table, results: Results) -> set[str]:
     """The rows whose runs take at most five minutes: by the median of what is stored, else by the recipe's guess."""
-    return {row for row, (seconds, _) in seconds_of_rows(table.jobs, measured).items() if seconds <= CPU_SIZED}
+    return {row for row, time in seconds_of_rows(table.jobs, results).items() if time.seconds <= CPU_SIZED}
 
 
-def section(measured: Mapping[str, Measured]) -> str:
+def section(results: Mapping[str, Results]) -> str:
     """The top of docs/results.md."""
-    rows, total, beyond = [], Share(), []
+    rows, total, incomplete = [], Share(), []
     for paper in PAPERS.values():
-        shares = [(table, share_of(table, measured.get(paper.name, []))) for table in paper.tables]
+        shares = [(table, share_of(table, results.get(paper.name, []))) for table in paper.tables]
         shares = [(table, share) for table, share in shares if share.printed]
         of_paper = sum((share for _, share in shares), Share())
         rows += [_line(table.name, share) for table, share in shares]
         rows += [_line(f"**{paper.name}**", of_paper)] if shares else []
-        beyond += [table for table, _ in shares if table.beyond]
+        incomplete += [table for table, _ in shares if table.without_recipe]
         total += of_paper
     rows.append(_line("**all**", total))
     return "\n\n".join(
@@ -71,9 +71,9 @@ def section(measured: Mapping[str, Measured]) -> str:
             "## How much was reproduced",
             headline(total),
             markdown(HEAD, rows),
-            _explained(beyond),
+            _legend(incomplete),
             "Numbers that are not in percentage points, each by the rule of its table:",
-            others(measured),
+            other_numbers(results),
         ]
     )
 
@@ -91,7 +91,7 @@ def headline(total: Share) -> str:
     return (
         f"**{total.reproduced} of {total.sized}** published numbers that take a CPU at most five minutes a run are "
         f"reproduced within {MARGIN} points{run}{defect}. {total.above} came out above the paper's and {total.below} "
-        f"below. {total.alone} of these rest on a single seed."
+        f"below. {total.single_seed} of these rest on a single seed."
     )
 
 
@@ -99,30 +99,30 @@ def _line(name: str, share: Share) -> list[str]:
     return [name, *(str(getattr(share, f.name)) for f in fields(share))]
 
 
-def _explained(tables: Sequence[Table]) -> str:
+def _legend(tables: Sequence[Table]) -> str:
     """What the columns mean, and what is not counted."""
-    beyond = "; ".join(f"{table.name}: {', '.join(table.beyond)}" for table in tables)
+    without_recipe = "; ".join(f"{table.name}: {', '.join(table.without_recipe)}" for table in tables)
     return (
         "*CPU-sized*: the recipe is the paper's, and a run takes at most 300 seconds on two cores (the median of the "
-        "row's runs in the store; the recipe's guess where none was measured). A number counts as run from one seed "
+        "row's runs in the store; the recipe's guess where there is none). A number counts as run from one seed "
         "on; the tables below say how many there are. Shortened runs, other data and variants of ours are shown below "
-        "and not counted. Printed, but not CPU-sized or not to be had: "
-        f"{beyond}. {NO_RECIPE}"
+        "and not counted. Printed, but not CPU-sized or not available: "
+        f"{without_recipe}. {NO_RECIPE}"
     )
 
 
-def others(measured: Mapping[str, Measured]) -> str:
+def other_numbers(results: Mapping[str, Results]) -> str:
     """Numbers that are not in points: how many were run, how many hold by their table's rule."""
     lines = []
     for paper in PAPERS.values():
         for table in paper.tables:
-            found = [number for number in table.compare(measured.get(paper.name, [])) if _other(number)]
-            if found:
-                ran = [number for number in found if number.mark != Mark.NOT_RUN]
-                held = sum(number.mark == Mark.REPRODUCED for number in ran)
-                lines.append([table.name, table.rule, str(len(found)), str(len(ran)), str(held)])
+            numbers = [number for number in table.compare(results.get(paper.name, [])) if _is_other(number)]
+            if numbers:
+                ran = [number for number in numbers if number.mark != Mark.NOT_RUN]
+                reproduced = sum(number.mark == Mark.REPRODUCED for number in ran)
+                lines.append([table.name, table.rule, str(len(numbers)), str(len(ran)), str(reproduced)])
     return markdown(["", "rule", "numbers", "run", "hold"], lines)
 
 
-def _other(number: Compared) -> bool:
-    return number.unit != POINTS and not number.aside and number.mark != Mark.NO_NUMBER
+def _is_other(number: ComparedNumber) -> bool:
+    return number.unit != POINTS and not number.deviation and number.mark != Mark.NO_NUMBER

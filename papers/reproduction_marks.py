@@ -1,4 +1,4 @@
-"""A number of a paper beside ours, and the mark that it gets."""
+"""A published number beside ours, and its mark: reproduced or not."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from enum import StrEnum
 from statistics import mean
 from typing import Any
 
-Measured = Sequence[dict[str, Any]]
+Results = Sequence[dict[str, Any]]
 MARGIN = 1.5  # percentage points within which a number counts as reproduced
 POINTS = "points"
 
 
 class Mark(StrEnum):
-    """What became of a published number."""
+    """Whether a published number was reproduced."""
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
@@ -27,9 +27,9 @@ SYMBOLS = {Mark.REPRODUCED: "✓", Mark.NOT_REPRODUCED: "≠", Mark.DEFECT: "⚑
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it says nothing.
-    ``aside`` is why our run is not the paper's (fewer rounds, other data): such a number is not counted."""
+class ComparedNumber:
+    """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it does not apply.
+    ``deviation`` is why our run is not the paper's (fewer rounds, other data): such a number is not counted."""
 
     row: str
     column: str
@@ -39,34 +39,51 @@ class Compared:
     mark: Mark
     unit: str = POINTS
     seeds: int = 0
-    aside: str = ""
+    deviation: str = ""
 
     @property
     def counts(self) -> bool:
         """Whether it is one of the numbers, in percentage points, whose share the page begins with."""
-        return self.unit == POINTS and not self.aside and self.mark != Mark.NO_NUMBER
+        return self.unit == POINTS and not self.deviation and self.mark != Mark.NO_NUMBER
 
     @property
     def symbol(self) -> str:
         """The mark in a table: in brackets where the number is not counted."""
         sign = SYMBOLS[self.mark]
-        return f"({sign})" if sign and self.aside else sign
+        return f"({sign})" if sign and self.deviation else sign
 
 
-def of(measured: Measured, table: str, row: str, column: str, figure: str) -> list:
-    """One figure of all seeds of a cell, in the order of the seeds."""
-    runs = [m for m in measured if (m["table"], m["row"], m["column"]) == (table, row, column)]
+def values_of(results: Results, table: str, row: str, column: str, figure: str) -> list:
+    """One figure of all seeds of a cell, in the order of the seeds.
+
+    Args:
+        results: stored runs.
+        table: of the cell.
+        row: of the cell.
+        column: of the cell.
+        figure: the key in a run; runs without it are left out.
+    """
+    runs = [m for m in results if (m["table"], m["row"], m["column"]) == (table, row, column)]
     return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
 
 
 def average(values: Sequence[float | int | None]) -> float | None:
-    """The mean of what is there; None where nothing is."""
-    there = [value for value in values if value is not None]
-    return float(mean(there)) if there else None
+    """The mean of the values that are not None; None where all are."""
+    numbers = [value for value in values if value is not None]
+    return float(mean(numbers)) if numbers else None
 
 
-def within(published: float | int | None, ours: float | None, margin: float, as_coded: float | None = None) -> Mark:
-    """The mark of a number that should lie within a margin; ``as_coded`` is ours with the authors' defect."""
+def mark_within(
+    published: float | int | None, ours: float | None, margin: float, as_coded: float | None = None
+) -> Mark:
+    """The mark of a number that should lie within a margin.
+
+    Args:
+        published: the paper's; None: it prints none.
+        ours: None: not run.
+        margin: largest difference, in the number's unit.
+        as_coded: ours with the authors' defect; None: no such run.
+    """
     if published is None:
         return Mark.NO_NUMBER
     if ours is None:
@@ -80,12 +97,12 @@ def _near(published: float, ours: float, margin: float) -> bool:
     return abs(ours - published) <= margin + 1e-9  # 91.5 is within 1.5 of 90 in any arithmetic
 
 
-def held(true: bool | None) -> Mark:
+def mark_of_statement(true: bool | None) -> Mark:
     """The mark of a statement; None: not run."""
     return Mark.NOT_RUN if true is None else Mark.REPRODUCED if true else Mark.NOT_REPRODUCED
 
 
-def number(
+def compare_number(
     row: str,
     column: str,
     published: float | None,
@@ -95,15 +112,27 @@ def number(
     unit: str = POINTS,
     as_coded: float | None = None,
     seeds: int = 0,
-    aside: str = "",
-) -> Compared:
-    """A number and its mark."""
+    deviation: str = "",
+) -> ComparedNumber:
+    """A published number beside ours, with its mark.
+
+    Args:
+        row: of the table.
+        column: of the table.
+        published: the paper's number; None: it prints none.
+        ours: None: not run.
+        margin: largest difference that counts as reproduced, in ``unit``.
+        unit: percentage points, or a word for another.
+        as_coded: ours with the authors' defect.
+        seeds: how many ours is the mean of.
+        deviation: why our run is not the paper's.
+    """
     gap = None if published is None or ours is None else ours - published
-    mark = within(published, ours, margin, as_coded)
-    told = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
-    return Compared(row, column, digits(published), told, gap, mark, unit, seeds, aside)
+    mark = mark_within(published, ours, margin, as_coded)
+    shown = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
+    return ComparedNumber(row, column, digits(published), shown, gap, mark, unit, seeds, deviation)
 
 
 def digits(value: float | int | None) -> str:
-    """Four of them at most; nothing for nothing."""
+    """At most four significant digits; empty for None."""
     return "" if value is None else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""What is run for a table, and the store of what came of it: one JSON object a line, a line a run."""
+"""The jobs of a table, and the store of their runs: one JSON object a line, a line a run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedkin.core.errors import DataError
-from fedkin.core.storage import append_line, storing
+from fedkin.core.storage import append_line, storage_errors
 from papers.recipe import Cell, measure
 
 Line = dict[str, Any]
 Measure = Callable[[Any, int], Line]
-Todo = list[tuple["Job", int]]
+JobList = list[tuple["Job", int]]
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,13 @@ class Job:
     row: str
     column: str
     seeds: tuple[int, ...]
-    key: dict[str, Any]  # by which its lines are known in the store
+    key: dict[str, Any]  # the entries that its lines in the store have
     measure: Callable[[int], Line]  # seed -> line
     seconds: float | int  # of a run on two cores; what the recipe guesses
 
     @property
     def name(self) -> str:
+        """Row and column."""
         return f"{self.row}, {self.column}"
 
     def answers(self, line: Line) -> bool:
@@ -48,30 +49,39 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
 def job_of_question(
     question: Any, seeds: tuple[int, ...], answer: Measure, row: str, column: str, seconds: float | int
 ) -> Job:
-    """A question (a frozen dataclass, whose fields its lines begin with) as a job."""
+    """A question as a job.
+
+    Args:
+        question: a frozen dataclass, whose fields its lines begin with.
+        seeds: from which it is run.
+        answer: runs it from one seed.
+        row: where it stands in its table.
+        column: likewise.
+        seconds: of a run on two cores.
+    """
     return Job(row, column, seeds, asdict(question), lambda seed: answer(question, seed), seconds)
 
 
 def read(store: Path) -> list[Line]:
-    """What the store holds; a last line that a killed process left torn is not counted.
+    """The runs in a store; a last line that a killed process left torn is not counted.
 
     Raises DataError where a line is no run.
     """
     text = _text(store)
     lines, whole = text.splitlines(), text.endswith("\n")
-    found = [_parsed(line) for line in lines]
-    if found and found[-1] is None and not whole:
-        found.pop()
-    if None in found:
-        where = f"{store}, line {found.index(None) + 1}"
+    runs = [_parsed(line) for line in lines]
+    if runs and runs[-1] is None and not whole:
+        runs.pop()
+    if None in runs:
+        where = f"{store}, line {runs.index(None) + 1}"
         raise DataError(f"{where}: expected a run as one JSON object; delete the line to run it again")
-    return [line for line in found if line is not None]
+    return [line for line in runs if line is not None]
 
 
 def _text(store: Path) -> str:
     if not store.exists():
         return ""
-    with storing(store):
+    with storage_errors(store):
         return store.read_bytes().decode(errors="replace")
 
 
@@ -84,31 +94,31 @@ def _parsed(text: str) -> Line | None:
     return line if isinstance(line, dict) and isinstance(line.get("seed"), int) else None
 
 
-def pending(asked: Iterable[tuple[Job, Sequence[int]]], held: Sequence[Line]) -> Todo:
-    """The runs that are asked for and not in the store yet."""
-    todo = []
-    for job, seeds in asked:
-        have = {line["seed"] for line in held if job.answers(line)}
-        todo += [(job, seed) for seed in seeds if seed not in have]
-    return todo
+def pending(requested: Iterable[tuple[Job, Sequence[int]]], stored: Sequence[Line]) -> JobList:
+    """The runs that are requested and not in the store yet."""
+    missing = []
+    for job, seeds in requested:
+        done = {line["seed"] for line in stored if job.answers(line)}
+        missing += [(job, seed) for seed in seeds if seed not in done]
+    return missing
 
 
-def carry_out(todo: Todo, store: Path) -> Iterator[Line]:
-    """Run one after another; each is in the store as soon as it is done.
+def carry_out(jobs: JobList, store: Path) -> Iterator[Line]:
+    """Run jobs one after another; each is in the store as soon as it is done.
 
     Raises StorageError where the store cannot be written, before anything is run.
     """
-    with storing(store):
+    with storage_errors(store):
         store.parent.mkdir(parents=True, exist_ok=True)
-        _mend(store)
-    for job, seed in todo:
+        _repair(store)
+    for job, seed in jobs:
         line = job.measure(seed)
         append_line(store, json.dumps(line))
         yield line
 
 
-def _mend(store: Path) -> None:
-    """End the store with a whole line, and try whether it can be written."""
+def _repair(store: Path) -> None:
+    """End the store with a whole line, and check that it can be written."""
     last = _text(store).rpartition("\n")[2]
     with store.open("r+b" if store.exists() else "xb") as file:
         end = file.seek(0, 2)
@@ -118,14 +128,20 @@ def _mend(store: Path) -> None:
             file.truncate(end - len(last.encode()))
 
 
-def seconds_of_rows(jobs: Iterable[Job], held: Sequence[Line]) -> dict[str, tuple[float, bool]]:
-    """What a run of each row takes, and whether that was measured: the median of the row's runs in the store, else
-    what the recipe guesses."""
+class RowTime(NamedTuple):
+    """How long a run of a row takes."""
+
+    seconds: float
+    measured: bool  # else the recipe's guess
+
+
+def seconds_of_rows(jobs: Iterable[Job], stored: Sequence[Line]) -> dict[str, RowTime]:
+    """How long a run of each row takes: the median of the row's runs in the store, else the recipe's guess."""
     rows: dict[str, list[Job]] = {}
     for job in jobs:
         rows.setdefault(job.row, []).append(job)
-    found = {}
+    times = {}
     for row, of_row in rows.items():
-        took = [float(m["seconds"]) for m in held if "seconds" in m and any(job.answers(m) for job in of_row)]
-        found[row] = (median(took), True) if took else (float(of_row[0].seconds), False)
-    return found
+        seconds = [float(m["seconds"]) for m in stored if "seconds" in m and any(job.answers(m) for job in of_row)]
+        times[row] = RowTime(median(seconds), True) if seconds else RowTime(float(of_row[0].seconds), False)
+    return times

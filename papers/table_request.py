@@ -1,4 +1,5 @@
-"""What somebody asks for by the name of a table, of rows and of columns; where its runs are kept; how long it takes."""
+"""A request for cells of a table, by the names of table, rows and columns; where its runs are stored; how long it
+takes."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError, unknown
 from papers.catalogue import PAPERS, Paper, Table, tables
-from papers.reproduction_marks import Compared, Measured
-from papers.result_store import Job, Todo, pending, read, seconds_of_rows
+from papers.reproduction_marks import ComparedNumber, Results
+from papers.result_store import Job, JobList, pending, read, seconds_of_rows
 
 CHECKOUT = Path("papers/results")
 
 
 @dataclass(frozen=True)
-class Wish:
+class TableRequest:
     """Some cells of a table, from some seeds, and the store of their runs."""
 
     table: Table
@@ -24,81 +25,88 @@ class Wish:
     jobs: tuple[Job, ...]
     seeds: int | None = None  # how many, from 0 on; None: what the recipe says
 
-    def todo(self) -> Todo:
+    def missing(self) -> JobList:
         """The runs that the store lacks."""
-        return pending([(job, self.seeds_of(job)) for job in self.jobs], self.measured())
+        return pending([(job, self.seeds_of(job)) for job in self.jobs], self.results())
 
     def seeds_of(self, job: Job) -> Sequence[int]:
+        """The seeds of a job."""
         return job.seeds if self.seeds is None else range(self.seeds)
 
-    def measured(self) -> Measured:
-        """What the store holds of the paper, of these seeds."""
+    def results(self) -> Results:
+        """The stored runs of the paper, of these seeds."""
         return [line for line in read(self.store) if self.seeds is None or line["seed"] < self.seeds]
 
     def seconds(self) -> dict[str, float]:
-        """What a run of each row takes."""
+        """How long a run of each row takes."""
         paper = tables()[self.table.name][0]
         timed = [*read(self.store), *shipped(self.store.parent, paper)]
-        return {row: seconds for row, (seconds, _) in seconds_of_rows(self.table.jobs, timed).items()}
+        return {row: time.seconds for row, time in seconds_of_rows(self.table.jobs, timed).items()}
 
-    def compared(self) -> list[Compared]:
+    def numbers(self) -> list[ComparedNumber]:
         """The numbers of these cells, ours beside the paper's."""
-        found = self.table.compare(self.measured())
         rows, columns = ({getattr(job, name) for job in self.jobs} for name in ("row", "column"))
         other = [job for job in self.table.jobs if job not in self.jobs]
         no_rows, no_columns = {job.row for job in other} - rows, {job.column for job in other} - columns
-        return [number for number in found if number.row not in no_rows and number.column not in no_columns]
+        numbers = self.table.compare(self.results())
+        return [number for number in numbers if number.row not in no_rows and number.column not in no_columns]
 
 
-def wish(
+def request_table(
     name: str,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     seeds: int | None = None,
     folder: Path | None = None,
-) -> Wish:
+) -> TableRequest:
     """Some cells of a table, by names that need not be exact.
 
-    Raises ConfigError for a table, a row or a column that is not there, for no cell at all, and for no seed.
+    Args:
+        name: of the table, or of a figure that shows the same runs.
+        rows: names of rows or how they begin, single or separated by commas; empty: all.
+        columns: likewise.
+        seeds: seeds 0 to ``seeds - 1``; None: the recipe's.
+        folder: of the stores; None: the default folder.
+
+    Raises:
+        ConfigError: a table, a row or a column that does not exist, no cell at all, or no seed.
     """
     if seeds is not None and seeds < 1:
         raise ConfigError(f"--seeds: expected at least 1, got {seeds}")
-    paper, table = _find(name)
-    in_rows = _chosen("row", table, rows, [job.row for job in table.jobs])
-    in_columns = _chosen("column", table, columns, [job.column for job in table.jobs])
+    paper, table = _find_table(name)
+    in_rows = _select("row", table, rows, [job.row for job in table.jobs])
+    in_columns = _select("column", table, columns, [job.column for job in table.jobs])
     jobs = tuple(job for job in table.jobs if job.row in in_rows and job.column in in_columns)
     if not jobs:
         raise ConfigError(f"{table.name} has no cell in rows {', '.join(rows)} and columns {', '.join(columns)}")
-    return Wish(table, store(folder or default_folder(), paper), jobs, seeds)
+    return TableRequest(table, store(folder or default_folder(), paper), jobs, seeds)
 
 
-def _find(name: str) -> tuple[Paper, Table]:
-    """A table by its name, or by that of a figure that shows the same runs."""
+def _find_table(name: str) -> tuple[Paper, Table]:
     names = {alias: (paper, table) for paper, table in tables().values() for alias in (table.name, *table.also)}
     if plain(name) not in names:
         raise ConfigError(f"{unknown('table', plain(name), names)} (fedkin reproduce lists all)")
     return names[plain(name)]
 
 
-def _chosen(kind: str, table: Table, asked: Sequence[str], names: Sequence[str]) -> set[str]:
-    """The names that are meant: those asked for, whole or separated by commas; all where none is."""
-    if not asked:
+def _select(kind: str, table: Table, texts: Sequence[str], names: Sequence[str]) -> set[str]:
+    """The names that match the texts, whole or separated by commas; all where there is no text."""
+    if not texts:
         return set(names)
-    found: set[str] = set()
-    for text in asked:
-        parts = [text] if _meant(text, names) else text.split(",")
+    selected: set[str] = set()
+    for text in texts:
+        parts = [text] if _matches(text, names) else text.split(",")
         for part in filter(plain, parts):
-            meant = _meant(part, names)
-            if not meant:
-                known = {plain(name) for name in names}
-                raise ConfigError(f"{table.name}: {unknown(kind, plain(part), known)}")
-            found |= meant
-    if not found:
-        raise ConfigError(f"{table.name}: expected the name of a {kind}, got {', '.join(map(repr, asked))}")
-    return found
+            matches = _matches(part, names)
+            if not matches:
+                raise ConfigError(f"{table.name}: {unknown(kind, plain(part), {plain(name) for name in names})}")
+            selected |= matches
+    if not selected:
+        raise ConfigError(f"{table.name}: expected the name of a {kind}, got {', '.join(map(repr, texts))}")
+    return selected
 
 
-def _meant(text: str, names: Sequence[str]) -> set[str]:
+def _matches(text: str, names: Sequence[str]) -> set[str]:
     """The name itself, or all that begin so."""
     exact = {name for name in names if plain(name) == plain(text)}
     return exact or {name for name in names if plain(text) and plain(name).startswith(plain(text))}
@@ -120,9 +128,9 @@ def store(folder: Path, paper: Paper) -> Path:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A table in the list: how many cells it has, how many have a run, what all runs take and what those take that are
-    not there yet, in seconds; ``guessed``: no run of some row says how long it is."""
+class TableSummary:
+    """A table in the list: its number of cells, how many have a run, and the seconds of all runs and of those that are
+    not stored yet; ``guessed``: no run of some row says how long it is."""
 
     table: Table
     cells: int
@@ -132,26 +140,26 @@ class Offer:
     guessed: bool
 
 
-def offers(folder: Path | None = None) -> list[Offer]:
-    """Everything that can be repeated, with what a store holds of it."""
-    chosen, found = folder or default_folder(), []
+def summaries(folder: Path | None = None) -> list[TableSummary]:
+    """All tables, with what a store holds of each."""
+    own, summaries = folder or default_folder(), []
     for paper in PAPERS.values():
-        held = read(store(chosen, paper))
-        found += [_offer(table, held, [*held, *shipped(chosen, paper)]) for table in paper.tables]
-    return found
+        stored = read(store(own, paper))
+        summaries += [_summary(table, stored, [*stored, *shipped(own, paper)]) for table in paper.tables]
+    return summaries
 
 
-def _offer(table: Table, held: Measured, timed: Measured) -> Offer:
+def _summary(table: Table, stored: Results, timed: Results) -> TableSummary:
     rows = seconds_of_rows(table.jobs, timed)
-    todo = pending([(job, job.seeds) for job in table.jobs], held)
-    whole = sum(rows[job.row][0] * len(job.seeds) for job in table.jobs)
-    left = sum(rows[job.row][0] for job, _ in todo)
-    measured = sum(any(job.answers(line) for line in held) for job in table.jobs)
-    guessed = not all(known for _, known in rows.values())
-    return Offer(table, len(table.jobs), measured, float(whole), float(left), guessed)
+    missing = pending([(job, job.seeds) for job in table.jobs], stored)
+    whole = sum(rows[job.row].seconds * len(job.seeds) for job in table.jobs)
+    left = sum(rows[job.row].seconds for job, _ in missing)
+    measured = sum(any(job.answers(line) for line in stored) for job in table.jobs)
+    guessed = not all(time.measured for time in rows.values())
+    return TableSummary(table, len(table.jobs), measured, float(whole), float(left), guessed)
 
 
-def shipped(folder: Path, paper: Paper) -> Measured:
-    """The runs that a checkout brings along, which say how long a run takes; none where they are the store's own."""
-    brought = Path(__file__).resolve().parents[1] / CHECKOUT
-    return [] if brought == folder.resolve() else read(store(brought, paper))
+def shipped(folder: Path, paper: Paper) -> Results:
+    """The runs in the checkout, which say how long a run takes; none where they are the store's own."""
+    checkout = Path(__file__).resolve().parents[1] / CHECKOUT
+    return [] if checkout == folder.resolve() else read(store(checkout, paper))

@@ -1,4 +1,4 @@
-"""``fedkin reproduce``."""
+"""``fedkin reproduce``: the papers' tables from a checkout of the repository, where papers/ lies beside the package."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import fedkin
 from fedkin.cli.common import INTERRUPTED, error_exit
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from papers.table_request import Wish
+    from papers.table_request import TableRequest
 
 
 def reproduce_command(
@@ -31,73 +32,87 @@ def reproduce_command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Keep the runs here (default: papers/results in a checkout, else results)."
-        ),
+        typer.Option("--out", metavar="DIR", help="Store the runs here (default: papers/results, or else results)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
-    """Repeat a table or a figure of the papers, and see it beside the published numbers. Runs that were kept are not
-    run again; --out with a new folder runs all. With no argument: what there is, and how long it takes."""
+    """Reproduce a table or a figure of the papers, beside the published numbers. Runs in the store are not run again;
+    --out with a new folder runs all. With no argument: the list of tables, and how long each takes."""
     with error_exit():
+        _find_papers()
         if out is not None and out.exists() and not out.is_dir():
             raise ConfigError(f"--out: expected a folder, {out} is a file")
         if table is None:
             if rows or columns or seeds is not None:
                 raise ConfigError("--rows, --columns and --seeds need a table: fedkin reproduce NAME --rows ...")
-            return _list(out, as_json)
-        from papers.table_request import wish
+            return _list_tables(out, as_json)
+        from papers.table_request import request_table
 
-        asked = wish(table, rows or (), columns or (), seeds, out)
-        _close(asked, _run(asked), as_json)
+        request = request_table(table, rows or (), columns or (), seeds, out)
+        _print_numbers(request, _run_missing(request), as_json)
 
 
-def _list(out: Path | None, as_json: bool) -> None:
-    """Everything that can be repeated."""
+def _find_papers() -> None:
+    """Make papers/ importable: beside the package in a checkout, or in the working directory.
+
+    Raises ConfigError where it is in neither.
+    """
+    for root in (Path(fedkin.__file__).resolve().parents[1], Path.cwd()):
+        if (root / "papers" / "catalogue.py").is_file():
+            if str(root) not in sys.path:
+                sys.path.append(str(root))
+            return
+    raise ConfigError(
+        "the papers' tables are reproduced from a checkout of the repository: clone it, run `make demo` there (it "
+        "installs into .venv), then `.venv/bin/fedkin reproduce`"
+    )
+
+
+def _list_tables(out: Path | None, as_json: bool) -> None:
+    """Print all tables."""
     from rich.console import Console
 
-    from papers import table_request as selection
-    from papers import terminal_tables as terminal
+    from papers import table_request, terminal_tables
 
-    offers = selection.offers(out)
+    summaries = table_request.summaries(out)
     if as_json:
-        print(json.dumps([terminal.offer_as_json(offer) for offer in offers]))
+        print(json.dumps([terminal_tables.summary_as_json(summary) for summary in summaries]))
     else:
-        Console().print(terminal.listed(offers))
+        Console().print(terminal_tables.overview(summaries))
 
 
-def _run(asked: Wish) -> int:
+def _run_missing(request: TableRequest) -> int:
     """Run what the store lacks; how many runs that were."""
     from papers.result_store import carry_out
-    from papers.terminal_tables import Line
+    from papers.terminal_tables import Progress
 
-    todo, done = asked.todo(), 0
-    if not todo:
+    missing, done = request.missing(), 0
+    if not missing:
         return 0
-    line = Line(todo, asked.seconds())
+    progress = Progress(missing, request.seconds())
     try:
-        with line:
-            line.begin(*todo[0])
-            for _ in carry_out(todo, asked.store):
-                line.end(*todo[done])
+        with progress:
+            progress.start_run(*missing[0])
+            for _ in carry_out(missing, request.store):
+                progress.end_run(*missing[done])
                 done += 1
-                if done < len(todo):
-                    line.begin(*todo[done])
+                if done < len(missing):
+                    progress.start_run(*missing[done])
     except KeyboardInterrupt:
-        kept = f"{done} of {len(todo)} runs are kept in {asked.store}"
-        print(f"interrupted; {kept}, and the same command goes on", file=sys.stderr)
+        stored = f"{done} of {len(missing)} runs are kept in {request.store}"
+        print(f"interrupted; {stored}, and the same command goes on", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     return done
 
 
-def _close(asked: Wish, ran: int, as_json: bool) -> None:
-    """Ours beside the paper's."""
+def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
+    """Print our numbers beside the paper's."""
     from rich.console import Console
 
-    from papers import terminal_tables as terminal
+    from papers import terminal_tables
 
-    numbers = asked.compared()
+    numbers = request.numbers()
     if as_json:
-        print(json.dumps(terminal.as_json(asked, numbers, ran)), flush=True)
+        print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
-        Console().print(terminal.compared(asked, numbers))
+        Console().print(terminal_tables.comparison(request, numbers))

@@ -22,12 +22,12 @@ def section(results: Results) -> str:
     return "\n\n".join(
         [
             "`fedkin advise` on clients whose clusters are known, MCLR, batches of 10, lr 0.03. Each cell says from "
-            "how many seeds the number was right. *Split-half stability* decides: the largest number of clusters in each "
-            f"of which {THRESHOLD:.0%} of its clients stay by the other half of their data, and more than in IID "
-            f"splits of the same data; pilots train until the loss is at most {LOSS_RATIO:.0%} of what it was. One "
-            f"cluster means: do not cluster. {sum(outcomes)} of the {len(outcomes)} cases that were run from all "
-            f"{len(SEEDS)} seeds are right in at least {PROMISED} of them."
-            f"{_fewer(len(cases) - len(outcomes))}",
+            "how many seeds the number was right. *Split-half stability* decides: the largest number of clusters in "
+            f"each of which {THRESHOLD:.0%} of the clients stay when the other half of their data is used, and more "
+            "than in IID splits of the same data; pilots train until the loss is at most "
+            f"{LOSS_RATIO:.0%} of what it was. One cluster means: do not cluster. {sum(outcomes)} of the "
+            f"{len(outcomes)} cases that were run from all {len(SEEDS)} seeds are right in at least {PROMISED} of "
+            f"them.{_fewer(len(cases) - len(outcomes))}",
             _planted(cases),
             "Where the true number is unknown (three seeds each): the number found, and the gain of the best clustered "
             "method over FedAvg (with two clusters where one is found), in percentage points with a 95% interval over "
@@ -86,5 +86,7 @@ def _others(results: Results) -> str:
     for case in OTHERS:
         for run in runs_of(results, case):
             gain = f"{run['gain']:+.1f} [{run['low']:+.1f}, {run['high']:+.1f}]" if "gain" in run else "not run"
-            lines.append([f"{case.base}, {case.kind}", f"{run['seed']}", f"{run['clusters_found']}", gain, run["verdict"]])
+            lines.append(
+                [f"{case.base}, {case.kind}", f"{run['seed']}", f"{run['clusters_found']}", gain, run["verdict"]]
+            )
     return markdown(["data", "seed", "clusters found", "gain", "verdict"], lines)

@@ -88,8 +88,8 @@ def answer(case: Case, seed: int) -> dict[str, Any]:
             clustered = advice.pilots.drop(index=BASELINE)
             best = clustered.loc[clustered["gain"].idxmax()]
             results |= {name: round(float(best[name]), 2) for name in ("gain", "low", "high")}
-    numbers = {"found": count.clusters, "votes": count.estimates, "chance": round(count.chance, 3)}
-    returned = [round(float(share), 3) for share in count.stability]
+    numbers = {"clusters_found": count.clusters, "estimates": count.estimates, "chance": round(count.chance, 3)}
+    stability = [round(float(share), 3) for share in count.stability]
     seconds = round(time.perf_counter() - start, 1)
     return {**asdict(case), "seed": seed, **numbers, "stability": stability, **results, "seconds": seconds}
 

@@ -1,4 +1,4 @@
-"""Which eps makes how many clusters, and ATHENA-FL's Figures 1 to 4, from what was measured."""
+"""ATHENA-FL's figures: clusters over eps, and accuracy over the rounds (Figures 1 to 4)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedkin.clustering.dbscan_eps import eps_ranges
-from papers.athena.numbers import one
+from papers.athena.numbers import first_run
 from papers.athena.page import COLUMNS
-from papers.athena.recipes import APART, CLUSTERINGS, EPS, HALF, PRETRAINING, SHARED, SPLITS, TITLES
-from papers.tables_markdown import Measured
+from papers.athena.recipes import CLUSTERINGS, COMBINED, EPS, HALF, PER_CLUSTER, PRETRAINING, SPLITS, TITLES
+from papers.tables_markdown import Results
 
 
-def draw(measured: Measured, docs: Path) -> None:
+def draw(results: Results, docs: Path) -> None:
     """Write every picture into ``docs/images``."""
     import matplotlib
 
@@ -23,9 +23,9 @@ def draw(measured: Measured, docs: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
-            "eps": _eps(measured),
-            "apart": _accuracies(measured, "Fig. 1", APART, tuple(HALF), 2),
-            "shared": _accuracies(measured, "Fig. 2-4", SHARED, COLUMNS, 3),
+            "eps": _eps(results),
+            "apart": _accuracies(results, "Fig. 1", PER_CLUSTER, tuple(HALF), 2),
+            "shared": _accuracies(results, "Fig. 2-4", COMBINED, COLUMNS, 3),
         }.items():
             write(figure, docs / "images" / f"athena-{name}.svg")
 
@@ -42,26 +42,30 @@ def _figure(panels: int, columns: int, height: float) -> tuple[Any, Any]:
     return figure, axes[:panels]
 
 
-def _run(measured: Measured, table: str, settings: dict, columns: Sequence[str]) -> dict:
-    """The settings of which something was measured; all where nothing was."""
-    found = {key: s for key, s in settings.items() if any(one(measured, table, s.row, name) for name in columns)}
-    return found or settings
+def _run(results: Results, table: str, settings: dict, columns: Sequence[str]) -> dict:
+    """The settings that have a run; all where none has."""
+    available = {
+        key: s for key, s in settings.items() if any(first_run(results, table, s.row, name) for name in columns)
+    }
+    return available or settings
 
 
-def _eps(measured: Measured) -> Any:
+def _eps(results: Results) -> Any:
     """Number of clusters (noise left out) over eps, for each split, model and number of local epochs."""
     from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
-    shown = _run(measured, "eps", CLUSTERINGS, [str(epochs) for epochs in PRETRAINING])
-    figure, panels = _figure(len(shown), len(SPLITS), 3.0)
-    for (split, model), axes in zip(shown, panels, strict=True):
+    measured_settings = _run(results, "eps", CLUSTERINGS, [str(epochs) for epochs in PRETRAINING])
+    figure, panels = _figure(len(measured_settings), len(SPLITS), 3.0)
+    for (split, model), axes in zip(measured_settings, panels, strict=True):
         prepare(axes, f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}", "clusters over eps, by local epochs")
         for epochs, colour, dash in zip(PRETRAINING, COLOURS, DASHES, strict=False):
-            run = one(measured, "eps", CLUSTERINGS[split, model].row, str(epochs))
+            run = first_run(results, "eps", CLUSTERINGS[split, model].row, str(epochs))
             if run:
-                found = eps_ranges(np.array(run["biases"], np.float64), 2)
-                edges = [max(r.low, 1e-4) for r in found] + [1.0]
-                axes.stairs([r.clusters for r in found], edges, baseline=None, color=colour, ls=dash, label=f"{epochs}")
+                ranges = eps_ranges(np.array(run["biases"], np.float64), 2)
+                edges = [max(r.low, 1e-4) for r in ranges] + [1.0]
+                axes.stairs(
+                    [r.clusters for r in ranges], edges, baseline=None, color=colour, ls=dash, label=f"{epochs}"
+                )
         axes.axvline(EPS, color=FADED, lw=0.8, zorder=0.5)
         axes.set_xscale("log")
         axes.set_xlim(5e-4, 0.5)
@@ -71,19 +75,19 @@ def _eps(measured: Measured) -> Any:
     return figure
 
 
-def _accuracies(measured: Measured, table: str, settings: dict, columns: tuple[str, ...], wide: int) -> Any:
+def _accuracies(results: Results, table: str, settings: dict, columns: tuple[str, ...], wide: int) -> Any:
     """Accuracy over the rounds of each setting."""
     from matplotlib.ticker import PercentFormatter
 
     from fedkin.reporting.style import COLOURS, DASHES, prepare
 
-    shown = _run(measured, table, settings, columns)
-    figure, panels = _figure(len(shown), wide, 3.2)
-    for (key, setting), axes in zip(shown.items(), panels, strict=True):
+    measured_settings = _run(results, table, settings, columns)
+    figure, panels = _figure(len(measured_settings), wide, 3.2)
+    for (key, setting), axes in zip(measured_settings.items(), panels, strict=True):
         heading = key if isinstance(key, str) else f"{TITLES[key[0]]}, {key[1]}"
         prepare(axes, heading, "test accuracy of all clients, over the rounds")
         for column, colour, dash in zip(columns, COLOURS, DASHES, strict=False):
-            run = one(measured, table, setting.row, column)
+            run = first_run(results, table, setting.row, column)
             if run:
                 axes.plot(run["curve"], color=colour, ls=dash, lw=1.8, label=column)
         axes.set_ylim(0, 1)

@@ -15,73 +15,73 @@ from fedkin.measures.convergence import (
     economy,
     transmitted_mib,
 )
-from papers.athena.numbers import Run, converged, one, range_of
+from papers.athena.numbers import Run, first_run, range_text, until_convergence
 from papers.athena.recipes import (
-    APART,
-    APART_PUBLISHED,
     CLUSTERINGS,
+    COMBINED,
+    COMBINED_PUBLISHED,
     DETECTOR_FILE,
     EPS,
     EPS_PUBLISHED,
     FOUND_PUBLISHED,
     HALF,
     MOBILENET_FILE,
+    PER_CLUSTER,
+    PER_CLUSTER_PUBLISHED,
     PRETRAINING,
-    SHARED,
-    SHARED_PUBLISHED,
     SPLITS,
     TABLE_1,
     TITLES,
 )
-from papers.tables_markdown import Measured, markdown
+from papers.tables_markdown import Results, markdown
 
 MIB = 2**20
 COLUMNS = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
 
 
-def eps(measured: Measured) -> str:
-    """Clusterings: which eps, and what is found."""
+def eps(results: Results) -> str:
+    """Clusterings: ranges of eps, and the clusters found."""
     return "\n\n".join(
         [
             "### Which eps finds the clusters: ten clients, CIFAR-10, after 5, 10 and 20 local epochs",
-            ranges(measured),
+            ranges(results),
             f"### What is found with the authors' eps = {EPS}, after ten local epochs: clusters (adjusted Rand index)",
-            found(measured),
+            clusters_found(results),
             "![which eps makes how many clusters](images/athena-eps.svg)",
         ]
     )
 
 
-def figure_1(measured: Measured) -> str:
+def figure_1(results: Results) -> str:
     """A model for each cluster."""
     return "\n\n".join(
         [
             "### Figure 1: a model for each cluster, against one model for all (accuracy, %, last round)",
-            apart(measured),
+            per_cluster(results),
             "![accuracy of the clusters](images/athena-apart.svg)",
         ]
     )
 
 
-def figure_2(measured: Measured) -> str:
+def figure_2(results: Results) -> str:
     """Detectors combined."""
     return "\n\n".join(
         [
             "### Figures 2 to 4: detectors combined, tested on all classes (accuracy, %, last round)",
-            shared(measured),
+            combined_detectors(results),
             "![accuracy of the combined detectors](images/athena-shared.svg)",
         ]
     )
 
 
-def table_1(measured: Measured) -> str:
-    """What was transmitted."""
+def table_1(results: Results) -> str:
+    """Bytes transmitted."""
     return "\n\n".join(
         [
             "### Table 1 as it is printed, from its own inputs",
-            printed(),
+            published_table_1(),
             "### Table 1 from our runs",
-            transmissions(measured),
+            transmissions(results),
         ]
     )
 
@@ -95,40 +95,40 @@ so that Table 1 from our runs shows the same accounting of other models. No imag
 the authors' script mislabels a sixth of the images, and augments before it splits."""
 
 
-def ranges(measured: Measured) -> str:
+def ranges(results: Results) -> str:
     """The eps that finds all clusters of 2-class clients and of 5-class clients, and that does both."""
     lines = []
     for model, name in (("cnn", "CNN"), ("mobilenet_v2", "MobileNetV2")):
         for epochs in PRETRAINING:
-            cells = [one(measured, "eps", CLUSTERINGS[split, model].row, str(epochs)) for split in SPLITS]
+            cells = [first_run(results, "eps", CLUSTERINGS[split, model].row, str(epochs)) for split in SPLITS]
             iid, *others = [None if cell is None else cell["range"] for cell in cells]
             published = EPS_PUBLISHED[epochs]
             ours = [
                 _ends(ends) + f"<br>*{low:g} - {high:g}*" for ends, (low, high) in zip(others, published, strict=True)
             ]
             both = [ends for ends in others if ends]
-            shared = f"{max(e[0] for e in both):.3g} - {min(e[1] for e in both):.3g}" if len(both) == 2 else "-"
+            common = f"{max(e[0] for e in both):.3g} - {min(e[1] for e in both):.3g}" if len(both) == 2 else "-"
             empty = len(both) == 2 and max(e[0] for e in both) >= min(e[1] for e in both)
-            lines.append([name, str(epochs), *ours, "none" if empty else shared, f"{_least(iid)}"])
+            lines.append([name, str(epochs), *ours, "none" if empty else common, f"{_least(iid)}"])
     head = ["model", "local epochs", "2 classes: 5 clusters", "5 classes: 2 clusters", "both", "IID: 1 cluster from"]
     return markdown(head, lines)
 
 
 def _ends(ends: list[float | None] | None) -> str:
-    return "not run" if ends is None else f"**{range_of(ends)}**"
+    return "not run" if ends is None else f"**{range_text(ends)}**"
 
 
 def _least(ends: Sequence[float] | None) -> str:
     return "not run" if ends is None else f"**{ends[0]:.3g}**" if ends else "**none**"
 
 
-def found(measured: Measured) -> str:
+def clusters_found(results: Results) -> str:
     """Clusters by the three algorithms after ten epochs."""
     from sklearn.metrics import adjusted_rand_score
 
     lines = []
     for (split, model), setting in CLUSTERINGS.items():
-        cell, clusters = one(measured, "eps", setting.row, "10"), setting.clusters
+        cell, clusters = first_run(results, "eps", setting.row, "10"), setting.clusters
         shown = []
         for algorithm in ("dbscan", "optics", "kmeans"):
             if cell is None:
@@ -137,8 +137,8 @@ def found(measured: Measured) -> str:
             labels, true_clusters = np.array(cell[algorithm]), np.arange(10) * clusters // 10
             noise = int((labels < 0).sum())
             count = f"**{len(np.unique(labels[labels >= 0]))}**" + (f" and {noise} noise" if noise else "")
-            apart = assign_noise(np.array(cell["biases"], np.float64), labels, "own")
-            shown.append(f"{count} ({adjusted_rand_score(true_clusters, apart):.2f})")
+            assigned = assign_noise(np.array(cell["biases"], np.float64), labels, "own")
+            shown.append(f"{count} ({adjusted_rand_score(true_clusters, assigned):.2f})")
         dense, steep = FOUND_PUBLISHED[split]
         given = str(clusters) if clusters > 1 else "3"
         name = {"cnn": "CNN", "mobilenet_v2": "MobileNetV2"}[model]
@@ -148,32 +148,32 @@ def found(measured: Measured) -> str:
     return markdown(["clients", "model", "DBSCAN", "OPTICS", "K-means"], lines)
 
 
-def apart(measured: Measured) -> str:
+def per_cluster(results: Results) -> str:
     """All clients together, the clusters one by one, and the gain."""
     lines = []
-    for split, setting in APART.items():
-        runs = [one(measured, "Fig. 1", setting.row, name) for name in HALF]
-        by_cluster, gain = APART_PUBLISHED[split]
+    for split, setting in PER_CLUSTER.items():
+        runs = [first_run(results, "Fig. 1", setting.row, name) for name in HALF]
+        by_cluster, gain = PER_CLUSTER_PUBLISHED[split]
         if any(run is None for run in runs):
             lines.append([split, *["not run"] * 3, f"not run<br>*{gain}*"])
             continue
-        clustered, single = (run["curve"][-1] for run in runs if run)
+        clustered, global_model = (run["curve"][-1] for run in runs if run)
         own = ", ".join(f"{100 * a:.1f}" for a in runs[0]["clusters"] if a is not None)  # type: ignore[index]
         own += f" ({len(runs[0]['sizes'])} found)"  # type: ignore[index]
-        cells = [f"**{100 * clustered:.1f}**", f"**{100 * single:.1f}**", f"{own}<br>*{by_cluster}*"]
-        lines.append([split, *cells, f"**{100 * (clustered - single):+.1f}**<br>*{gain}*"])
+        cells = [f"**{100 * clustered:.1f}**", f"**{100 * global_model:.1f}**", f"{own}<br>*{by_cluster}*"]
+        lines.append([split, *cells, f"**{100 * (clustered - global_model):+.1f}**<br>*{gain}*"])
     return markdown(["clients", "clustered", "one model", "by cluster", "gain"], lines)
 
 
-def shared(measured: Measured) -> str:
+def combined_detectors(results: Results) -> str:
     """The combined detectors and FedAvg: mean over clients, with the interval that the paper takes."""
     lines = []
-    for (data, split), setting in SHARED.items():
+    for (data, split), setting in COMBINED.items():
         cells = []
         for column in COLUMNS:
-            run = one(measured, "Fig. 2-4", setting.row, column)
+            run = first_run(results, "Fig. 2-4", setting.row, column)
             cells.append("not run" if run is None else _interval(run["clients"]))
-        detectors, others = SHARED_PUBLISHED[data, split]
+        detectors, others = COMBINED_PUBLISHED[data, split]
         lines.append([f"{TITLES[data]}, {split}", *cells, f"*{detectors}*", f"*{others}*"])
     return markdown(["", *COLUMNS, "paper: detectors", "paper: MobileNet, V2"], lines)
 
@@ -183,7 +183,7 @@ def _interval(accuracies: Sequence[float]) -> str:
     return f"**{middle:.1f}** ± {half:.1f}"
 
 
-def printed() -> str:
+def published_table_1() -> str:
     """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files."""
     lines = []
     for (data, split), (ours, theirs) in TABLE_1.items():
@@ -193,18 +193,18 @@ def printed() -> str:
     return markdown(["", "E[e]", "TDT (MiB)", "E[e] FedAvg", "TDT (MiB)", "economy (%)"], lines)
 
 
-def transmissions(measured: Measured) -> str:
-    """Epochs to convergence, the table's way of counting, and all that was sent until then."""
+def transmissions(results: Results) -> str:
+    """Epochs to convergence, bytes by the table's formula, and all bytes sent until then."""
     lines = []
-    for (data, split), setting in SHARED.items():
-        runs = [one(measured, "Fig. 2-4", setting.row, column) for column in ("ATHENA-FL", "FedAvg")]
+    for (data, split), setting in COMBINED.items():
+        runs = [first_run(results, "Fig. 2-4", setting.row, column) for column in ("ATHENA-FL", "FedAvg")]
         if any(run is None for run in runs):
             lines.append([f"{TITLES[data]}, {split}", *["not run"] * 5])
             continue
-        found = [_cost(run) for run in runs if run]
-        cells = [text for cost in found for text in cost[0]]
+        costs = [_cost(run) for run in runs if run]
+        cells = [text for cost in costs for text in cost[0]]
         saved = [
-            f"{100 * economy(a, b):.1f}" if a and b else "-" for a, b in zip(found[0][1], found[1][1], strict=True)
+            f"{100 * economy(a, b):.1f}" if a and b else "-" for a, b in zip(costs[0][1], costs[1][1], strict=True)
         ]
         lines.append([f"{TITLES[data]}, {split}", *cells, " / ".join(saved)])
     head = ["", "detectors: E[e]", "TDT / all (MiB)", "FedAvg: E[e]", "TDT / all (MiB)", "economy (%)"]
@@ -212,13 +212,13 @@ def transmissions(measured: Measured) -> str:
 
 
 def _cost(run: Run) -> tuple[list[str], tuple[float | None, float | None]]:
-    """E[e]; the paper's TDT, and all bytes both ways of all clients until then, with what everybody gets at the end."""
-    epoch, table = converged(run)
+    """E[e]; the paper's TDT, and all bytes both ways of all clients until then, with the final models for all."""
+    epoch, table = until_convergence(run)
     if epoch is None or table is None:
         return [f"over {len(run['curve']) - 1}", "-"], (None, None)
     detectors = np.array(run.get("detectors", ()), np.float64)[1:].T
     each, count = run["parameters"] * BYTES_PER_NUMBER, len(detectors) or 1
     whole = sum(run["bytes"][math.ceil(epoch)]) + len(run["clients"]) * count * each
     settled = sum(convergence_epoch(curve) is not None for curve in detectors)
-    of = f" ({settled} of {count})" if len(detectors) else ""
-    return [f"**{epoch:.3g}**{of}", f"{table:.1f} / {whole / MIB:,.0f}"], (table, whole / MIB)
+    share_text = f" ({settled} of {count})" if len(detectors) else ""
+    return [f"**{epoch:.3g}**{share_text}", f"{table:.1f} / {whole / MIB:,.0f}"], (table, whole / MIB)

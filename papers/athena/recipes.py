@@ -38,7 +38,7 @@ def _setting(
     options = (("clients", clients), *options)
     if data == "cifar10":
         options = (("batches", 2), *options)
-    run: dict[str, Any] = {"work": WORK, "seconds": 30 * rounds, "aside": SHORTENED.get(rounds, "")}
+    run: dict[str, Any] = {"work": WORK, "seconds": 30 * rounds, "deviation": SHORTENED.get(rounds, "")}
     return Setting(row, data, options, model, model_options, 1e-3, clusters, 5, rounds, clients, (0,), **run)
 
 
@@ -53,8 +53,8 @@ def _clustering(split: str, model: str, model_options: Options) -> Setting:
     options = (*options, ("scale", SCALES[model]), ("train_fraction", 1000 / 3000))
     row = f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}"
     setting = _setting(row, "cifar10", options, model, model_options, clusters, 1, 10)
-    known = {"seconds": 120, "aside": "another network than MobileNetV2"} if model == "cnn" else {"seconds": 1500}
-    return replace(setting, **known)
+    options = {"seconds": 120, "deviation": "another network than MobileNetV2"} if model == "cnn" else {"seconds": 1500}
+    return replace(setting, **options)
 
 
 CLUSTERINGS = {(split, model[0]): _clustering(split, *model) for model in (CNN, MOBILE) for split in SPLITS}
@@ -67,12 +67,12 @@ HALF: dict[str, tuple[Callable[[int], Any], int]] = {  # the method, and its coh
 }
 
 
-def _apart(split: str, options: Options, clusters: int) -> Setting:
+def _per_cluster(split: str, options: Options, clusters: int) -> Setting:
     options = (*options, ("scale", "unit"), ("samples", 7500), ("train_fraction", 2 / 3))
     return _setting(f"{split}, CIFAR-10", "cifar10", options, *CNN, clusters, 8, 10)
 
 
-APART = {split: _apart(split, *how) for split, how in {**SPLITS, "Dirichlet(0.5)": (DIRICHLET, 0)}.items()}
+PER_CLUSTER = {split: _per_cluster(split, *how) for split, how in {**SPLITS, "Dirichlet(0.5)": (DIRICHLET, 0)}.items()}
 
 # --- detectors for everybody (Figures 2 to 4, Table 1): twenty clients, tested on all classes
 
@@ -81,7 +81,7 @@ TITLES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "FMNIST"}
 SAMPLES = 6000  # images in all: 200 to train and 100 to test for each client
 
 
-def _shared(data: str, split: str) -> Setting:
+def _combined_setting(data: str, split: str) -> Setting:
     options, clusters = SPLITS[split]
     options = (
         *options,
@@ -94,7 +94,7 @@ def _shared(data: str, split: str) -> Setting:
     return _setting(f"{split}, {TITLES[data]}", data, options, *CNN, clusters, 12, 20)
 
 
-SHARED = {(data, split): _shared(data, split) for data in DATA for split in SPLITS}
+COMBINED = {(data, split): _combined_setting(data, split) for data in DATA for split in SPLITS}
 
 
 def _given(clusters: int) -> tuple[int, ...]:
@@ -129,10 +129,10 @@ def _clusterings(setting: Setting) -> list[Cell]:
 CELLS_EPS = [cell for setting in CLUSTERINGS.values() for cell in _clusterings(setting)]
 FIGURE_1 = [
     Cell("Fig. 1", replace(setting, cohort=cohort), name, method, None)
-    for setting in APART.values()
+    for setting in PER_CLUSTER.values()
     for name, (method, cohort) in HALF.items()
 ]
-FIGURE_2 = [cell for setting in SHARED.values() for cell in _combined(setting)]
+FIGURE_2 = [cell for setting in COMBINED.values() for cell in _combined(setting)]
 CELLS = [*CELLS_EPS, *FIGURE_1, *FIGURE_2]
 
 # --- what the papers print
@@ -143,13 +143,13 @@ EPS_PUBLISHED = {  # least and largest eps that find 5 clusters (2 classes) and 
     20: ((0.0024, 0.0568), (0.0067, 0.0939)),
 }
 FOUND_PUBLISHED = {"IID": (1, 5), "2 classes": (5, 5), "5 classes": (2, 2)}  # DBSCAN, OPTICS
-APART_PUBLISHED = {  # accuracy by cluster, and what is gained over one model
+PER_CLUSTER_PUBLISHED = {  # accuracy by cluster, and what is gained over one model
     "2 classes": ("81.05, 71.0, 75.3, 81.5, 80.4", "about 16 for clusters 1 and 4"),
     "5 classes": ("56, 63", "-"),
     "Dirichlet(0.5)": ("-", "more than 14"),
     "IID": ("-", "0"),
 }
-SHARED_PUBLISHED = {  # combined detectors; MobileNet, MobileNetV2 by FedAvg (%)
+COMBINED_PUBLISHED = {  # combined detectors; MobileNet, MobileNetV2 by FedAvg (%)
     ("cifar10", "IID"): ("-", "66 ± 2, 73 ± 1"),
     ("mnist", "IID"): ("99.8 ± 0.1", "99.3 ± 0.1, 7.69 ± 0.01"),
     ("fashion_mnist", "IID"): ("67.0 ± 0.5", "8 ± 1, 91 ± 1"),
@@ -181,8 +181,8 @@ DETECTOR_FILE, MOBILENET_FILE = 563_760, 13_215_768  # bytes, of the authors' Ke
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """What a cell asks for, from one seed."""
-    found = clustering(cell, seed) if cell.table == "eps" else curves(cell, seed)
-    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **found}
+    figures = clustering(cell, seed) if cell.table == "eps" else curves(cell, seed)
+    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **figures}
 
 
 def clustering(cell: Cell, seed: int) -> dict[str, Any]:
@@ -193,8 +193,8 @@ def clustering(cell: Cell, seed: int) -> dict[str, Any]:
         cell.method(s.clusters), data, MODELS[s.model](data, **dict(s.model_options)), local=s.work, seed=seed
     )
     points = study.layers
-    right = [one for one in study.ranges if one.clusters == s.clusters and not one.noise]
-    widest = max(right, key=lambda one: one.high - one.low, default=None)
+    correct = [each for each in study.ranges if each.clusters == s.clusters and not each.noise]
+    widest = max(correct, key=lambda each: each.high - each.low, default=None)
     return {
         "biases": [[round(float(v), 6) for v in row] for row in points],
         "range": [_short(end) for end in (widest.low, widest.high)] if widest else [],  # None: no end
@@ -207,18 +207,18 @@ def clustering(cell: Cell, seed: int) -> dict[str, Any]:
 
 def curves(cell: Cell, seed: int) -> dict[str, Any]:
     """Accuracy after each of the rounds 0 to T, by cluster at the end, of detectors (their mean), and bytes so far."""
-    done = run(cell, seed)
-    records = done.records
+    completed = run(cell, seed)
+    records = completed.records
     detectors = [record.get("accuracy_by_detector") for record in records]
     return {
         "curve": [round(record["accuracy"], 4) for record in records],
         "clusters": [None if a is None else round(a, 4) for a in records[-1]["accuracy_by_cluster"]],
-        "clients": [round(float(a), 4) for a in done.clients["accuracy"]],
+        "clients": [round(float(a), 4) for a in completed.clients["accuracy"]],
         **({"detectors": [[round(a, 4) for a in row] for row in detectors if row]} if all(detectors) else {}),
-        "sizes": np.bincount(done.assignment[done.assignment >= 0]).tolist(),
-        "parameters": int(done.models.shape[1]),
+        "sizes": np.bincount(completed.assignment[completed.assignment >= 0]).tolist(),
+        "parameters": int(completed.models.shape[1]),
         "bytes": [[record["bytes_down"], record["bytes_up"]] for record in records],
-        "seconds": round(done.seconds, 1),
+        "seconds": round(completed.seconds, 1),
     }
 
 

@@ -13,12 +13,12 @@ from fedkin.core.randomness import Stream
 from papers.fedsim.numbers import curves_of, table_of
 from papers.fedsim.recipes import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
 from papers.recipe import Setting
-from papers.reproduction_marks import Measured, of
+from papers.reproduction_marks import Results, values_of
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
 
 
-def draw(measured: Measured, docs: Path) -> None:
+def draw(results: Results, docs: Path) -> None:
     """Write every picture into ``docs/images``."""
     import matplotlib
 
@@ -26,11 +26,11 @@ def draw(measured: Measured, docs: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
-            "real": _curves(measured, REAL, 2),
-            "gain": _gains(measured, REAL),
-            "synthetic": _curves(measured, list(SYNTHETIC.values()), 2),
-            "random": _random(measured),
-            "components-pni": _components_and_pni(measured),
+            "real": _curves(results, REAL, 2),
+            "gain": _gains(results, REAL),
+            "synthetic": _curves(results, list(SYNTHETIC.values()), 2),
+            "random": _random(results),
+            "components-pni": _components_and_pni(results),
         }.items():
             write(figure, docs / "images" / f"fedsim-{name}.svg")
 
@@ -42,39 +42,39 @@ def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
     return figure, figure.subplots(rows, columns, squeeze=False).ravel()
 
 
-def _curves(measured: Measured, settings: Sequence[Setting], columns: int) -> Any:
+def _curves(results: Results, settings: Sequence[Setting], columns: int) -> Any:
     """Figures 3 and 9: mean accuracy of the three methods."""
     from fedkin.reporting.seeds_figure import accuracies
 
     figure, panels = _panels(-(-len(settings) // columns), columns)
     for axes, setting in zip(panels, settings, strict=True):
-        curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
         axes.set_visible(bool(curves))
         if curves:
             accuracies(axes, curves, setting.row)
     return figure
 
 
-def _gains(measured: Measured, settings: Sequence[Setting]) -> Any:
+def _gains(results: Results, settings: Sequence[Setting]) -> Any:
     """Figure 5: what FedSim gains, grey where it is not significant against both."""
     from fedkin.reporting.seeds_figure import differences
 
     figure, panels = _panels(2, 2)
     for axes, setting in zip(panels, settings, strict=True):
-        curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
         axes.set_visible(len(curves) == len(THREE))
         if len(curves) == len(THREE):
             differences(axes, curves, compare(curves, "FedSim", Stream(0).rng()), setting.row)
     return figure
 
 
-def _random(measured: Measured) -> Any:
+def _random(results: Results) -> Any:
     """Figure 7, and the same where the paper says that random clusters do better: Synthetic(1, 1)."""
     from fedkin.reporting.seeds_figure import accuracies
 
     figure, panels = _panels(1, 2)
     for axes, setting in zip(panels, (FEMNIST, SYNTHETIC["(1, 1)"]), strict=True):
-        curves = curves_of(measured, table_of(setting), setting.row, ["FedSim, round robin", "FedAvg", "FedSim"])
+        curves = curves_of(results, table_of(setting), setting.row, ["FedSim, round robin", "FedAvg", "FedSim"])
         shown = {
             new: curves[old]
             for old, new in {"FedSim": "similarity", "FedSim, round robin": "round robin", "FedAvg": "FedAvg"}.items()
@@ -86,7 +86,7 @@ def _random(measured: Measured) -> Any:
     return figure
 
 
-def _components_and_pni(measured: Measured) -> Any:
+def _components_and_pni(results: Results) -> Any:
     """Figure 8: variance of the gradients by number of components. Figure 10: PNI of Synthetic(alpha, beta)."""
     from matplotlib.ticker import AutoLocator
 
@@ -95,7 +95,7 @@ def _components_and_pni(measured: Measured) -> Any:
     figure, (left, right) = _panels(1, 2)
     prepare(left, "Variance kept by principal components", "gradients of a cohort after ten rounds, mean over seeds")
     for cell, colour, dash in zip(FIGURE_8, COLOURS, DASHES, strict=False):
-        shares = of(measured, "Fig. 8", cell.setting.row, cell.column, "explained")
+        shares = values_of(results, "Fig. 8", cell.setting.row, cell.column, "explained")
         if shares:
             kept = np.cumsum(np.mean(shares, axis=0))
             left.plot(np.arange(1, len(kept) + 1), kept, color=colour, ls=dash, lw=1.8, label=cell.setting.row)
@@ -103,14 +103,14 @@ def _components_and_pni(measured: Measured) -> Any:
     left.set_xlabel("components")
     if left.get_legend_handles_labels()[0]:
         left.legend(loc="lower right", frameon=False, fontsize=8.5)
-    draws = len(of(measured, "Fig. 10", f"beta {BETAS[0]:g}", f"{ALPHAS[0]:g}", "pni"))
+    draws = len(values_of(results, "Fig. 10", f"beta {BETAS[0]:g}", f"{ALPHAS[0]:g}", "pni"))
     note = f"30 clients; mean of {draws} draws, each with its own model; band: its 95% interval"
     prepare(right, "Non-IID index of Synthetic(alpha, beta)", note)
     for beta, colour, dash in zip(BETAS, COLOURS, DASHES, strict=False):
-        found = [of(measured, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for alpha in ALPHAS]
-        if all(len(values) >= LEAST_SEEDS for values in found):
-            means = np.array([np.mean(values) for values in found])
-            error = np.array([1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in found])
+        draws_by_alpha = [values_of(results, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for alpha in ALPHAS]
+        if all(len(values) >= LEAST_SEEDS for values in draws_by_alpha):
+            means = np.array([np.mean(values) for values in draws_by_alpha])
+            error = np.array([1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in draws_by_alpha])
             right.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8, label=f"beta {beta:g}")
             right.fill_between(ALPHAS, means - error, means + error, color=colour, alpha=0.18, lw=0)
     right.set_xlabel("alpha")

@@ -37,61 +37,61 @@ from papers.fedsim.recipes import (
     Published,
 )
 from papers.recipe import Setting
-from papers.reproduction_marks import of
-from papers.tables_markdown import Measured, markdown
+from papers.reproduction_marks import values_of
+from papers.tables_markdown import Results, markdown
 
 VARIANTS = ("FedSim", AS_CODED, "FedSim, round robin")
 SEVEN = {AUTHORS: TABLE_7["(0, 0)"], **{SYNTHETIC[name]: published for name, published in TABLE_7.items()}}
 SEVEN_DRAWN = {DRAWN[name]: published for name, published in TABLE_7.items()}
 
 
-def table_4(measured: Measured) -> str:
+def table_4(results: Results) -> str:
     """Real data: gains, rounds in which they are significant, and the curves."""
     return "\n\n".join(
         [
             "### Table 4, real data: what FedSim gains, in percentage points",
-            gains(measured, TABLE_4),
+            gains(results, TABLE_4),
             "### Rounds in which FedSim is significantly better than both (one-tailed t-test, 0.05, Holm for the two)",
-            significance(measured),
+            significance(results),
             "![accuracy over the rounds, real data](images/fedsim-real.svg)",
             "![what FedSim gains over the rounds, real data](images/fedsim-gain.svg)",
         ]
     )
 
 
-def table_7(measured: Measured) -> str:
+def table_7(results: Results) -> str:
     """Synthetic data: gains on the authors' draws and on others, and the curves."""
     return "\n\n".join(
         [
             "### Table 7, synthetic data: what FedSim gains, in percentage points",
-            gains(measured, SEVEN),
+            gains(results, SEVEN),
             "![accuracy over the rounds, synthetic data](images/fedsim-synthetic.svg)",
             "### Table 7 again, a draw of the data per seed",
-            gains(measured, SEVEN_DRAWN),
+            gains(results, SEVEN_DRAWN),
         ]
     )
 
 
-def together(measured: Measured) -> str:
+def together(results: Results) -> str:
     """Of both tables: the last accuracies, and the variants."""
     return "\n\n".join(
         [
             "### The same runs: mean accuracy in the last round (%)",
-            finals(measured, [*TABLE_4, *SEVEN]),
+            finals(results, [*TABLE_4, *SEVEN]),
             "### What the clusters are worth: other clusterings, against FedAvg",
-            variants(measured, [*TABLE_4, *SEVEN]),
+            variants(results, [*TABLE_4, *SEVEN]),
             "![similarity against round robin](images/fedsim-random.svg)",
         ]
     )
 
 
-def figures(measured: Measured) -> str:
+def figures(results: Results) -> str:
     """Figures 8 and 10."""
     return "\n\n".join(
         [
             "### Figures 8 and 10",
             "![principal components, and the non-IID index](images/fedsim-components-pni.svg)",
-            components(measured),
+            components(results),
         ]
     )
 
@@ -108,24 +108,24 @@ paper does not say FedProx's mu: here it is 1 without stragglers, a guess that t
 bear out."""
 
 
-def gains(measured: Measured, rows: Mapping[Setting, Published]) -> str:
+def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
     """FedSim against both baselines, a line each."""
-    marks = {(n.row, n.column): n.symbol for n in improvements(measured, rows)}
-    found: list[tuple[Setting, int, Curves, tuple[float, float]]] = []
+    marks = {(n.row, n.column): n.symbol for n in improvements(results, rows)}
+    rows_run: list[tuple[Setting, int, Curves, tuple[float, float]]] = []
     for setting, published in rows.items():
-        curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
         if len(curves) == len(THREE):
-            found += [(setting, i, curves, published[i]) for i in range(len(BASELINES))]
-    if not found:
+            rows_run += [(setting, i, curves, published[i]) for i in range(len(BASELINES))]
+    if not rows_run:
         return "not run"
-    points = [100 * (curves["FedSim"] - curves[BASELINES[i]])[:, 1:].mean(axis=1) for _, i, curves, _ in found]
+    points = [100 * (curves["FedSim"] - curves[BASELINES[i]])[:, 1:].mean(axis=1) for _, i, curves, _ in rows_run]
     better = holm(np.array([paired_p(p, np.zeros_like(p)) for p in points], np.float64))
     worse = holm(np.array([paired_p(np.zeros_like(p), p) for p in points], np.float64))
     head = ["", "over", "improvement", "paper", "difference (95% interval)", "ahead", "verdict", "sign", "seeds"]
     p = zip(better.tolist(), worse.tolist(), strict=True)
     lines = [
         _line(*each, gain, both, marks[each[0].row, f"over {BASELINES[each[1]]}"])
-        for each, gain, both in zip(found, points, p, strict=True)
+        for each, gain, both in zip(rows_run, points, p, strict=True)
     ]
     return markdown(head, lines)
 
@@ -147,7 +147,7 @@ def _line(
 ) -> list[str]:
     """``p`` is that FedSim is better, and that it is worse."""
     value, deviation = improvement(curves["FedSim"], curves[BASELINES[baseline]])
-    said = verdict(*p)
+    verdict_text = verdict(*p)
     return [
         setting.row,
         BASELINES[baseline],
@@ -155,8 +155,8 @@ def _line(
         f"*{published[0]:.2f} ± {published[1]:.2f}* {mark}".rstrip(),
         spread(points),
         str(int((points > 0).sum())),
-        said,
-        _sign(setting, float(points.mean()), published[0]) if said in (BETTER, WORSE) else "-",
+        verdict_text,
+        _sign(setting, float(points.mean()), published[0]) if verdict_text in (BETTER, WORSE) else "-",
         counted(len(points), setting),
     ]
 
@@ -174,25 +174,25 @@ def counted(seeds: int, setting: Setting) -> str:
     return str(seeds) if seeds >= len(setting.seeds) else f"{seeds} of {len(setting.seeds)}"
 
 
-def significance(measured: Measured) -> str:
+def significance(results: Results) -> str:
     """In which rounds FedSim is better than both baselines at once, beside what the paper says of it."""
     lines = []
     for setting, printed in SIGNIFICANT_PUBLISHED.items():
-        curves = curves_of(measured, "4", setting.row, list(THREE))
+        curves = curves_of(results, "4", setting.row, list(THREE))
         if len(curves) == len(THREE):
-            made = compare(curves, "FedSim", Stream(0).rng())
-            both = np.all([each.significant for each in made], axis=0)[1:]
+            comparisons = compare(curves, "FedSim", Stream(0).rng())
+            both = np.all([each.significant for each in comparisons], axis=0)[1:]
             lasting = len(both) - int(np.logical_and.accumulate(both[::-1]).sum())
             since = str(lasting + 1) if lasting < len(both) else "never"
             lines.append([setting.row, f"**{both.mean():.0%}**", f"**{since}**", f"*{printed}*"])
     return markdown(["", "of the rounds", "in every round from", "paper"], lines) if lines else "not run"
 
 
-def finals(measured: Measured, settings: Sequence[Setting]) -> str:
+def finals(results: Results, settings: Sequence[Setting]) -> str:
     """Mean accuracy in the last round, with the authors' logs."""
     lines = []
     for setting in settings:
-        curves = curves_of(measured, table_of(setting), setting.row, list(THREE))
+        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
         printed = FINAL_PUBLISHED.get(setting.row, (None,) * 3)
         cells = [
             (f"**{100 * curves[column][:, -1].mean():.1f}**" if column in curves else "not run")
@@ -203,28 +203,28 @@ def finals(measured: Measured, settings: Sequence[Setting]) -> str:
     return markdown(["", *THREE], lines)
 
 
-def variants(measured: Measured, settings: Sequence[Setting]) -> str:
+def variants(results: Results, settings: Sequence[Setting]) -> str:
     """Each variant of FedSim against FedAvg, over the seeds that all have."""
     lines = []
     for setting in settings:
-        curves = curves_of(measured, table_of(setting), setting.row, ["FedAvg", *VARIANTS])
+        curves = curves_of(results, table_of(setting), setting.row, ["FedAvg", *VARIANTS])
         if len(curves) < 1 + len(VARIANTS):
             lines.append([setting.row, *["not run"] * (1 + len(VARIANTS)), ""])
             continue
         points = {name: 100 * (curves[name] - curves["FedAvg"])[:, 1:].mean(axis=1) for name in VARIANTS}
-        apart = points["FedSim"] - points["FedSim, round robin"]
-        shown = [spread(gain) for gain in (*points.values(), apart)]
-        lines.append([setting.row, *shown, str(len(apart))])
+        difference = points["FedSim"] - points["FedSim, round robin"]
+        cells = [spread(gain) for gain in (*points.values(), difference)]
+        lines.append([setting.row, *cells, str(len(difference))])
     head = ["", "by similarity", "by similarity, as coded", "round robin", "similarity less round robin", "seeds"]
     return markdown(head, lines)
 
 
-def components(measured: Measured) -> str:
+def components(results: Results) -> str:
     """How many principal components keep 95% of the gradients' variance."""
     lines = []
     for cell in FIGURE_8:
-        shares = of(measured, "Fig. 8", cell.setting.row, cell.column, "explained")
+        shares = values_of(results, "Fig. 8", cell.setting.row, cell.column, "explained")
         counts = [component_count(np.array(share, np.float64), 0.95) for share in shares]
-        shown = f"**{mean(counts):.1f}** ({min(counts)} - {max(counts)})" if counts else "not run"
-        lines.append([cell.setting.row, str(cell.setting.cohort), shown])
+        text = f"**{mean(counts):.1f}** ({min(counts)} - {max(counts)})" if counts else "not run"
+        lines.append([cell.setting.row, str(cell.setting.cohort), text])
     return markdown(["", "gradients", "components for 95% (paper: 4 to 15)"], lines)

@@ -46,9 +46,11 @@ FEMNIST_OWN = replace(
     FEMNIST,
     row="FEMNIST, own images",
     data_options=(("classes", 26),),
-    aside="no image twice, where the paper's has them",
+    deviation="no image twice, where the paper's has them",
 )
-MEX = replace(_row("Fed-MEx, its test part", "mex", (), 0.01, 3, 10, 200), aside="250 samples for the paper's 1,184")
+MEX = replace(
+    _row("Fed-MEx, its test part", "mex", (), 0.01, 3, 10, 200), deviation="250 samples for the paper's 1,184"
+)
 GOODREADS = _row("Fed-Goodreads", "goodreads", (), 0.3, 11, 20, 250)
 
 # Synthetic(a, b): the first draw of the generator with as many test samples as the authors' file, to 2%.
@@ -64,10 +66,14 @@ SYNTHETIC = {
 }
 _FILE = (("folder", "synthetic"), ("file", "synthetic_fedsim_0_0_full.npz"))
 AUTHORS = _row("(0, 0), the authors' file", "published", _FILE, 0.01, 5, 10, 100)  # the only one that is complete
-SYNTHETIC["(0, 0)"] = replace(SYNTHETIC["(0, 0)"], aside="another draw than the authors' file")
+SYNTHETIC["(0, 0)"] = replace(SYNTHETIC["(0, 0)"], deviation="another draw than the authors' file")
 DRAWN = {  # every seed its own federation
     name: replace(
-        setting, row=f"{name}, a draw per seed", data_seed=None, seeds=SEEDS[:10], aside="a draw of the data per seed"
+        setting,
+        row=f"{name}, a draw per seed",
+        data_seed=None,
+        seeds=SEEDS[:10],
+        deviation="a draw of the data per seed",
     )
     for name, setting in SYNTHETIC.items()
 }
@@ -146,27 +152,27 @@ CELLS = [*CELLS_4, *CELLS_7, *FIGURE_8, *FIGURE_10]
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """What a cell asks for, from one seed."""
-    found = {"Fig. 8": components, "Fig. 10": heterogeneity}.get(cell.table, curve)(cell, seed)
-    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **found}
+    figures = {"Fig. 8": components, "Fig. 10": heterogeneity}.get(cell.table, curve)(cell, seed)
+    return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **figures}
 
 
 def curve(cell: Cell, seed: int) -> dict[str, Any]:
     """One run: how many test samples were right after each of the rounds 0 to T, all clients together."""
-    done = run(cell, seed)
-    tested = int(done.clients["test_samples"].to_numpy().sum())
-    right = [round(record["accuracy"] * tested) for record in done.records]
-    summary = done.summary()
+    completed = run(cell, seed)
+    tested = int(completed.clients["test_samples"].to_numpy().sum())
+    correct = [round(record["accuracy"] * tested) for record in completed.records]
+    summary = completed.summary()
     cost = {name: summary[name] for name in ("bytes_down", "bytes_up")}
-    return {"tested": tested, "right": right, "seconds": round(done.seconds, 1), **cost}
+    return {"tested": tested, "right": correct, "seconds": round(completed.seconds, 1), **cost}
 
 
 def components(cell: Cell, seed: int) -> dict[str, Any]:
     """The share of a cohort's gradients that each principal component explains, at the model of the last round."""
-    s, done = cell.setting, run(cell, seed)
+    s, completed = cell.setting, run(cell, seed)
     data = load(s.data, s.data_options, s.data_seed or 0)
     world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)))
     cohort = Stream(seed, s.rounds + 1, "cohort").rng().choice(data.clients, s.cohort, replace=False)
-    gradients_of = world.gradients(done.models, np.sort(cohort), np.zeros(s.cohort, np.int64))
+    gradients_of = world.gradients(completed.models, np.sort(cohort), np.zeros(s.cohort, np.int64))
     return {"explained": [round(float(share), 5) for share in explained_variance(gradients_of)]}
 
 

@@ -1,38 +1,38 @@
-"""What FlexCFL prints of bytes (Fig. 6 and the text), beside ours."""
+"""FlexCFL's communication (Fig. 6 and the text), beside ours."""
 
 from __future__ import annotations
 
 from statistics import mean
 
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, MORE_6, PRINTED_6
-from papers.reproduction_marks import Compared, Measured, number, of
+from papers.reproduction_marks import ComparedNumber, Results, compare_number, values_of
 
 MARGIN = 0.02  # of the ratio
 
 
-def communication(measured: Measured) -> list[Compared]:
+def relative_bytes(results: Results) -> list[ComparedNumber]:
     """Bytes between server and clients over FedAvg's; the text's eta_g against FlexCFL counts servers' bytes too."""
-    found = []
+    numbers = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         for column in COUNTED:
-            ours = _ratio(bytes_of(measured, row, column)[0], bytes_of(measured, row, "FedAvg")[0])
-            found.append(_times(row, column, PRINTED_6.get((row, column)), ours))
+            ours = _ratio(bytes_of(results, row, column)[0], bytes_of(results, row, "FedAvg")[0])
+            numbers.append(_times(row, column, PRINTED_6.get((row, column)), ours))
     row, column, over, printed = MORE_6
-    ours = _ratio(bytes_of(measured, row, column)[1], bytes_of(measured, row, over)[1])
-    return [*found, _times(row, f"{column}, over {over}", printed, ours)]
+    ours = _ratio(bytes_of(results, row, column)[1], bytes_of(results, row, over)[1])
+    return [*numbers, _times(row, f"{column}, over {over}", printed, ours)]
 
 
-def _times(row: str, column: str, printed: float | None, ours: float | None) -> Compared:
+def _times(row: str, column: str, printed: float | None, ours: float | None) -> ComparedNumber:
     margin = MARGIN * (printed or 0)
-    return number(row, column, printed, ours, margin=margin, unit="times", seeds=int(ours is not None))
+    return compare_number(row, column, printed, ours, margin=margin, unit="times", seeds=int(ours is not None))
 
 
 def _ratio(ours: float, base: float) -> float | None:
     return ours / base if ours and base else None
 
 
-def bytes_of(measured: Measured, row: str, column: str) -> tuple[float, float]:
+def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
     """Bytes between server and clients, and those between servers too; zero where nothing was run."""
-    down, up, servers = (of(measured, "Fig. 6", row, column, f"bytes_{way}") for way in ("down", "up", "servers"))
+    down, up, servers = (values_of(results, "Fig. 6", row, column, f"bytes_{way}") for way in ("down", "up", "servers"))
     clients = float(mean(down) + mean(up)) if down else 0.0
     return clients, clients + (mean(servers) if servers else 0.0)

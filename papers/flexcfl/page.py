@@ -1,4 +1,4 @@
-"""FlexCFL's part of docs/results.md, and the picture of its curves."""
+"""FlexCFL's part of docs/results.md, and the figure of its curves."""
 
 from __future__ import annotations
 
@@ -7,81 +7,81 @@ from typing import Any
 
 import numpy as np
 
-from papers.flexcfl.communication import bytes_of, communication
+from papers.flexcfl.communication import bytes_of, relative_bytes
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, MNIST, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV
-from papers.tables_markdown import Measured, accuracies, by_classes, markdown, number, of, percent, share
+from papers.tables_markdown import Results, accuracies, by_classes, markdown, mean_and_range, percent, share, values_of
 
 CURVES = "images/flexcfl-shift.svg"
 
 
-def table_iii(measured: Measured) -> str:
+def table_iii(results: Results) -> str:
     """No shift: best accuracies beside the paper's, and the last ones."""
-    printed = [c for c in TABLE_III if not c.setting.aside and not c.defect_of]
+    printed = [c for c in TABLE_III if not c.setting.deviation and not c.defect_of]
     return "\n\n".join(
         [
             "### Table III, no shift: best accuracy of a complete round (%)",
-            f"Without the shortened runs, {share(measured, printed)} 300 rounds; rounds in which some client has no "
+            f"Without the shortened runs, {share(results, printed)} 300 rounds; rounds in which some client has no "
             "cluster yet do not count.",
-            accuracies(measured, TABLE_III, "best"),
+            accuracies(results, TABLE_III, "best"),
             "### The same runs: accuracy in the last round (%)",
-            accuracies(measured, TABLE_III, "final", with_paper=False),
+            accuracies(results, TABLE_III, "final", with_paper=False),
         ]
     )
 
 
-def table_iv(measured: Measured) -> str:
-    """Data that move: best accuracies and the last ones, the curves, and what is noticed."""
+def table_iv(results: Results) -> str:
+    """Shifting data: best accuracies and the last ones, the curves, and detected shifts."""
     return "\n\n".join(
         [
-            "### Table IV, data that move: best accuracy of a complete round (%)",
-            share(measured, TABLE_IV),
-            accuracies(measured, TABLE_IV, "best"),
+            "### Table IV, shifting data: best accuracy of a complete round (%)",
+            share(results, TABLE_IV),
+            accuracies(results, TABLE_IV, "best"),
             "### The same runs: accuracy in the last round (%)",
-            accuracies(measured, TABLE_IV, "final", with_paper=False),
+            accuracies(results, TABLE_IV, "final", with_paper=False),
             f"![accuracy over the rounds, MNIST-MCLR, three kinds of shift]({CURVES})",
-            "### What the shift test notices (swap all)",
-            noticed(measured),
+            "### Shifts detected (swap all)",
+            detected(results),
         ]
     )
 
 
-def figure_6(measured: Measured) -> str:
+def figure_6(results: Results) -> str:
     """Bytes of every method over FedAvg's."""
-    return f"### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's\n\n{sent(measured)}"
+    return f"### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's\n\n{sent(results)}"
 
 
-def table_i(measured: Measured) -> str:
+def table_i(results: Results) -> str:
     """FedAvg's clients with more and more classes."""
     heading = "### Table I: FedAvg on MNIST-MCLR by classes per client"
-    return f"{heading}\n\n{by_classes(measured, TABLE_I_PUBLISHED, 'distance')}"
+    return f"{heading}\n\n{by_classes(results, TABLE_I_PUBLISHED, 'distance')}"
 
 
-def noticed(measured: Measured) -> str:
-    """Of the clients whose data were swapped, how many noticed: blind to labels, and aware of them."""
+def detected(results: Results) -> str:
+    """Of the clients whose data were swapped, how many detected it: blind to labels, and aware of them."""
     lines = []
     for row in dict.fromkeys(c.setting.row for c in TABLE_IV if c.setting.row.endswith("swap all")):
         for column in ("FlexCFL", "FlexCFL, label-aware", "IFCA-MIG"):
             names = ("moves_noticed", "shift_recall", "shift_precision")
-            shares = [percent(of(measured, "IV", row, column, name)) for name in names]
-            lines.append([row, column, *shares, number(of(measured, "IV", row, column, "migrations"))])
-    head = ["", "method", "moves noticed (%)", "noticed in the end (%)", "with a cause (%)", "changes of cluster"]
+            shares = [percent(values_of(results, "IV", row, column, name)) for name in names]
+            lines.append([row, column, *shares, mean_and_range(values_of(results, "IV", row, column, "migrations"))])
+    head = ["", "method", "data shifts detected (%)", "recall at the end (%)", "precision (%)", "migrations"]
     return markdown(head, lines)
 
 
-def sent(measured: Measured) -> str:
+def sent(results: Results) -> str:
     """Bytes of every method over FedAvg's: between server and clients, and with what servers would exchange."""
-    marks = {(n.row, n.column): n.symbol for n in communication(measured)}
+    marks = {(n.row, n.column): n.symbol for n in relative_bytes(results)}
     lines = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
-        base = bytes_of(measured, row, "FedAvg")
+        base = bytes_of(results, row, "FedAvg")
         for column in COUNTED:
-            ours, printed = bytes_of(measured, row, column), PRINTED_6.get((row, column))
+            ours, printed = bytes_of(results, row, column), PRINTED_6.get((row, column))
             shown = [f"**{b / a:.4g}**" if a else "not run" for a, b in zip(base, ours, strict=True)]
             lines.append([row, column, *shown, f"*{printed}* {marks[row, column]}".rstrip() if printed else ""])
     return markdown(["", "method", "with clients", "and between servers", "paper"], lines)
 
 
-def draw(measured: Measured, docs: Path) -> None:
+def draw(results: Results, docs: Path) -> None:
     """Every method's whole curve on MNIST-MCLR under the three kinds of shift: mean over the seeds, range shaded."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -90,11 +90,11 @@ def draw(measured: Measured, docs: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-        _curves(measured, figure.subplots(1, 3, sharey=True))
+        _curves(results, figure.subplots(1, 3, sharey=True))
         write(figure, docs / CURVES)
 
 
-def _curves(measured: Measured, panels: Any) -> None:
+def _curves(results: Results, panels: Any) -> None:
     """One panel per kind of shift."""
     from fedkin.reporting.style import COLOURS, DASHES, prepare
 
@@ -102,7 +102,7 @@ def _curves(measured: Measured, panels: Any) -> None:
     for axes, kind in zip(panels, ("swap all", "swap part", "incremental"), strict=True):
         prepare(axes, kind.capitalize(), "accuracy of all clients, each on its cluster's model")
         for column, colour, dash in zip(columns, COLOURS, DASHES, strict=False):
-            curves = of(measured, "IV", f"{MNIST.row}: {kind}", column, "curve")
+            curves = values_of(results, "IV", f"{MNIST.row}: {kind}", column, "curve")
             if curves:
                 found = np.array([[np.nan if a is None else a for a in curve] for curve in curves])
                 rounds = 1 + np.arange(found.shape[1]) * (MNIST.rounds // 100)

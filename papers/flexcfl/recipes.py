@@ -27,15 +27,15 @@ def _row(row: str, data: str, data_options: Options, model: str, model_options: 
 MNIST = _row("MNIST-MCLR", "mnist", (), "mclr", L2, 0.03, 3)
 MNIST_MLP = replace(_row("MNIST-MLP", "mnist", (), "mlp", L2, 0.03, 3), seconds=50)
 FEMNIST = _row("FEMNIST-MCLR, shared images", "femnist", SHARED, "mclr", L2, 0.003, 5)
-FEMNIST_OWN = replace(FEMNIST, row="FEMNIST-MCLR, own images", data_options=OWN, aside=OWN_IMAGES)
+FEMNIST_OWN = replace(FEMNIST, row="FEMNIST-MCLR, own images", data_options=OWN, deviation=OWN_IMAGES)
 FEMNIST_MLP = replace(_row("FEMNIST-MLP, shared images", "femnist", SHARED, "mlp", WIDE, 0.003, 5), seconds=120)
-FEMNIST_MLP_OWN = replace(FEMNIST_MLP, row="FEMNIST-MLP, own images", data_options=OWN, aside=OWN_IMAGES)
+FEMNIST_MLP_OWN = replace(FEMNIST_MLP, row="FEMNIST-MLP, own images", data_options=OWN, deviation=OWN_IMAGES)
 
 
 def _shortened(setting: Setting, seconds: int) -> Setting:
     """Fifty rounds, one seed: convolutions take minutes here."""
-    row, aside = f"{setting.row}, 50 rounds", "50 rounds for the paper's 300"
-    return replace(setting, row=row, rounds=50, seeds=(0,), seconds=seconds, aside=aside)
+    row, deviation = f"{setting.row}, 50 rounds", "50 rounds for the paper's 300"
+    return replace(setting, row=row, rounds=50, seeds=(0,), seconds=seconds, deviation=deviation)
 
 
 MNIST_CNN = _shortened(_row("MNIST-CNN", "mnist", (), "cnn", (), 0.03, 3), 210)
@@ -153,7 +153,7 @@ TABLE_I = [
 # Fig. 6: messages of model size over 300 rounds. What is trained does not matter to them, so the smallest model is.
 _COUNTED = {
     "MNIST, swap all": replace(MNIST, row="MNIST, swap all", shift=SHIFTS["swap all"]),
-    "FEMNIST, swap part": replace(FEMNIST_OWN, row="FEMNIST, swap part", shift=SHIFTS["swap part"], aside=""),
+    "FEMNIST, swap part": replace(FEMNIST_OWN, row="FEMNIST, swap part", shift=SHIFTS["swap part"], deviation=""),
     "FashionMNIST, incremental": replace(
         _row("FashionMNIST, incremental", "fashion_mnist", (), "mclr", (), 0.005, 5), shift=SHIFTS["incremental"]
     ),

@@ -1,4 +1,4 @@
-"""The part of docs/results.md on peers without a server, and its pictures."""
+"""The part of docs/results.md on peers without a server, and its figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from papers.panm.recipes import ABSENT, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
 from papers.panm.recipes import STAGE_ONE as T1
-from papers.tables_markdown import Measured, markdown, percent
+from papers.tables_markdown import Results, markdown, percent
 
 CURVES, BREAKS = "images/peers-neighbours.svg", "images/where-panm-breaks.svg"
 AXES = {
@@ -17,58 +17,58 @@ AXES = {
     "clusters": ("More clusters", "true clusters among 100 peers"),
     "alpha": ("Another alpha", "alpha: weight of the last updates"),
 }
-KINDS = {"rotation": "turned images", "label_swap": "swapped labels", "disjoint_labels": "classes of their own"}
+KINDS = {"rotation": "rotated images", "label_swap": "swapped labels", "disjoint_labels": "disjoint labels"}
 BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
 
 ABOUT = (
     "The poster has no numbers, so nothing can be reproduced here but the order of the methods. "
-    f"MNIST, four clusters that see their images turned; {PEERS} peers of 60 images, one epoch with batch 10 "
+    f"MNIST, four clusters with rotated images; {PEERS} peers of 60 images, one epoch with batch 10 "
     f"and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; {ROUNDS} rounds. "
-    "PENS tries 10, takes 2, and has 50 rounds of stage one; IFCA is told the number of clusters; everybody "
-    "takes part in each round. A peer is tested on its own model after averaging. Precision is the share of "
-    "its neighbours (bag) that are of its kind, recall the share of its kind that it has found; lowest "
-    "precision is that of any round from 10 on. Megabytes are what a peer sends and receives a round."
+    "PENS samples 10, selects 2, and has 50 rounds of stage one; IFCA is given the number of clusters; all peers "
+    "take part in each round. A peer is tested on its own model after averaging. Precision is the share of a "
+    "peer's neighbours that are of its cluster, recall the share of its cluster among its neighbours; lowest "
+    "precision is that of any round from 10 on. Megabytes are what a peer uploads and downloads in a round."
 )
 
 
-def side_by_side(measured: Measured) -> str:
+def side_by_side(results: Results) -> str:
     """Methods side by side."""
-    return f"{compared(measured)}\n\n![precision and recall over the rounds]({CURVES})"
+    return f"{methods_side_by_side(results)}\n\n![precision and recall over the rounds]({CURVES})"
 
 
-def others(measured: Measured) -> str:
+def others(results: Results) -> str:
     """Other federations."""
-    return f"### Other federations\n\n{federations(measured)}"
+    return f"### Other federations\n\n{federations(results)}"
 
 
-def harder(measured: Measured) -> str:
-    """Where PANM breaks, and missing peers."""
+def harder(results: Results) -> str:
+    """Where PANM fails, and missing peers."""
     return "\n\n".join(
         [
-            "### Where it breaks, and peers that are missing",
+            "### Where PANM fails, and missing peers",
             f"![precision and recall as the task gets harder]({BREAKS})",
-            missing(measured),
+            missing_peers(results),
         ]
     )
 
 
-def answers(measured: Measured, question: Question) -> list[dict[str, Any]]:
+def answers(results: Results, question: Question) -> list[dict[str, Any]]:
     """The runs that answer a question, in the order of their seeds."""
-    runs = [m for m in measured if all(m[name] == value for name, value in vars(question).items())]
+    runs = [m for m in results if all(m[name] == value for name, value in vars(question).items())]
     return sorted(runs, key=lambda m: m["seed"])
 
 
-def compared(measured: Measured) -> str:
+def methods_side_by_side(results: Results) -> str:
     """Accuracy, neighbours and traffic of every method."""
     lines = []
     for question in COMPARED:
-        runs = answers(measured, question)
+        runs = answers(results, question)
         cells = [percent([r[name][-1] for r in runs]) for name in ("accuracy", "bottom_decile")]
         cells += _found(runs, stage_two=question.method in PANMS)
-        sent = [r["bytes"] / ROUNDS / PEERS / 1e6 for r in runs]
-        lines.append([question.method, *cells, f"{np.mean(sent):.2f}" if sent else "", str(len(runs))])
-    head = ["method", "accuracy", "worst tenth", "lowest precision", "precision, end", "recall, end", "MB", "seeds"]
+        megabytes = [r["bytes"] / ROUNDS / PEERS / 1e6 for r in runs]
+        lines.append([question.method, *cells, f"{np.mean(megabytes):.2f}" if megabytes else "", str(len(runs))])
+    head = ["method", "accuracy", "bottom 10%", "lowest precision", "precision, end", "recall, end", "MB", "seeds"]
     return markdown(head, lines)
 
 
@@ -81,32 +81,32 @@ def _found(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
     return [f"{np.floor(1000 * min(lowest)) / 1000:.3f}" if stage_two else "", *(f"{np.mean(end):.3f}" for end in ends)]
 
 
-def federations(measured: Measured) -> str:
-    """Other data and other kinds of clusters: accuracy, and the precision and recall of PANM at the end."""
+def federations(results: Results) -> str:
+    """Other data and other planted clusters: accuracy, and the precision and recall of PANM at the end."""
     columns, lines = (*PANMS, "oracle", "gossip", "local"), []
     for base, kind, clusters in FEDERATIONS:
         cells = []
         for method in columns:
-            runs = answers(measured, Question("federations", method, base, kind, clusters=clusters))
-            found = f"<br>{' / '.join(_found(runs, False)[1:])}" if runs and method in PANMS else ""
-            cells.append(percent([r["accuracy"][-1] for r in runs]) + found)
+            runs = answers(results, Question("federations", method, base, kind, clusters=clusters))
+            numbers = f"<br>{' / '.join(_found(runs, False)[1:])}" if runs and method in PANMS else ""
+            cells.append(percent([r["accuracy"][-1] for r in runs]) + numbers)
         lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
     return markdown(head, lines)
 
 
-def missing(measured: Measured) -> str:
+def missing_peers(results: Results) -> str:
     """Peers that drop out, never answer, come late or leave."""
     lines = []
     for who in filter(None, ABSENT):
         for method in PANMS:
-            runs = answers(measured, Question("absent", method, absent=who))
+            runs = answers(results, Question("absent", method, absent=who))
             lines.append([who, method, percent([r["accuracy"][-1] for r in runs]), *_found(runs, False)[1:]])
     return markdown(["peers", "method", "accuracy", "precision, end", "recall, end"], lines)
 
 
-def draw(measured: Measured, docs: Path) -> None:
-    """Write both pictures into ``docs/images``."""
+def draw(results: Results, docs: Path) -> None:
+    """Write both figures into ``docs/images``."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -115,22 +115,22 @@ def draw(measured: Measured, docs: Path) -> None:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 3.6), layout="constrained")
         for name, axes in zip(("precision", "recall"), figure.subplots(1, 2, sharey=True), strict=True):
-            _curves(measured, name, axes)
+            _curves(results, name, axes)
         write(figure, docs / CURVES)
         figure = Figure(figsize=(10.5, 3.8), layout="constrained")
         for panel, axes in zip(AXES, figure.subplots(1, len(AXES), sharey=True), strict=True):
-            _breaks(measured, panel, axes)
+            _breaks(results, panel, axes)
         write(figure, docs / BREAKS)
 
 
-def _curves(measured: Measured, name: str, axes: Any) -> None:
+def _curves(results: Results, name: str, axes: Any) -> None:
     """Precision or recall over the rounds, a line a method, mean over the seeds."""
     from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
-    prepare(axes, f"Neighbours: {name}", f"mean over seeds; upright line: stage two begins (T1 = {T1})")
+    prepare(axes, f"Neighbours: {name}", f"mean over seeds; vertical line: stage two starts (T1 = {T1})")
     shown = [q for q in COMPARED if q.method in (*PANMS, "PENS")]
     for question, colour, dash in zip(shown, COLOURS, DASHES, strict=False):
-        curves = [r[f"neighbour_{name}"] for r in answers(measured, question)]
+        curves = [r[f"neighbour_{name}"] for r in answers(results, question)]
         if curves:
             mean = np.array([[np.nan if v is None else v for v in curve] for curve in curves], float).mean(axis=0)
             axes.plot(mean, color=colour, ls=dash, lw=1.8, label=question.method)
@@ -141,7 +141,7 @@ def _curves(measured: Measured, name: str, axes: Any) -> None:
         axes.legend(frameon=False, fontsize=8.5, loc="center right")
 
 
-def _breaks(measured: Measured, panel: str, axes: Any) -> None:
+def _breaks(results: Results, panel: str, axes: Any) -> None:
     """Precision (strong) and recall (thin) at the end, by what makes the task harder."""
     from fedkin.reporting.style import COLOURS, prepare
 
@@ -150,13 +150,13 @@ def _breaks(measured: Measured, panel: str, axes: Any) -> None:
     for method, colour in zip(PANMS, COLOURS, strict=False):
         asked = [q for q in (*HARDER, *COMPARED) if q.panel in (panel, "compared") and q.method == method]
         asked = [q for q in asked if panel != "alpha" or q.method == "PANMGrad"]
-        found = sorted((getattr(q, panel), answers(measured, q)) for q in asked if answers(measured, q))
-        points = [(at, runs[0]) for at, runs in found]
+        numbers = sorted((getattr(q, panel), answers(results, q)) for q in asked if answers(results, q))
+        points = [(at, runs[0]) for at, runs in numbers]
         for name, width in (("precision", 2.2), ("recall", 0.9)):
             ends = [run[f"neighbour_{name}"][-1] for _, run in points]
             if points:
-                told = method if name == "precision" else None
-                axes.plot([at for at, _ in points], ends, "o-", color=colour, lw=width, ms=3.5, label=told)
+                label = method if name == "precision" else None
+                axes.plot([at for at, _ in points], ends, "o-", color=colour, lw=width, ms=3.5, label=label)
     axes.set_xlabel(label)
     axes.set_ylim(-0.03, 1.05)
     if panel == "images" and axes.get_legend_handles_labels()[0]:

@@ -1,6 +1,6 @@
-"""PANM and what it is measured against, on planted clusters of peers: who is found, at what cost, and where it breaks.
+"""PANM and other methods on planted clusters of peers: neighbours, communication, and where PANM fails.
 
-The poster has no numbers. So these are ours alone, and what can be compared is the order of the methods.
+The poster has no numbers. So these are ours alone, and only the order of the methods can be compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Question:
     images: int = 60
     clusters: int = 4
     alpha: float = 0.5
-    absent: str = ""  # who is missing, of ABSENT
+    absent: str = ""  # which peers are missing, of ABSENT
 
 
 ABSENT: dict[str, Population] = {
@@ -74,7 +74,7 @@ OTHERS = [
 
 
 def _harder() -> Iterator[Question]:
-    """Fewer images, more clusters, another alpha, and peers that are missing; what is compared stands in the middle."""
+    """Fewer images, more clusters, another alpha, and missing peers."""
     for method in PANMS:
         base = Question("", method)
         yield from (replace(base, panel="images", images=n) for n in (5, 10, 20, 40))
@@ -87,26 +87,26 @@ HARDER = list(_harder())
 
 
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
-    """Everything that is asked, and from which seeds."""
-    asked: list[tuple[Question, tuple[int, ...]]] = [(q, (0, 1, 2)) for q in COMPARED]
-    return asked + [(q, (0,)) for q in (*HARDER, *OTHERS)]
+    """All questions, and the seeds of each."""
+    questions: list[tuple[Question, tuple[int, ...]]] = [(q, (0, 1, 2)) for q in COMPARED]
+    return questions + [(q, (0,)) for q in (*HARDER, *OTHERS)]
 
 
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
-    asked = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, answer, _row(q), q.method, seconds=55) for q, seeds in asked)
+    selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
+    return tuple(job_of_question(q, seeds, answer, _row(q), q.method, seconds=55) for q, seeds in selected)
 
 
 def _row(question: Question) -> str:
-    """What a question asks about."""
+    """The row of a question in its table."""
     if question.panel in ("images", "clusters", "alpha"):
         return f"{question.panel} {getattr(question, question.panel):g}"
     return question.absent or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
 
 
 def answer(question: Question, seed: int) -> dict[str, Any]:
-    """Accuracy, neighbours and what was sent, after every round from 0 on."""
+    """Accuracy and neighbours after every round from 0 on, and messages and bytes of all."""
     q = question
     data = planted(q.base, q.kind, clusters=q.clusters, clients=PEERS, samples=q.images, seed=seed)
     run = simulate(

@@ -1,4 +1,4 @@
-"""The part of docs/results.md on planted clusters, and its picture."""
+"""The part of docs/results.md on planted clusters, and its figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from papers.planted_clusters.recipes import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, THRESHOLDS, Question
-from papers.tables_markdown import Measured, markdown, percent
+from papers.tables_markdown import Results, markdown, percent
 
 PICTURE = "images/where-clustering-breaks.svg"
 AXES = {
@@ -17,40 +17,40 @@ AXES = {
     "clusters": ("More clusters", "true clusters among 100 clients"),
     "participation": ("Fewer clients a round", "clients in a round, of 100"),
 }
-NAMES = {"rotation": "turned images", "label_permutation": "renamed labels"}
+NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels"}
 
 
 ABOUT = (
-    "MNIST, four clusters that see their images turned (by 90 degrees a cluster) or call the digits by other "
-    "names; 100 clients of 60 images, all in every round, a network 784-200-10, 10 steps on all images with lr "
-    f"0.1. ARI is the agreement with the truth: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}."
+    "MNIST, four clusters with rotated images (by 90 degrees a cluster) or permuted labels; 100 clients of 60 images, "
+    "all in every round, a network 784-200-10, 10 steps on all images with lr 0.1. ARI is the agreement with the true "
+    f"clusters: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}."
 )
 
 
-def harder(measured: Measured) -> str:
-    """Where each method breaks: the picture."""
-    return f"![agreement with the truth as the task gets harder]({PICTURE})"
+def harder(results: Results) -> str:
+    """Where each method fails: the figure."""
+    return f"![agreement with the true clusters as the task gets harder]({PICTURE})"
 
 
-def moving(measured: Measured) -> str:
-    """Who notices a swap."""
-    heading = "### Swapping what clients have: who notices, and who ends where it belongs"
-    return f"{heading}\n\n{swapped(measured)}"
+def moving(results: Results) -> str:
+    """Detected swaps of data."""
+    heading = "### Swapped data: shifts detected, and clients that end in their true cluster"
+    return f"{heading}\n\n{detected_swaps(results)}"
 
 
-def answers(measured: Measured, question: Question) -> list[dict[str, Any]]:
+def answers(results: Results, question: Question) -> list[dict[str, Any]]:
     """The runs that answer a question, in the order of their seeds."""
     wanted = [question.panel, question.kind, question.method, question.model]
     value = getattr(question, question.panel, None)
-    runs = [m for m in measured if [m["panel"], m["kind"], m["method"], m["model"]] == wanted]
+    runs = [m for m in results if [m["panel"], m["kind"], m["method"], m["model"]] == wanted]
     return sorted((m for m in runs if m.get(question.panel) == value), key=lambda m: m["seed"])
 
 
-def found(measured: Measured) -> str:
+def found_table(results: Results) -> str:
     """Seeds that end with the true clusters and nothing else, and the round from which they have them."""
     lines = []
     for question in (*FOUND, *GLOROT, *THRESHOLDS):
-        runs = answers(measured, question)
+        runs = answers(results, question)
         perfect = [r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters]
         since = sorted(_since(r["ari"]) for r in perfect)
         when = f"{since[0]}" if len(set(since)) == 1 else f"{since[0]} - {since[-1]}" if since else ""
@@ -66,23 +66,23 @@ def _since(ari: Sequence[float | None]) -> int:
     return wrong[-1] + 1 if wrong else 0
 
 
-def swapped(measured: Measured) -> str:
-    """Recall and precision of the shift test, and changes of a true cluster that were made good."""
+def detected_swaps(results: Results) -> str:
+    """Recall and precision of the shift test, and recall of migrations."""
     lines = []
     for question in SWAPPED:
-        runs = answers(measured, question)
+        runs = answers(results, question)
         shares = [
             percent([r[name] for r in runs if r[name] is not None])
             for name in ("shift_recall", "shift_precision", "migration_recall")
         ]
         agreement = f"{np.mean([r['ari'][-1] for r in runs]):.2f}" if runs else "not run"
         lines.append([question.method, NAMES[question.kind], *shares, agreement])
-    head = ["method", "kind", "shifts noticed (%)", "notices with a cause (%)", "made good (%)", "ARI, last round"]
+    head = ["method", "kind", "shift recall (%)", "shift precision (%)", "migration recall (%)", "ARI, last round"]
     return markdown(head, lines)
 
 
-def draw(measured: Measured, docs: Path) -> None:
-    """Agreement at the end, by what makes the task harder: one panel each, a line a method, all seeds as dots."""
+def draw(results: Results, docs: Path) -> None:
+    """Agreement at the end, by what makes the task harder: a panel each, a line a method, all seeds as dots."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -91,20 +91,22 @@ def draw(measured: Measured, docs: Path) -> None:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
         for panel, axes in zip(AXES, figure.subplots(1, 3, sharey=True), strict=True):
-            _panel(measured, panel, axes)
+            _panel(results, panel, axes)
         write(figure, docs / PICTURE)
 
 
-def _panel(measured: Measured, panel: str, axes: Any) -> None:
+def _panel(results: Results, panel: str, axes: Any) -> None:
     from fedkin.reporting.style import COLOURS, DASHES, prepare
 
     heading, label = AXES[panel]
-    prepare(axes, heading, "agreement with the truth (ARI); dots: seeds")
-    asked = [q for q in BROKEN if q.panel == panel]
+    prepare(axes, heading, "agreement with the true clusters (ARI); dots: seeds")
+    questions_asked = [q for q in BROKEN if q.panel == panel]
     methods = list(dict.fromkeys(q.method for q in BROKEN))
     for method, colour, dash in zip(methods, COLOURS, DASHES, strict=False):
         points = [
-            (getattr(q, panel), [r["ari"][-1] for r in answers(measured, q)]) for q in asked if q.method == method
+            (getattr(q, panel), [r["ari"][-1] for r in answers(results, q)])
+            for q in questions_asked
+            if q.method == method
         ]
         points = [(at, [a for a in ari if a is not None]) for at, ari in points]
         points = [(at, ari) for at, ari in points if ari]

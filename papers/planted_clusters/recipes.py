@@ -1,8 +1,8 @@
-"""Clusters whose truth is known: who finds them, how soon, and where each method breaks.
+"""Planted clusters: which methods find them, how soon, and where each fails.
 
-MNIST, turned or renamed by cluster, 100 clients. Not a table of any paper: rotated images are IFCA's experiment,
-renamed labels Sattler's, and every method here is asked both questions, with IFCA's network (784-200-10, initial
-weights as in PyTorch) and its local work (10 steps of lr 0.1 on all images of a client).
+MNIST with images rotated or labels permuted by cluster, 100 clients. Not a table of any paper: rotated images are
+IFCA's experiment, permuted labels Sattler's, and every method here is run on both, with IFCA's network (784-200-10,
+initial weights as in PyTorch) and its local training (10 steps of lr 0.1 on all images of a client).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ROUNDS = {"FlexCFL, EDC": 1, "FlexCFL, MADC": 1, "FL+HC": CLUSTER_ROUND, "IFCA":
 KINDS = ("rotation", "label_permutation")
 FOUND = [
     Question("found", kind, method, rounds=ROUNDS[method]) for kind in KINDS for method in METHODS
-]  # asked from ten seeds
+]  # from ten seeds
 
 
 def _broken() -> Iterator[Question]:
@@ -89,26 +89,26 @@ def network() -> Model:
 
 
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
-    """Everything that is asked, and from which seeds."""
-    asked = [(q, tuple(range(10))) for q in (*FOUND, *GLOROT)]
-    return asked + [(q, (0, 1, 2)) for q in (*BROKEN, *SWAPPED, *THRESHOLDS)]
+    """All questions, and the seeds of each."""
+    questions = [(q, tuple(range(10))) for q in (*FOUND, *GLOROT)]
+    return questions + [(q, (0, 1, 2)) for q in (*BROKEN, *SWAPPED, *THRESHOLDS)]
 
 
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
-    asked = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, answer, *named(q), seconds=15) for q, seeds in asked)
+    selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
+    return tuple(job_of_question(q, seeds, answer, *row_and_column(q), seconds=15) for q, seeds in selected)
 
 
-def named(question: Question) -> tuple[str, str]:
-    """The row and the column in which a question is asked."""
+def row_and_column(question: Question) -> tuple[str, str]:
+    """Where a question stands in its table."""
     kind, value = question.kind.replace("_", " "), getattr(question, question.panel, None)
     row = f"{kind}: {value} {question.panel}" if isinstance(value, int) else kind
     return row, f"{question.method}, Glorot weights" if question in GLOROT else question.method
 
 
 def answer(question: Question, seed: int) -> dict[str, Any]:
-    """Agreement with the truth (ARI) after every round from 0 on, and what became of it."""
+    """Agreement with the true clusters (ARI) after every round from 0 on, accuracy, and detected shifts."""
     q = question
     data = planted("mnist", q.kind, clusters=q.clusters, clients=100, samples=q.images, seed=seed)
     run = simulate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,7 @@ from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.methods import FedAvg, FedProx
-from papers import recipes as recipe
-from papers import table_request as selection
+from papers import recipe, table_request
 from papers.accuracy_numbers import best_accuracies
 from papers.catalogue import Paper, Table, tables
 from papers.recipe import Cell, Setting
@@ -26,7 +26,7 @@ from tests.refusals import refused
 DIGITS = Setting("Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1))
 CELLS = [
     Cell("I", setting, column, method, published)
-    for setting in (DIGITS, replace(DIGITS, row="Digits-MCLR: short", rounds=1, aside="1 round for 2"))
+    for setting in (DIGITS, replace(DIGITS, row="Digits-MCLR: short", rounds=1, deviation="1 round for 2"))
     for column, method, published in (("FedAvg", lambda m: FedAvg(), 200.0), ("FedProx", lambda m: FedProx(), None))
 ]
 
@@ -49,8 +49,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def use(monkeypatch: pytest.MonkeyPatch, toy: Table) -> None:
     """A catalogue of one small table."""
     paper = Paper("toy", "A toy", (toy,))
-    monkeypatch.setattr(selection, "tables", lambda: {toy.name: (paper, toy)})
-    monkeypatch.setattr(selection, "PAPERS", {"toy": paper})
+    monkeypatch.setattr(table_request, "tables", lambda: {toy.name: (paper, toy)})
+    monkeypatch.setattr(table_request, "PAPERS", {"toy": paper})
 
 
 @pytest.fixture
@@ -81,11 +81,11 @@ def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
     line = {"table": "I", "row": DIGITS.row, "column": "FedAvg", "seed": 0, "best": 0.5, "seconds": 30.0}
     (elsewhere / "results").mkdir()
     (elsewhere / "results" / "toy.jsonl").write_text(json.dumps(line) + "\n")
-    (offer,) = json.loads(reproduce("--json").stdout)
+    (summary,) = json.loads(reproduce("--json").stdout)
     # Two cells of two seeds at 30 s (measured), two at the recipe's 600 s; one run is there.
-    assert (offer["cells"], offer["measured"], offer["guessed"]) == (4, 1, True)
-    assert (offer["seconds"], offer["seconds_left"]) == (4 * 30 + 4 * 600, 3 * 30 + 4 * 600)
-    assert offer["name"] == "toy-table1" and offer["also"] == ["toy-fig2"]
+    assert (summary["cells"], summary["measured"], summary["guessed"]) == (4, 1, True)
+    assert (summary["seconds"], summary["seconds_left"]) == (4 * 30 + 4 * 600, 3 * 30 + 4 * 600)
+    assert summary["name"] == "toy-table1" and summary["also"] == ["toy-fig2"]
     assert reproduce().stdout.count("~42 min") == 2
 
 
@@ -97,9 +97,9 @@ def test_a_cell_is_run_and_shown_beside_the_papers_number(elsewhere: Path) -> No
     arguments = ("toy-table1", "--rows", "digits-mclr-own", "--columns", "FEDAVG", "--seeds", "1", "--json")
     result = reproduce(*arguments)
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["ran"] == 1 and told["store"] == "results/toy.jsonl"
-    (number,) = told["numbers"]
+    output = json.loads(result.stdout)
+    assert output["ran"] == 1 and output["store"] == "results/toy.jsonl"
+    (number,) = output["numbers"]
     assert (number["row"], number["column"], number["published"]) == (DIGITS.row, "FedAvg", "200")
     assert number["mark"] == "not reproduced" and number["seeds"] == 1
     (line,) = read(elsewhere / "results" / "toy.jsonl")
@@ -124,7 +124,7 @@ def test_rows_and_columns_are_named_freely(monkeypatch: pytest.MonkeyPatch) -> N
     assert ran("--out", "a") == 6  # what is there is not run again
 
 
-def test_the_marks_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.99}))
     shown = reproduce("toy-table1").stdout
     assert "✓ reproduced (1 round for 2)" in shown and "no number in the paper" in shown and "-1.00" in shown
@@ -154,6 +154,16 @@ def test_in_a_checkout_runs_go_to_its_store(elsewhere: Path, monkeypatch: pytest
 
 
 # --- refusals
+
+
+def test_without_a_checkout_it_says_where_the_tables_are(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with an installed wheel: papers/ is neither beside the package nor in the working directory."""
+    monkeypatch.setattr("sys.path", sys.path[:])
+    monkeypatch.setattr("fedkin.__file__", str(elsewhere / "site-packages/fedkin/__init__.py"))
+    refused(reproduce(), "checkout of the repository", "make demo", ".venv/bin/fedkin reproduce")
+    (elsewhere / "papers").mkdir()
+    (elsewhere / "papers" / "catalogue.py").touch()
+    assert reproduce().exit_code == 0  # in the working directory
 
 
 @pytest.mark.usefixtures("toy")

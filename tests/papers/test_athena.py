@@ -14,7 +14,7 @@ from papers.athena import figures as athena_figures
 from papers.athena import numbers as athena_numbers
 from papers.athena import page as athena_page
 from papers.athena import recipes as athena
-from papers.athena.recipes import APART, CELLS, CLUSTERINGS, SHARED, WORK
+from papers.athena.recipes import CELLS, CLUSTERINGS, COMBINED, PER_CLUSTER, WORK
 from papers.catalogue import PAPERS
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Mark
@@ -52,7 +52,7 @@ def test_every_cell_is_there_once() -> None:
 
 
 def test_table_1_as_it_is_printed() -> None:
-    lines = [text.strip("| ").split(" | ") for text in athena_page.printed().splitlines()[2:]]
+    lines = [text.strip("| ").split(" | ") for text in athena_page.published_table_1().splitlines()[2:]]
     rows = {cells[0]: cells for cells in lines}
     assert rows.keys() == PRINTED.keys()
     for name, (ours, theirs, saved) in PRINTED.items():
@@ -67,45 +67,47 @@ def test_the_page_of_nothing_says_so() -> None:
 
 
 def test_ranges_and_clusters_beside_the_paper() -> None:
-    measured = [
+    results = [
         line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED),
         line("eps", CLUSTERINGS["5 classes", "cnn"].row, "10", **{**CLUSTERED, "range": [0.005, 0.05]}),
     ]
-    (row,) = [text for text in athena_page.ranges(measured).splitlines() if text.startswith("| CNN | 10 ")]
+    (row,) = [text for text in athena_page.ranges(results).splitlines() if text.startswith("| CNN | 10 ")]
     assert "**0.001 - 0.01**<br>*0.0023 - 0.0475*" in row and "| 0.005 - 0.01 |" in row and row.endswith("not run |")
-    found = [text for text in athena_page.found(measured).splitlines() if text.startswith("| 2 classes | CNN")]
-    assert "**5** (1.00)<br>*5*" in found[0] and "**1** and 1 noise" in found[0]
+    numbers = [
+        text for text in athena_page.clusters_found(results).splitlines() if text.startswith("| 2 classes | CNN")
+    ]
+    assert "**5** (1.00)<br>*5*" in numbers[0] and "**1** and 1 noise" in numbers[0]
 
 
 def test_gains_and_what_was_transmitted() -> None:
-    setting = APART["2 classes"]
-    measured = [
+    setting = PER_CLUSTER["2 classes"]
+    results = [
         line("Fig. 1", setting.row, "clustered", curve=[0.1, 0.8], clusters=[0.8, 0.75], clients=[0.8], sizes=[5, 5]),
         line("Fig. 1", setting.row, "one model", curve=[0.1, 0.3], clusters=[0.3], clients=[0.3], sizes=[10]),
     ]
-    (row,) = [text for text in athena_page.apart(measured).splitlines() if text.startswith("| 2 classes")]
+    (row,) = [text for text in athena_page.per_cluster(results).splitlines() if text.startswith("| 2 classes")]
     assert "**80.0** | **30.0** | 80.0, 75.0 (2 found)" in row and "**+50.0**" in row
 
-    shared = SHARED["mnist", "5 classes"]
+    shared = COMBINED["mnist", "5 classes"]
     mib, clients = 2**20, [0.5] * 20
     detectors = [[0.5] * 10, [0.8] * 10, [0.8] * 10, [0.9] * 10]  # alike in epochs 1 and 2
     sent = [[0, 0], [30 * mib, 30 * mib], [60 * mib, 60 * mib], [90 * mib, 90 * mib]]
     parameters = mib // 4  # a detector is one MiB
-    measured = [
+    results = [
         line("Fig. 2-4", shared.row, "ATHENA-FL", curve=[0, 0.5, 0.6, 0.7], clients=clients, detectors=detectors)
         | {"parameters": parameters, "bytes": sent},
         line("Fig. 2-4", shared.row, "FedAvg", curve=[0, 0.5, 0.6, 0.7], clients=clients)
         | {"parameters": parameters, "bytes": sent},
     ]
-    (row,) = [text for text in athena_page.transmissions(measured).splitlines() if text.startswith("| MNIST, 5")]
+    (row,) = [text for text in athena_page.transmissions(results).splitlines() if text.startswith("| MNIST, 5")]
     # two epochs of ten detectors of 1 MiB; 120 MiB both ways, and ten detectors to each of twenty clients
     assert "| **2** (10 of 10) | 20.0 / 320 | over 3 | - | - / - |" in row
 
 
 def test_pictures_of_little(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
-    measured = [line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED)]
-    athena_figures.draw(measured, tmp_path)
+    results = [line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED)]
+    athena_figures.draw(results, tmp_path)
     assert len(list((tmp_path / "images").glob("athena-*.svg"))) == 3
 
 
@@ -114,10 +116,10 @@ TINY = Setting("tiny", "digits", SMALL, "mclr", (), 1e-3, 2, 1, 2, 10, (0,), wor
 
 
 def test_a_clustering_is_measured() -> None:
-    found = athena.measure(Cell("eps", TINY, "1", lambda m: Hierarchical(pretraining=1), None), 0)
-    json.dumps(found, allow_nan=False)
-    assert len(found["biases"]) == 10 and len(found["biases"][0]) == 10 and len(found["kmeans"]) == 10
-    assert len(found["range"]) in (0, 2)
+    numbers = athena.measure(Cell("eps", TINY, "1", lambda m: Hierarchical(pretraining=1), None), 0)
+    json.dumps(numbers, allow_nan=False)
+    assert len(numbers["biases"]) == 10 and len(numbers["biases"][0]) == 10 and len(numbers["kmeans"]) == 10
+    assert len(numbers["range"]) in (0, 2)
 
 
 def test_curves_are_measured_of_models_and_of_detectors() -> None:
@@ -125,18 +127,18 @@ def test_curves_are_measured_of_models_and_of_detectors() -> None:
     assert len(plain["curve"]) == len(plain["bytes"]) == 3 and "detectors" not in plain
     large = replace(TINY, data_options=(*SMALL, ("size", 32), ("train_fraction", 0.2)), model="detector")
     given = tuple(client // 5 for client in range(10))
-    made = athena.measure(Cell("Fig. 2-4", large, "ATHENA-FL", lambda m: Athena(assignment=given), None), 0)
-    json.dumps(made, allow_nan=False)
-    assert [len(row) for row in made["detectors"]] == [10, 10, 10] and made["sizes"] == [5, 5]
-    assert made["parameters"] == 130_945  # a grey image has 288 weights fewer in the first window
+    detectors = athena.measure(Cell("Fig. 2-4", large, "ATHENA-FL", lambda m: Athena(assignment=given), None), 0)
+    json.dumps(detectors, allow_nan=False)
+    assert [len(row) for row in detectors["detectors"]] == [10, 10, 10] and detectors["sizes"] == [5, 5]
+    assert detectors["parameters"] == 130_945  # a grey image has 288 weights fewer in the first window
 
 
 def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> None:
-    found = athena_numbers.table_1([])
-    own = [number for number in found if number.column == "from the paper's epochs"]
+    numbers = athena_numbers.table_1([])
+    own = [number for number in numbers if number.column == "from the paper's epochs"]
     assert len(own) == 9 and {number.mark for number in own} == {Mark.REPRODUCED}
-    assert {number.mark for number in found if number not in own} == {Mark.NOT_RUN}
-    assert not any(number.counts for number in found)  # bytes saved are no points of accuracy
+    assert {number.mark for number in numbers if number not in own} == {Mark.NOT_RUN}
+    assert not any(number.counts for number in numbers)  # bytes saved are no points of accuracy
 
 
 def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
@@ -144,7 +146,7 @@ def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
 
     def mark(ends: list[float | None]) -> Mark:
         (number,) = [n for n in athena_numbers.eps([line("eps", row, "10", **{**CLUSTERED, "range": ends})]) if n.seeds]
-        assert (number.row, number.column, number.aside) == (row, "10", "")
+        assert (number.row, number.column, number.deviation) == (row, "10", "")
         return number.mark
 
     assert mark([0.04, 0.5]) == mark([0.0001, 0.0024]) == mark([0.04, None]) == Mark.REPRODUCED
@@ -153,33 +155,33 @@ def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
 
 def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     clusters = [0.8105, 0.75, 0.753, 0.815, 0.804]
-    measured = [
-        line("Fig. 1", APART["2 classes"].row, "clustered", curve=[0.1, 0.8], clusters=clusters),
-        line("Fig. 1", APART["Dirichlet(0.5)"].row, "clustered", curve=[0.1, 0.8], clusters=[0.8]),
-        line("Fig. 1", APART["Dirichlet(0.5)"].row, "one model", curve=[0.1, 0.65], clusters=[0.65]),
+    results = [
+        line("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", curve=[0.1, 0.8], clusters=clusters),
+        line("Fig. 1", PER_CLUSTER["Dirichlet(0.5)"].row, "clustered", curve=[0.1, 0.8], clusters=[0.8]),
+        line("Fig. 1", PER_CLUSTER["Dirichlet(0.5)"].row, "one model", curve=[0.1, 0.65], clusters=[0.65]),
     ]
-    found = {(n.row, n.column): n for n in athena_numbers.apart(measured)}
-    assert len(found) == 9 and not any(number.counts for number in found.values())
-    assert [found[APART["2 classes"].row, f"cluster {i}"].mark for i in range(1, 6)] == [
+    numbers = {(n.row, n.column): n for n in athena_numbers.by_cluster(results)}
+    assert len(numbers) == 9 and not any(number.counts for number in numbers.values())
+    assert [numbers[PER_CLUSTER["2 classes"].row, f"cluster {i}"].mark for i in range(1, 6)] == [
         *(Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.REPRODUCED] * 3),
     ]  # 75.0 for 71.0
-    assert found[APART["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED  # 15: more than 14
-    assert found[APART["IID"].row, "gain"].mark == Mark.NOT_RUN
+    assert numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED  # 15: more than 14
+    assert numbers[PER_CLUSTER["IID"].row, "gain"].mark == Mark.NOT_RUN
 
 
 def test_detectors_are_compared_by_accuracy_or_by_what_they_gain() -> None:
     pairs = {("cifar10", "2 classes"): (0.31, 0.2), ("cifar10", "5 classes"): (0.5, 0.35)}
     pairs |= {("fashion_mnist", "5 classes"): (0.5, 0.6)}
-    measured = [
-        line("Fig. 2-4", SHARED[key].row, column, clients=[accuracy - 0.1, accuracy + 0.1])
+    results = [
+        line("Fig. 2-4", COMBINED[key].row, column, clients=[accuracy - 0.1, accuracy + 0.1])
         for key, both in pairs.items()
         for column, accuracy in zip(("ATHENA-FL", "FedAvg"), both, strict=True)
     ]
-    found = {n.row: n for n in athena_numbers.shared(measured)}
-    marks = {key: found[SHARED[key].row].mark for key in pairs}
+    numbers = {n.row: n for n in athena_numbers.combined_detectors(results)}
+    marks = {key: numbers[COMBINED[key].row].mark for key in pairs}
     assert marks == {
         ("cifar10", "2 classes"): Mark.REPRODUCED,  # 31 for 30
         ("cifar10", "5 classes"): Mark.NOT_REPRODUCED,  # 15 ahead for 10
         ("fashion_mnist", "5 classes"): Mark.NOT_REPRODUCED,  # behind, for "above both"
     }
-    assert found[SHARED["cifar10", "IID"].row].mark == Mark.NO_NUMBER
+    assert numbers[COMBINED["cifar10", "IID"].row].mark == Mark.NO_NUMBER

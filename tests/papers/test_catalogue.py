@@ -25,10 +25,10 @@ OWN = [table for _, table in tables().values() if not table.same_runs]
 
 @pytest.mark.parametrize("paper", RECIPES)
 def test_each_cell_of_a_recipe_belongs_to_one_table(paper: str) -> None:
-    there = Counter(str(job.key) for table in PAPERS[paper].tables if not table.same_runs for job in table.jobs)
-    assert set(there.values()) == {1}
+    keys = Counter(str(job.key) for table in PAPERS[paper].tables if not table.same_runs for job in table.jobs)
+    assert set(keys.values()) == {1}
     cells = [{"table": c.table, "row": c.setting.row, "column": c.column} for c in RECIPES[paper].CELLS]
-    assert there.keys() == {str(key) for key in cells}
+    assert keys.keys() == {str(key) for key in cells}
 
 
 @pytest.mark.parametrize(("paper", "recipe"), [("planted", planted), ("peers", peers)])
@@ -48,10 +48,10 @@ def test_rows_and_columns_name_one_cell(table: Table) -> None:
 def test_names_are_unique_and_those_of_their_paper() -> None:
     names = [name for _, table in tables().values() for name in (table.name, *table.also)]
     assert len(names) == len(set(names))
-    wanted = {"fedgroup-table1", "fedgroup-table3", "flexcfl-table1", "flexcfl-table3", "flexcfl-table4"}
-    wanted |= {"flexcfl-figure6", "fedsim-table4", "fedsim-table7", "fedsim-figure8", "fedsim-figure10"}
-    wanted |= {"athena-eps", "athena-figure1", "athena-figure2", "athena-figure3", "athena-figure4", "athena-table1"}
-    assert wanted <= set(names)
+    expected = {"fedgroup-table1", "fedgroup-table3", "flexcfl-table1", "flexcfl-table3", "flexcfl-table4"}
+    expected |= {"flexcfl-figure6", "fedsim-table4", "fedsim-table7", "fedsim-figure8", "fedsim-figure10"}
+    expected |= {"athena-eps", "athena-figure1", "athena-figure2", "athena-figure3", "athena-figure4", "athena-table1"}
+    assert expected <= set(names)
     for name, (paper, table) in tables().items():
         assert name.startswith({"peers": "panm"}.get(paper.name, paper.name))
         assert not table.same_runs or (tables()[table.same_runs][1].jobs and table.same_runs != name)
@@ -80,7 +80,7 @@ def test_every_table_is_compared_and_shown_where_nothing_was_measured() -> None:
 def test_every_printed_number_is_counted_once(name: str, printed: int) -> None:
     """Rows x columns of the papers' tables (of Table I the two accuracies); two cells are printed empty."""
     table = tables()[name][1]
-    assert sum(number.counts for number in table.compare([])) + sum(table.beyond.values()) == printed
+    assert sum(number.counts for number in table.compare([])) + sum(table.without_recipe.values()) == printed
 
 
 # --- read again from the papers' text

@@ -48,8 +48,8 @@ def test_every_cell_is_there_once() -> None:
 
 
 def test_seeds_are_paired_and_those_that_one_method_lacks_are_left_out() -> None:
-    measured = runs(MNIST.row, 5, 4)[:-1]  # FedSim lacks the last seed
-    curves = curves_of(measured, "4", MNIST.row, ["FedAvg", "FedSim"])
+    results = runs(MNIST.row, 5, 4)[:-1]  # FedSim lacks the last seed
+    curves = curves_of(results, "4", MNIST.row, ["FedAvg", "FedSim"])
     assert curves["FedAvg"].shape == curves["FedSim"].shape == (3, 3)
     assert curves["FedAvg"][1].tolist() == [0.10, 0.51, 0.60]
 
@@ -82,15 +82,15 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
 
 
 def test_measuring_gives_what_json_can_hold() -> None:
-    got = json.loads(json.dumps(measure(Cell("4", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)))
-    assert len(got["right"]) == 3 and all(0 <= right <= got["tested"] for right in got["right"])
-    assert got["bytes_up"] == 2 * 2 * 4 * 650 * 4  # update and gradient, rounds x cohort x parameters x bytes
+    figures = json.loads(json.dumps(measure(Cell("4", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)))
+    assert len(figures["right"]) == 3 and all(0 <= right <= figures["tested"] for right in figures["right"])
+    assert figures["bytes_up"] == 2 * 2 * 4 * 650 * 4  # update and gradient, rounds x cohort x parameters x bytes
 
 
 def test_components_explain_all_of_the_variance_together() -> None:
-    got = measure(Cell("Fig. 8", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)
-    assert len(got["explained"]) == 4 and sum(got["explained"]) == pytest.approx(1, abs=1e-4)
-    assert got["explained"] == sorted(got["explained"], reverse=True)
+    figures = measure(Cell("Fig. 8", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)
+    assert len(figures["explained"]) == 4 and sum(figures["explained"]) == pytest.approx(1, abs=1e-4)
+    assert figures["explained"] == sorted(figures["explained"], reverse=True)
 
 
 def test_the_index_is_that_of_the_draw() -> None:
@@ -125,15 +125,15 @@ def test_rounds_better_than_both() -> None:
 def test_a_gain_needs_the_authors_defect_where_only_the_variant_as_coded_is_near() -> None:
     """FedSim gains 4.5 points over FedAvg (6 and 3 over two rounds) and none over FedProx; the variant 3.5 points less
     (2 in one round, 5 in the other)."""
-    measured = runs(MNIST.row, 5, 12)
-    coded = [dict(run, column="FedSim, as coded") for run in measured if run["column"] == "FedSim"]
-    for run in coded:
+    results = runs(MNIST.row, 5, 12)
+    with_defect = [dict(run, column="FedSim, as coded") for run in results if run["column"] == "FedSim"]
+    for run in with_defect:
         run["right"] = [right - cut for right, cut in zip(run["right"], (0, 2, 5), strict=True)]
     rows = {MNIST: ((1.0, 0.0), (0.5, 0.0))}
-    over_avg, over_prox = improvements([*measured, *coded], rows)
+    over_avg, over_prox = improvements([*results, *with_defect], rows)
     assert (over_avg.mark, over_prox.mark) == (Mark.DEFECT, Mark.REPRODUCED)
     assert over_avg.difference == pytest.approx(3.5) and over_avg.seeds == 12 and over_avg.unit == "points"
-    assert [number.mark for number in improvements(measured, rows)] == [Mark.NOT_REPRODUCED, Mark.REPRODUCED]
+    assert [number.mark for number in improvements(results, rows)] == [Mark.NOT_REPRODUCED, Mark.REPRODUCED]
     assert [number.mark for number in improvements([], rows)] == [Mark.NOT_RUN] * 2
 
 

@@ -1,4 +1,4 @@
-"""The recipes behind docs/results.md: what is run, what is kept, and what the page says of it."""
+"""The recipes behind docs/results.md: runs, their figures, and the page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fedkin.methods import FedAvg
-from papers.__main__ import everything, main
+from papers.__main__ import main, named_jobs
 from papers.fedgroup.recipes import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
 from papers.recipe import Cell, Setting, measure
 from papers.results_page import page
-from papers.tables_markdown import accuracies, number, percent, seeds, share
+from papers.tables_markdown import accuracies, mean_and_range, percent, seeds, share
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
 
@@ -29,13 +29,13 @@ def test_every_cell_of_table_iii_is_there_once() -> None:
 
 
 def test_measuring_a_cell_gives_figures_that_json_can_hold() -> None:
-    got = json.loads(json.dumps(measure(Cell("III", TINY, "FedAvg", lambda m: FedAvg(), 50.0), 0)))
-    assert got["row"] == "tiny" and got["seed"] == 0 and got["sizes"] == [12]
-    assert 0 <= got["final"] <= got["best"] <= 1 and 1 <= got["best_round"] <= 3
-    assert got["bytes_up"] == 3 * 4 * 650 * 4  # rounds x cohort x parameters of 64-10 x bytes
+    figures = json.loads(json.dumps(measure(Cell("III", TINY, "FedAvg", lambda m: FedAvg(), 50.0), 0)))
+    assert figures["row"] == "tiny" and figures["seed"] == 0 and figures["sizes"] == [12]
+    assert 0 <= figures["final"] <= figures["best"] <= 1 and 1 <= figures["best_round"] <= 3
+    assert figures["bytes_up"] == 3 * 4 * 650 * 4  # rounds x cohort x parameters of 64-10 x bytes
 
 
-def test_the_page_shows_mean_range_and_the_papers_number() -> None:
+def test_the_page_shows_mean_range_and_the_papers_mean_and_range() -> None:
     runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
     text = page({"fedgroup": runs}, {"peers": "What a person says."})
     assert "**90.0** (89.0 - 91.0)<br>*89.3* ✓" in text
@@ -44,27 +44,27 @@ def test_the_page_shows_mean_range_and_the_papers_number() -> None:
 
 
 def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
-    measured = [run_of("FedAvg", 0, 0.893 + 0.014), run_of("FedProx", 0, 0.905 + 0.02), run_of("RCC", 0, 0.90)]
+    results = [run_of("FedAvg", 0, 0.893 + 0.014), run_of("FedProx", 0, 0.905 + 0.02), run_of("RCC", 0, 0.90)]
     assert "3 of 41 cells were run: 1 came out within 1.5 points of the paper, 1 above and 1 below it" in share(
-        measured, TABLE_III
+        results, TABLE_III
     )
 
 
 def test_numbers_say_how_many_seeds_never_got_there() -> None:
-    assert number([14, None, 16]) == "**15** (14 - 16, 1 never)"
-    assert number([None]) == "**never**"
-    assert number([]) == percent([]) == "not run"
+    assert mean_and_range([14, None, 16]) == "**15** (14 - 16, 1 never)"
+    assert mean_and_range([None]) == "**never**"
+    assert mean_and_range([]) == percent([]) == "not run"
 
 
 def test_the_seeds_of_a_row_are_those_of_its_own_cells() -> None:
     """The second row has no FedProx, so that nobody misses its seeds."""
     other = replace(TINY, row="other")
     cells = [Cell("III", TINY, column, lambda m: FedAvg(), None) for column in ("FedAvg", "FedProx")]
-    beside = Cell("III", other, "FedAvg", lambda m: FedAvg(), None)
-    measured = [run_of("FedAvg", 0, 0.9, "tiny"), run_of("FedAvg", 1, 0.9, "tiny"), run_of("FedProx", 0, 0.8, "tiny")]
-    measured += [run_of("FedAvg", seed, 0.9, "other") for seed in range(3)]
-    assert (seeds(measured, cells), seeds(measured, [beside])) == ("1 or 2", "3")
-    lines = accuracies(measured, [*cells, beside], "best").splitlines()
+    other_cell = Cell("III", other, "FedAvg", lambda m: FedAvg(), None)
+    results = [run_of("FedAvg", 0, 0.9, "tiny"), run_of("FedAvg", 1, 0.9, "tiny"), run_of("FedProx", 0, 0.8, "tiny")]
+    results += [run_of("FedAvg", seed, 0.9, "other") for seed in range(3)]
+    assert (seeds(results, cells), seeds(results, [other_cell])) == ("1 or 2", "3")
+    lines = accuracies(results, [*cells, other_cell], "best").splitlines()
     assert [line.split("|")[-2].strip() for line in lines[2:]] == ["1 or 2", "3"]
 
 
@@ -79,7 +79,7 @@ def test_a_row_that_is_not_there_ends_in_words(
 
 
 def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
-    names = {name for _, _, names in everything() for name in names}
+    names = {name for job in named_jobs() for name in job.names}
     for row in ("MNIST-MCLR", "flexcfl/MNIST-MCLR: swap all", "flexcfl/IV/MNIST-MCLR: swap all"):
         assert row in names, row
     for row in ("flexcfl-table4/MNIST-MCLR: swap all", "planted/found/rotation", "fedsim/Fig. 8/MNIST"):
@@ -88,6 +88,6 @@ def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
 
 
 def test_large_numbers_are_written_out_and_one_seed_has_no_range() -> None:
-    assert number([6666.0]) == "**6,666**"
-    assert number([1200, 1400]) == "**1,300** (1,200 - 1,400)"
-    assert number([0.01234]) == "**0.0123**"
+    assert mean_and_range([6666.0]) == "**6,666**"
+    assert mean_and_range([1200, 1400]) == "**1,300** (1,200 - 1,400)"
+    assert mean_and_range([0.01234]) == "**0.0123**"

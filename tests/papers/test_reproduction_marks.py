@@ -1,4 +1,4 @@
-"""What becomes of a published number: marks on invented measurements, and the share of them."""
+"""Published numbers: marks on invented runs, and the share that is reproduced."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
-from papers import accuracy_numbers
-from papers import reproduced_share as coverage
+from papers import accuracy_numbers, reproduced_share
 from papers.catalogue import tables
 from papers.flexcfl import recipes as flexcfl
-from papers.flexcfl.communication import communication
+from papers.flexcfl.communication import relative_bytes
 from papers.reproduced_share import Share, cpu_sized, headline, share_of
-from papers.reproduction_marks import Compared, Mark, number
+from papers.reproduction_marks import ComparedNumber, Mark, compare_number
 
 
 def line(column: str, best: float | None, row: str = "MNIST-MCLR", table: str = "III", **more: Any) -> dict[str, Any]:
     return {"table": table, "row": row, "column": column, "seed": 0, "best": best, "seconds": 8.0, **more}
 
 
-def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, Compared]:
+def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, ComparedNumber]:
     """Of FlexCFL's Table III: in MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg, IFCA and FeSEM."""
     return {n.column: n for n in accuracy_numbers.best_accuracies(lines, flexcfl.TABLE_III) if n.row == row}
 
@@ -29,13 +28,13 @@ def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, Compared
     ("ours", "mark"), [(0.909, Mark.REPRODUCED), (0.879, Mark.REPRODUCED), (0.9091, Mark.NOT_REPRODUCED)]
 )
 def test_a_number_is_reproduced_within_one_and_a_half_points(ours: float, mark: Mark) -> None:
-    found = marks(line("FedAvg", ours))["FedAvg"]
-    assert found.mark == mark and found.difference == pytest.approx(100 * ours - 89.4) and found.seeds == 1
+    number = marks(line("FedAvg", ours))["FedAvg"]
+    assert number.mark == mark and number.difference == pytest.approx(100 * ours - 89.4) and number.seeds == 1
 
 
 def test_the_mean_over_the_seeds_is_compared() -> None:
-    found = marks(line("FedAvg", 0.89), {**line("FedAvg", 0.91), "seed": 1})["FedAvg"]
-    assert found.difference == pytest.approx(0.6) and found.seeds == 2
+    number = marks(line("FedAvg", 0.89), {**line("FedAvg", 0.91), "seed": 1})["FedAvg"]
+    assert number.difference == pytest.approx(0.6) and number.seeds == 2
 
 
 def test_a_cell_needs_the_defect_only_where_the_variant_with_it_is_near() -> None:
@@ -49,15 +48,19 @@ def test_a_cell_needs_the_defect_only_where_the_variant_with_it_is_near() -> Non
 
 
 def test_a_variant_with_the_defect_is_shown_and_not_counted() -> None:
-    found = marks(line("IFCA, first client", 0.945))["IFCA, first client"]
-    assert (found.mark, found.counts, found.symbol) == (Mark.REPRODUCED, False, "(✓)")
-    assert found.aside == "the authors' defect, for IFCA"
+    number = marks(line("IFCA, first client", 0.945))["IFCA, first client"]
+    assert (number.mark, number.counts, number.symbol) == (Mark.REPRODUCED, False, "(✓)")
+    assert number.deviation == "the authors' defect, for IFCA"
 
 
 def test_a_shortened_run_is_not_the_papers_cell() -> None:
     row = flexcfl.MNIST_CNN.row
-    found = marks(line("FedAvg", 0.973, row), row=row)["FedAvg"]
-    assert (found.mark, found.counts, found.aside) == (Mark.REPRODUCED, False, "50 rounds for the paper's 300")
+    number = marks(line("FedAvg", 0.973, row), row=row)["FedAvg"]
+    assert (number.mark, number.counts, number.deviation) == (
+        Mark.REPRODUCED,
+        False,
+        "50 rounds for the paper's 300",
+    )
 
 
 def test_what_was_not_run_and_what_is_not_printed() -> None:
@@ -69,10 +72,10 @@ def test_what_was_not_run_and_what_is_not_printed() -> None:
 
 def test_figures_of_table_i_have_margins_of_their_own() -> None:
     """As printed for 3 classes: .767 / .073, 90.9 / 87.0, 14."""
-    known = {"table": "I", "row": "3", "column": "FedAvg", "seed": 0}
+    cell = {"table": "I", "row": "3", "column": "FedAvg", "seed": 0}
     figures = {"distance_mean": 0.84, "distance_variance": 0.05, "best": 0.92, "median": 0.85, "rounds_to_85": 19}
-    found = accuracy_numbers.by_classes([{**known, **figures}], flexcfl.TABLE_I_PUBLISHED, "distance")
-    of_three = {n.column: n.mark for n in found if n.row == "3"}
+    numbers = accuracy_numbers.by_classes([{**cell, **figures}], flexcfl.TABLE_I_PUBLISHED, "distance")
+    of_three = {n.column: n.mark for n in numbers if n.row == "3"}
     assert of_three == {
         "discrepancy, mean": Mark.REPRODUCED,
         "variance": Mark.NOT_REPRODUCED,
@@ -80,9 +83,9 @@ def test_figures_of_table_i_have_margins_of_their_own() -> None:
         "median (%)": Mark.NOT_REPRODUCED,
         "rounds to 85%": Mark.REPRODUCED,
     }
-    assert [n.counts for n in found if n.row == "3"] == [False, False, True, True, False]
+    assert [n.counts for n in numbers if n.row == "3"] == [False, False, True, True, False]
     never = accuracy_numbers.by_classes(
-        [{**known, **figures, "rounds_to_85": None}], flexcfl.TABLE_I_PUBLISHED, "distance"
+        [{**cell, **figures, "rounds_to_85": None}], flexcfl.TABLE_I_PUBLISHED, "distance"
     )
     (rounds,) = [n for n in never if (n.row, n.column) == ("3", "rounds to 85%")]
     assert (rounds.mark, rounds.ours, rounds.difference) == (Mark.NOT_REPRODUCED, "never in 1 of 1", None)
@@ -93,14 +96,14 @@ def test_bytes_are_compared_as_multiples() -> None:
         costs = {"bytes_down": clients, "bytes_up": clients, "bytes_servers": servers}
         return line(column, None, row, "Fig. 6", **costs)
 
-    measured = [sent("FedAvg", 6000), sent("FlexCFL", 7560), sent("IFCA-MIG", 28464)]
-    measured += [sent("FlexCFL", 6600, row="FEMNIST, swap part")]
-    measured += [sent("FlexCFL, eta_g 5", 6600, 1500, row="FEMNIST, swap part")]
-    found = {(n.row, n.column): n for n in communication(measured)}
-    assert found["MNIST, swap all", "FlexCFL"].mark == Mark.REPRODUCED  # 1.26, as the text says
-    assert found["MNIST, swap all", "IFCA-MIG"].mark == Mark.NOT_REPRODUCED  # 4.74 for 5.48
-    assert found["MNIST, swap all", "IFCA"].mark == Mark.NO_NUMBER
-    assert found["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED  # 14,700 / 13,200
+    results = [sent("FedAvg", 6000), sent("FlexCFL", 7560), sent("IFCA-MIG", 28464)]
+    results += [sent("FlexCFL", 6600, row="FEMNIST, swap part")]
+    results += [sent("FlexCFL, eta_g 5", 6600, 1500, row="FEMNIST, swap part")]
+    numbers = {(n.row, n.column): n for n in relative_bytes(results)}
+    assert numbers["MNIST, swap all", "FlexCFL"].mark == Mark.REPRODUCED  # 1.26, as the text says
+    assert numbers["MNIST, swap all", "IFCA-MIG"].mark == Mark.NOT_REPRODUCED  # 4.74 for 5.48
+    assert numbers["MNIST, swap all", "IFCA"].mark == Mark.NO_NUMBER
+    assert numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED  # 14,700 / 13,200
 
 
 # --- the share
@@ -111,7 +114,7 @@ def three() -> Any:
 
 
 def test_the_share_counts_what_came_of_each_number() -> None:
-    measured = [
+    results = [
         line("FedAvg", 0.894),  # as printed
         line("FedProx", 0.95),  # above 90.9
         line("RCC", 0.90),  # below 93.4
@@ -121,7 +124,7 @@ def test_the_share_counts_what_came_of_each_number() -> None:
         line("FedAvg", 0.749, flexcfl.FEMNIST_OWN.row),  # other data
     ]
     # 8 methods x 8 rows, one not printed; without the three rows of convolutional networks 39
-    assert share_of(three(), measured) == Share(63, 39, 4, reproduced=1, defect=1, above=1, below=1, alone=4)
+    assert share_of(three(), results) == Share(63, 39, 4, reproduced=1, defect=1, above=1, below=1, single_seed=4)
 
 
 def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:
@@ -135,12 +138,12 @@ def test_the_share_in_words() -> None:
     assert headline(Share(63, 39, 4, 1, 1, 1, 1)).startswith("**1 of 39** published numbers")
     assert "25% of the 4 that were run" in headline(Share(63, 39, 4, 1, 1, 1, 1))
     assert "were run" not in headline(Share(63, 39))
-    top = coverage.section({"flexcfl": [line("FedAvg", 0.894)]})
+    top = reproduced_share.section({"flexcfl": [line("FedAvg", 0.894)]})
     assert "| flexcfl-table3 | 63 | 39 | 1 | 1 | 0 | 0 | 0 |" in top and "| **all** |" in top
 
 
 def test_a_number_in_another_unit_is_not_counted() -> None:
-    plain = number("row", "column", 90.0, 91.5)
+    plain = compare_number("row", "column", 90.0, 91.5)
     assert plain.counts and plain.mark == Mark.REPRODUCED
-    assert not number("row", "column", 90.0, 91.5, unit="rounds").counts
-    assert not replace(plain, aside="fewer rounds").counts
+    assert not compare_number("row", "column", 90.0, 91.5, unit="rounds").counts
+    assert not replace(plain, deviation="fewer rounds").counts
