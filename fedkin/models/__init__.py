@@ -1,4 +1,4 @@
-"""Models, and how any other becomes one. ``MODELS`` is how configurations name them."""
+"""Models in JAX, and adapters for others. ``MODELS`` has their names in configurations."""
 
 from __future__ import annotations
 

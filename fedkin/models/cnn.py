@@ -6,7 +6,7 @@ Equal shapes and options give the same ``Model`` object, so that a second run co
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +18,13 @@ from fedkin.models.layers import Conv, Dense, dropout
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import features, kernel_penalty
 
-Image = tuple[int, int, int]  # height, width, channels
+
+class ImageShape(NamedTuple):
+    """Shape of the images that a network takes."""
+
+    height: int
+    width: int
+    channels: int
 
 
 def cnn(
@@ -32,10 +38,14 @@ def cnn(
 
     fedsim is the network of FedSim's Table 5; its code, and so its curves, has larger windows and fewer channels
     (fedsim_as_coded). athena is what ATHENA-FL's authors train within hierarchical clusters. Its last layer is declared
-    sigmoid with a cross entropy over classes, of which Keras takes the softmax of what lies before the sigmoid, and so
-    does this. (Sigmoids divided by their sum saturate: clients of two classes stand still at a loss of ln 2.)
-    ``dropout`` acts in mnist (0.5) and femnist (0.4), as in the authors' code; ``l2`` on the dense kernels of femnist
-    (0.001 there), and is refused elsewhere. FedSim's code declares both without effect.
+    sigmoid with a cross entropy over classes, for which Keras takes the softmax of the inputs of the sigmoid, and so
+    does this. (Sigmoids divided by their sum saturate: clients of two classes stay at a loss of ln 2.)
+
+    Args:
+        data: images; flat square samples are grey images.
+        variant: the network.
+        dropout: whether mnist (0.5) and femnist (0.4) have dropout, as in the authors' code. FedSim's has no effect.
+        l2: weight of the squared dense kernels of femnist in the loss (0.001 there); refused elsewhere.
     """
     if variant not in _NETWORKS:
         raise ModelError(f"cnn: variant must be one of {', '.join(_NETWORKS)}, got {variant!r}")
@@ -50,10 +60,10 @@ class MnistCNN(eqx.Module):
 
     convs: list[Conv]
     head: Dense
-    image: Image = eqx.field(static=True)
+    image: ImageShape = eqx.field(static=True)
     rate: float = eqx.field(static=True)
 
-    def __init__(self, image: Image, classes: int, rate: float, key: Array) -> None:
+    def __init__(self, image: ImageShape, classes: int, rate: float, key: Array) -> None:
         self.image, (height, width, channels) = image, image
         k1, k2, k3 = jax.random.split(key, 3)
         self.convs = [Conv(channels, 32, 3, k1), Conv(32, 64, 3, k2)]
@@ -73,10 +83,10 @@ class DenseCNN(eqx.Module):
     convs: list[Conv]
     hidden: Dense
     head: Dense
-    image: Image = eqx.field(static=True)
+    image: ImageShape = eqx.field(static=True)
 
     def __init__(
-        self, image: Image, classes: int, window: int, outputs: tuple[int, int], hidden: int, key: Array
+        self, image: ImageShape, classes: int, window: int, outputs: tuple[int, int], hidden: int, key: Array
     ) -> None:
         self.image, (height, width, channels) = image, image
         k1, k2, k3, k4 = jax.random.split(key, 4)
@@ -97,10 +107,10 @@ class FemnistCNN(eqx.Module):
     convs: list[Conv]
     hidden: Dense
     head: Dense
-    image: Image = eqx.field(static=True)
+    image: ImageShape = eqx.field(static=True)
     rate: float = eqx.field(static=True)
 
-    def __init__(self, image: Image, classes: int, rate: float, key: Array) -> None:
+    def __init__(self, image: ImageShape, classes: int, rate: float, key: Array) -> None:
         keys = iter(jax.random.split(key, 8))
         self.image, (height, width, channels) = image, image
         self.convs = []
@@ -132,9 +142,9 @@ class AthenaCNN(eqx.Module):
     convs: list[Conv]
     hidden: Dense
     head: Dense
-    image: Image = eqx.field(static=True)
+    image: ImageShape = eqx.field(static=True)
 
-    def __init__(self, image: Image, classes: int, key: Array) -> None:
+    def __init__(self, image: ImageShape, classes: int, key: Array) -> None:
         self.image, (height, width, channels) = image, image
         keys = iter(jax.random.split(key, 6))
         self.convs = []
@@ -162,30 +172,36 @@ _NETWORKS = {
 
 
 @lru_cache(maxsize=64)
-def _cnn(image: Image, classes: int, variant: str, drop: bool, l2: float) -> Model:
+def _cnn(image: ImageShape, classes: int, variant: str, drop: bool, l2: float) -> Model:
     make = _NETWORKS[variant]
     return as_model(
         lambda key: make(image, classes, drop, key), name=f"cnn-{variant}", batched=True, penalty=kernel_penalty(l2)
     )
 
 
-def image_of(data: Samples) -> Image:
+def image_of(data: Samples) -> ImageShape:
     """Height, width and channels; flat square samples are grey images."""
     shape = data.x.shape[1:]
     if len(shape) == 3:
-        image = tuple(int(n) for n in shape)
+        image = ImageShape(*(int(n) for n in shape))
     else:
         side = int(np.sqrt(features(data)))
-        image = (int(shape[0]), int(shape[1]), 1) if len(shape) == 2 else (side, side, 1)
+        image = ImageShape(int(shape[0]), int(shape[1]), 1) if len(shape) == 2 else ImageShape(side, side, 1)
     if int(np.prod(image)) != features(data):
         raise ModelError(f"{data.name}: a CNN needs images, got samples of shape {shape}")
-    return image  # type: ignore[return-value]
+    return image
 
 
-def at_least(side: int, image: Image, name: str) -> Image:
-    """The image's shape, if it is large enough for the network's poolings."""
+def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
+    """The image's shape, if it is large enough for the network's poolings; else ModelError.
+
+    Args:
+        side: least height and width.
+        image: shape of the images.
+        name: of the data, for the message.
+    """
     if min(image[:2]) < side:
-        said = f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x {image[1]}"
+        message = f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x {image[1]}"
         resized = "; data option size=32 resizes mnist and fashion_mnist" if side == 32 else ""
-        raise ModelError(said + resized)
+        raise ModelError(message + resized)
     return image

@@ -1,4 +1,4 @@
-"""Convolutions, alone and with what mostly follows them (pooling, rectified units), fast on a CPU.
+"""Convolutions, alone and with max pooling and rectified units, fast on a CPU.
 
 Images are ``[B, H, W, channels]``, kernels ``[height, width, in, out]``.
 """
@@ -21,7 +21,14 @@ _LAYOUT = ("NHWC", "HWIO", "NHWC")
 def convolve(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], stride: int, same: bool
 ) -> Float[Array, "B h w o"]:
-    """The convolution, by what is fast: see ``_by_xla`` and ``_by_patches``."""
+    """The convolution, by the faster of ``_by_xla`` and ``_by_patches``.
+
+    Args:
+        x: images.
+        kernel: square kernel.
+        stride: of both axes.
+        same: pad as TensorFlow's SAME; else VALID.
+    """
     size = len(kernel)
     if jax.default_backend() != "cpu":
         padding = "SAME" if same else "VALID"
@@ -57,7 +64,7 @@ def _by_image(g: Float[Array, "B h w o"], kernel: Float[Array, "k k i o"], paddi
 
 
 def _by_kernel(x: Float[Array, "B H W i"], g: Float[Array, "B h w o"], padding: int) -> Float[Array, "k k i o"]:
-    """Channels are the batch here, the images of the batch the channels, and the slopes the window."""
+    """Channels are the batch here, the images of the batch the channels, and the output gradients the window."""
     return _plain(x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3), padding).transpose(1, 2, 0, 3)
 
 
@@ -67,8 +74,8 @@ def _plain(x: Float[Array, "B H W i"], kernel: Float[Array, "p q i o"], padding:
 
 @lru_cache(maxsize=64)
 def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
-    """XLA's convolution with this padding. Of several models that share their images it makes one with more channels;
-    several on images of their own follow each other, because XLA's convolution by groups is slow on a CPU."""
+    """XLA's convolution with this padding. Several models on the same images are one convolution with more channels;
+    several on images of their own run one after another, because XLA's grouped convolution is slow on a CPU."""
 
     def one(x: Array, kernel: Array) -> Array:
         around = [(padding, padding)] * 2
@@ -87,8 +94,15 @@ def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
 def pooled(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], bias: Float[Array, "o"], same: bool
 ) -> Float[Array, "B h w o"]:
-    """relu(max_pool(convolution + bias)). Several models on the same images are computed as one with more channels,
-    forth and back; several on images of their own follow each other, each in the cache."""
+    """relu(max_pool(convolution + bias)). Several models on the same images are computed as one with more channels, in
+    both passes; several on images of their own one after another, each in the cache.
+
+    Args:
+        x: images.
+        kernel: square kernel.
+        bias: of each output channel.
+        same: pad as TensorFlow's SAME; else VALID.
+    """
     size = len(kernel)
     if jax.default_backend() != "cpu" or min(x.shape[1:3]) < _SMALL or (same and size % 2 == 0):
         return _finish(convolve(x, kernel, 1, same), bias)
@@ -96,7 +110,7 @@ def pooled(
 
 
 def _finish(z: Float[Array, "B H W o"], bias: Float[Array, "o"]) -> Float[Array, "B h w o"]:
-    """Pooled first, which leaves the same and is a quarter of the work."""
+    """Pool before bias and rectifier, which gives the same result with a quarter of the work."""
     return jax.nn.relu(max_pool(z) + bias)
 
 
@@ -121,26 +135,26 @@ def _pooled_of(padding: int) -> tuple[Callable[..., Array], Callable[..., tuple[
     """Forward and backward pass. The convolution that the latter repeats is computed once, where both passes are in
     one program: the compiler sees that they are the same."""
 
-    def forth(x: Array, kernel: Array, bias: Array) -> Array:
+    def forward(x: Array, kernel: Array, bias: Array) -> Array:
         return _finish(_plain(x, kernel, padding), bias)
 
-    def gradients_of(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array]:
+    def output_gradients(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array]:
         return jax.vjp(_finish, _plain(x, kernel, padding), bias)[1](g)
 
-    def back(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array, Array]:
-        slope, by_bias = gradients_of(x, kernel, bias, g)
-        return _by_image(slope, kernel, padding), _by_kernel(x, slope, padding), by_bias
+    def backward(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array, Array]:
+        gradient, by_bias = output_gradients(x, kernel, bias, g)
+        return _by_image(gradient, kernel, padding), _by_kernel(x, gradient, padding), by_bias
 
-    def forth_on_the_same(x: Array, kernels: Array, biases: Array) -> Array:
-        return _apart(forth(x, _joined(kernels), biases.ravel()), len(kernels))
+    def forward_on_the_same(x: Array, kernels: Array, biases: Array) -> Array:
+        return _apart(forward(x, _joined(kernels), biases.ravel()), len(kernels))
 
-    def back_on_the_same(x: Array, kernels: Array, biases: Array, g: Array) -> tuple[Array, Array, Array]:
+    def backward_on_the_same(x: Array, kernels: Array, biases: Array, g: Array) -> tuple[Array, Array, Array]:
         count = len(kernels)
-        slope, by_bias = gradients_of(x, _joined(kernels), biases.ravel(), _joined(g))
-        by_image = jax.lax.map(lambda own: _by_image(own[0], own[1], padding), (_apart(slope, count), kernels))
-        return by_image, _apart(_by_kernel(x, slope, padding), count), by_bias.reshape(count, -1)
+        gradient, by_bias = output_gradients(x, _joined(kernels), biases.ravel(), _joined(g))
+        by_image = jax.lax.map(lambda own: _by_image(own[0], own[1], padding), (_apart(gradient, count), kernels))
+        return by_image, _apart(_by_kernel(x, gradient, padding), count), by_bias.reshape(count, -1)
 
-    return _for_several(forth, forth_on_the_same), _for_several(back, back_on_the_same)
+    return _for_several(forward, forward_on_the_same), _for_several(backward, backward_on_the_same)
 
 
 def _for_several(one: Callable, on_the_same: Callable) -> Callable:
@@ -199,11 +213,11 @@ def _by_patches_backward(
         return total + rows.T @ outputs, back((outputs @ kernel.T).reshape(patches.shape))[0]
 
     parts = _few_images(x, len(kernel))
-    gradients_of = g.reshape(*parts.shape[:2], *g.shape[1:])
+    gradients = g.reshape(*parts.shape[:2], *g.shape[1:])
     if len(parts) == 1:
-        total, dx = some(jnp.zeros_like(kernel), (parts[0], gradients_of[0]))
+        total, dx = some(jnp.zeros_like(kernel), (parts[0], gradients[0]))
     else:
-        total, dx = jax.lax.scan(some, jnp.zeros_like(kernel), (parts, gradients_of))
+        total, dx = jax.lax.scan(some, jnp.zeros_like(kernel), (parts, gradients))
     return dx.reshape(x.shape), total
 
 
@@ -228,7 +242,13 @@ def _patches(x: Float[Array, "B H W i"], size: int, stride: int, same: bool) -> 
 
 
 def windows(x: Float[Array, "B H W i"], size: int, stride: int) -> list[Float[Array, "B h w i"]]:
-    """The images as each place of the window sees them, row by row of the window."""
+    """Strided slices of the images, one for each position in the window, row by row.
+
+    Args:
+        x: images.
+        size: side of the window.
+        stride: of both axes.
+    """
     height, width = ((n - size) // stride + 1 for n in x.shape[1:3])
     return [
         x[:, i : i + stride * (height - 1) + 1 : stride, j : j + stride * (width - 1) + 1 : stride]
@@ -238,6 +258,13 @@ def windows(x: Float[Array, "B H W i"], size: int, stride: int) -> list[Float[Ar
 
 
 def same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
+    """TensorFlow's SAME padding before and after an axis.
+
+    Args:
+        length: of the axis.
+        size: of the window.
+        stride: of the window.
+    """
     total = max((-(-length // stride) - 1) * stride + size - length, 0)
     return total // 2, total - total // 2
 
@@ -252,14 +279,14 @@ def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
 
 
 def _max_pool_backward(x: Array, g: Array) -> tuple[Array]:
-    """Every pixel beside its neighbours in the window: no pixel is sought, and one loop writes the result."""
+    """Compare every pixel with its neighbours in the window, without searching: one loop writes the result."""
     batch, height, width, channels = g.shape
     windows = x[:, : 2 * height, : 2 * width].reshape(batch, height, 2, width, 2, channels)
     beside = windows[:, :, :, :, ::-1]
     row = jnp.maximum(windows, beside)
-    slope = g[:, :, None, :, None] * _share(windows, beside) * _share(row, row[:, :, ::-1])
+    gradient = g[:, :, None, :, None] * _share(windows, beside) * _share(row, row[:, :, ::-1])
     rest = [(0, 0), (0, x.shape[1] - 2 * height), (0, x.shape[2] - 2 * width), (0, 0)]
-    return (jnp.pad(slope.reshape(batch, 2 * height, 2 * width, channels), rest),)
+    return (jnp.pad(gradient.reshape(batch, 2 * height, 2 * width, channels), rest),)
 
 
 def _share(one: Array, other: Array) -> Array:

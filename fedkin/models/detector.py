@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from fedkin.models.cnn import Image, at_least, image_of
+from fedkin.models.cnn import ImageShape, at_least, image_of
 from fedkin.models.layers import Conv, Dense
 from fedkin.models.model import Model, Samples, as_model
 
@@ -33,9 +33,9 @@ class Detector(eqx.Module):
     convs: list[Conv]
     hidden: Dense
     head: Dense
-    image: Image = eqx.field(static=True)
+    image: ImageShape = eqx.field(static=True)
 
-    def __init__(self, image: Image, key: Array) -> None:
+    def __init__(self, image: ImageShape, key: Array) -> None:
         self.image, (height, width, channels) = image, image
         keys = iter(jax.random.split(key, len(_CHANNELS) + 2))
         inputs = (channels, *_CHANNELS)
@@ -51,5 +51,5 @@ class Detector(eqx.Module):
 
 
 @lru_cache(maxsize=64)
-def _detector(image: Image) -> Model:
+def _detector(image: ImageShape) -> Model:
     return as_model(partial(Detector, image), name="detector", batched=True, detects=True)

@@ -69,7 +69,7 @@ class Dense(eqx.Module):
 
 
 class Conv(eqx.Module):
-    """Square convolution, by what is fast on a CPU: see ``convolution``."""
+    """Square convolution; ``convolution`` has the fast forms."""
 
     weight: Float[Array, "o i k k"]
     bias: Float[Array, "o"] | None
@@ -95,14 +95,14 @@ class Conv(eqx.Module):
         return y if self.bias is None else y + self.bias
 
     def pooled(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
-        """Rectified, and the largest of each 2 x 2 pixels."""
+        """Convolution, maximum of each 2 x 2 pixels, rectified units."""
         assert self.bias is not None and self.stride == 1
         return pooled(x, self.weight.transpose(2, 3, 1, 0), self.bias, self.same)
 
 
 class Depthwise(eqx.Module):
-    """A 3x3 window for each channel, without bias. Strided, ``same`` pads as TensorFlow does, and otherwise the last
-    row and column only get a neighbour (Keras' MobileNet: the same for sides of even length)."""
+    """A 3x3 window for each channel, without bias. Strided, ``same`` pads as TensorFlow does, and otherwise only
+    after the last row and column (Keras' MobileNet: the same for sides of even length)."""
 
     weight: Float[Array, "c 1 3 3"]
     stride: int = eqx.field(static=True)
@@ -120,10 +120,16 @@ class Depthwise(eqx.Module):
 
 
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
-    """Zero each entry with probability ``rate`` (to 1 / 65,536) and scale the others up; nothing without a key."""
+    """Zero each entry at random, and scale the others up.
+
+    Args:
+        x: activations.
+        rate: probability of zero, to 1 / 65,536.
+        key: randomness; without one, x is returned.
+    """
     if key is None or rate == 0:
         return x
-    with jax.threefry_partitionable(False):  # half the work; nobody deals this stream out to devices
+    with jax.threefry_partitionable(False):  # half the work; this stream is on one device
         words = jax.random.bits(key, (-(-x.size // 2),), jnp.uint32)
     draws = jnp.concatenate([words & 0xFFFF, words >> 16])[: x.size].reshape(x.shape)  # two from each word
     return jnp.where(draws < round((1 - rate) * 2**16), x / (1 - rate), 0)

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
-from fedkin.models.cnn import Image, at_least, image_of
+from fedkin.models.cnn import ImageShape, at_least, image_of
 from fedkin.models.layers import Conv, Dense, Depthwise, dropout
 from fedkin.models.model import Model, Samples, Tree, as_model
 from fedkin.models.norm import BatchNorm, GroupNorm
 
-Kind = Literal["batch", "group"]
+NormName = Literal["batch", "group"]
 Norm = BatchNorm | GroupNorm
 
 # Channels and stride of each block; of V2 expansion, channels, how many of them, stride of the first.
@@ -29,10 +29,11 @@ _BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)
 _BLOCKS_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
-def mobilenet(data: Samples, norm: Kind = "batch", dropout: float = 0.001) -> Model:
+def mobilenet(data: Samples, norm: NormName = "batch", dropout: float = 0.001) -> Model:
     """MobileNet (Howard et al. 2017, arXiv 1704.04861): 3,239,114 parameters for 32 x 32 x 3 images and 10 classes.
 
     Args:
+        data: images.
         norm: ``batch``, whose running means and variances (21,888 of the parameters) are sent and averaged like any
             weight, or ``group``, which has none: groups of 8 channels.
         dropout: share of the 1,024 features that is left out before the head while training (0.001 in Keras; ATHENA-FL
@@ -44,11 +45,18 @@ def mobilenet(data: Samples, norm: Kind = "batch", dropout: float = 0.001) -> Mo
     return _named("mobilenet", data, norm, dropout)
 
 
-def mobilenet_v2(data: Samples, norm: Kind = "batch", dropout: float = 0.0) -> Model:
+def mobilenet_v2(data: Samples, norm: NormName = "batch", dropout: float = 0.0) -> Model:
     """MobileNetV2 (Sandler et al. 2018, arXiv 1801.04381): 2,270,794 parameters, 2,236,682 of them trained.
 
-    Arguments and errors as for ``mobilenet``; Keras has no dropout here, and moves its running statistics by a
-    thousandth in a step (MobileNet's by a hundredth).
+    Keras has no dropout here, and updates running statistics by a thousandth in a step (MobileNet by a hundredth).
+
+    Args:
+        data: images.
+        norm: as for ``mobilenet``.
+        dropout: as for ``mobilenet``.
+
+    Raises:
+        ModelError: as for ``mobilenet``.
     """
     return _named("mobilenet_v2", data, norm, dropout)
 
@@ -66,7 +74,7 @@ class Unit(eqx.Module):
 
 
 class Chain(eqx.Module):
-    """Units one after another; what goes in is added to what comes out where ``residual``."""
+    """Units one after another; with ``residual`` the input is added to the output."""
 
     units: list[Unit]
     residual: bool = eqx.field(static=True)
@@ -74,8 +82,8 @@ class Chain(eqx.Module):
     def __call__(self, x: Float[Array, "B H W i"], mask: Float[Array, "B"] | None) -> tuple[Array, Chain]:
         y, units = x, []
         for unit in self.units:
-            y, moved = unit(y, mask)
-            units.append(moved)
+            y, updated = unit(y, mask)
+            units.append(updated)
         return x + y if self.residual else y, replace(self, units=units)
 
 
@@ -84,7 +92,7 @@ class MobileNet(eqx.Module):
 
     chains: list[Chain]
     head: Dense
-    image: Image = eqx.field(static=True)
+    image: ImageShape = eqx.field(static=True)
     rate: float | int = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "B ..."], key: Array | None) -> Float[Array, "B C"]:
@@ -93,17 +101,17 @@ class MobileNet(eqx.Module):
     def run(
         self, x: Float[Array, "B ..."], mask: Float[Array, "B"] | None, key: Array | None
     ) -> tuple[Float[Array, "B C"], MobileNet]:
-        """Scores, and this network with moved running statistics. ``mask`` (None: inference) says which samples
+        """Scores, and this network with updated running statistics. ``mask`` (None: inference) says which samples
         count."""
         y, chains = x.reshape(len(x), *self.image), []
         for chain in self.chains:
-            y, moved = chain(y, mask)
-            chains.append(moved)
+            y, updated = chain(y, mask)
+            chains.append(updated)
         scores = self.head(dropout(jnp.mean(y, axis=(1, 2)), self.rate, key))
         return scores, replace(self, chains=chains)
 
 
-def _first(image: Image, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
+def _v1(image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
     keys = iter(jax.random.split(key, 2 * len(_BLOCKS) + 2))
     channels = 32
     units = [_unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))]
@@ -114,7 +122,7 @@ def _first(image: Image, classes: int, make_norm: Callable[[int], Norm], rate: f
     return MobileNet([Chain(units, False)], Dense(channels, classes, next(keys)), image, rate)
 
 
-def _second(image: Image, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
+def _v2(image: ImageShape, classes: int, make_norm: Callable[[int], Norm], rate: float | int, key: Array) -> MobileNet:
     keys = iter(jax.random.split(key, 64))
     channels = 32
     chains = [Chain([_unit(Conv(image[2], channels, 3, next(keys), stride=2, bias=False), make_norm(channels))], False)]
@@ -142,7 +150,10 @@ def _unit(conv: Conv | Depthwise, norm: Norm, linear: bool = False) -> Unit:
     return Unit(conv, norm, linear)
 
 
-_NETWORKS = {"mobilenet": (_first, 0.99), "mobilenet_v2": (_second, 0.999)}  # and momentum of the statistics
+_NETWORKS = {
+    "mobilenet": (_v1, 0.99),
+    "mobilenet_v2": (_v2, 0.999),
+}  # network, momentum of the statistics
 
 
 def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
@@ -154,7 +165,7 @@ def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
 
 
 @lru_cache(maxsize=64)
-def _mobilenet(name: str, image: Image, classes: int, norm: str, rate: float | int) -> Model:
+def _mobilenet(name: str, image: ImageShape, classes: int, norm: str, rate: float | int) -> Model:
     network, momentum = _NETWORKS[name]
     make_norm = partial(BatchNorm, momentum=momentum) if norm == "batch" else GroupNorm
     model = as_model(partial(network, image, classes, make_norm, rate), name=f"{name}-{norm}", batched=True)
@@ -162,7 +173,7 @@ def _mobilenet(name: str, image: Image, classes: int, norm: str, rate: float | i
 
 
 def _with_statistics(model: Model) -> Model:
-    """The same with the training pass that moves the running means and variances."""
+    """The same with a training pass that updates the running means and variances."""
 
     def fit(network: Tree, x: Array, mask: Array, key: Array | None) -> tuple[Array, Tree]:
         return network.run(x, mask, key)

@@ -1,4 +1,4 @@
-"""A model as the client side knows it: a tree of parameters, and the flat vector that everybody else sees."""
+"""A model on the client side: a tree of parameters, and the flat vector that servers and methods have."""
 
 from __future__ import annotations
 
@@ -29,12 +29,17 @@ Tree = Any  # a pytree of float32 arrays
 
 @runtime_checkable
 class Text(Samples, Protocol):
-    """What a model of text needs to know besides: x are word numbers [M L]."""
+    """Text as a model takes it: x are word numbers [M L]."""
 
     @property
-    def vocabulary(self) -> tuple[str, ...] | None: ...  # V words
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """V words."""
+        ...
+
     @property
-    def vectors(self) -> np.ndarray | None: ...  # [V D], not trained
+    def vectors(self) -> np.ndarray | None:
+        """Vectors of the words [V D], not trained; None where they are."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +54,8 @@ class Model:
     penalty: Callable[[Tree], Array] | None = None  # added to the training loss
     random: bool = False  # training draws random numbers (dropout)
     # Of a model with running statistics (batch normalisation): the training pass over the samples that count,
-    # parameters, x [B ...], mask [B], key -> scores [B C] and the parameters with moved statistics; and which leaves
-    # those are. They are part of the flat vector and averaged with it; no gradient step is taken on them.
+    # parameters, x [B ...], mask [B], key -> scores [B C] and the parameters with updated statistics; and which leaves
+    # those are. They are part of the flat vector and averaged with it; gradient steps do not change them.
     fit: Callable[[Tree, Array, Array, Array | None], tuple[Array, Tree]] | None = None
     statistics: tuple[bool, ...] = ()
 
@@ -59,10 +64,10 @@ class Model:
         return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
 
     def with_statistics(self, tree: Tree, statistics: Tree) -> Tree:
-        """``tree`` with the running statistics of another."""
+        """``tree`` with the running statistics of another tree."""
         leaves, structure = jax.tree.flatten(tree)
         pairs = zip(self.statistics, jax.tree.leaves(statistics), leaves, strict=True)
-        return jax.tree.unflatten(structure, [moved if keeps else leaf for keeps, moved, leaf in pairs])
+        return jax.tree.unflatten(structure, [new if is_statistic else old for is_statistic, new, old in pairs])
 
 
 def flatten(tree: Tree) -> Float[Array, "P"]:
@@ -85,6 +90,8 @@ def as_model(
             run's seed. It is called on one sample (on a batch, with ``batched``) and returns scores [C]; if its call
             takes ``key``, it gets one while training and None otherwise. Or a pair ``init(key) -> parameters``,
             ``apply(parameters, x [B ...], key or None) -> scores [B C]``.
+        name: of the model, for messages and descriptions.
+        batched: a module takes a batch, instead of one sample.
         penalty: parameters -> scalar that is added to the training loss, such as an L2 term.
         detects: the model is a detector, which tells one class from all others: one score per sample, [B 1], positive
             where it sees its class. ATHENA-FL trains those.
@@ -110,7 +117,7 @@ def as_model(
 
 
 def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool) -> tuple[Callable, Callable, bool]:
-    """``init``, ``apply`` and whether training wants keys."""
+    """``init``, ``apply`` and whether training takes keys."""
     if not isinstance(example, eqx.Module):
         raise ModelError(f"a model function must return an Equinox module, got {type(example).__name__}")
     training = eqx.partition(example, eqx.is_inexact_array)[1]
@@ -138,22 +145,21 @@ def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
 
 
 def prepare_jax() -> None:
-    """Settings that must come before the first computation; whatever the user has set already stays.
+    """Configure JAX before its first computation, keeping all settings of the user.
 
-    Compiled programs are kept on disk, so that a second run starts at once (FEDKIN_CACHE moves the folder). Every core
-    of the CPU is a device of its own: clients are independent, so a core each is worth more than one program that
-    shares its matrix products out.
+    Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the folder). Every core
+    of the CPU is a device: clients are independent, so one core each is faster than parallel matrix products.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or pooch.os_cache("fedkin"))
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if not chosen and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:
-        with contextlib.suppress(RuntimeError):  # the user has computed something: devices are fixed
+    configured = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if not configured and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:
+        with contextlib.suppress(RuntimeError):  # JAX has started: devices are fixed
             jax.config.update("jax_num_cpu_devices", _cores())
 
 
 def _cores() -> int:
-    """Processors that this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Normalisation layers, with a training pass over the samples that count."""
+"""Normalisation layers, with a training pass that ignores padding."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class BatchNorm(eqx.Module):
         self.momentum = momentum
 
     def __call__(self, x: Float[Array, "B h w c"], mask: Float[Array, "B"] | None) -> tuple[Array, BatchNorm]:
-        """The normalised images, and this layer with moved statistics. ``mask`` says which images count (None:
-        inference)."""
+        """Normalised images, and this layer with updated statistics. ``mask`` is 0 for padding (None: inference)."""
         if mask is None:
             factor = self.scale * jax.lax.rsqrt(self.variance + EPSILON)
             return (x - self.mean) * factor + self.bias, self
@@ -40,16 +39,16 @@ class BatchNorm(eqx.Module):
         mean = jnp.sum(x * weight, axis=(0, 1, 2))
         variance = jnp.sum((x - mean) ** 2 * weight, axis=(0, 1, 2))
         factor = self.scale * jax.lax.rsqrt(variance + EPSILON)
-        return (x - mean) * factor + self.bias, self._moved(mean, variance * count / jnp.maximum(count - 1, 1))
+        return (x - mean) * factor + self.bias, self._updated(mean, variance * count / jnp.maximum(count - 1, 1))
 
-    def _moved(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
-        fresh = 1 - self.momentum
-        moved = (self.momentum * self.mean + fresh * mean, self.momentum * self.variance + fresh * variance)
-        return eqx.tree_at(lambda layer: (layer.mean, layer.variance), self, moved)
+    def _updated(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
+        weight = 1 - self.momentum
+        updated = (self.momentum * self.mean + weight * mean, self.momentum * self.variance + weight * variance)
+        return eqx.tree_at(lambda layer: (layer.mean, layer.variance), self, updated)
 
 
 class GroupNorm(eqx.Module):
-    """Group normalisation (Wu and He 2018), groups of 8 channels: each image by itself, so nothing runs along."""
+    """Group normalisation (Wu and He 2018), groups of 8 channels: each image by itself, without running statistics."""
 
     scale: Float[Array, "c"]
     bias: Float[Array, "c"]

@@ -29,10 +29,14 @@ def mclr(data: Samples, l2: float = 0.0) -> Model:
 
 
 def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> Model:
-    """Rectified units, one hidden layer or one for each width (784-128-10: 101,770; 784-512-10: 407,050).
+    """Multi-layer perceptron with rectified units (784-128-10: 101,770 parameters; 784-512-10: 407,050).
 
-    FedSim's network for MEx (Table 5; 1,280 features, 7 classes) is ``hidden=(1280, 640, 120)``. ``l2`` as for
-    ``mclr``.
+    FedSim's network for MEx (Table 5; 1,280 features, 7 classes) is ``hidden=(1280, 640, 120)``.
+
+    Args:
+        data: numeric features.
+        hidden: width of the hidden layer, or of each.
+        l2: as for ``mclr``.
     """
     widths = hidden if isinstance(hidden, tuple) else (hidden,)
     if not widths or min(widths) < 1:
@@ -41,7 +45,7 @@ def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> 
 
 
 class Perceptron(eqx.Module):
-    """Dense layers with rectified units between them, on a batch of anything that flattens to features."""
+    """Dense layers with rectified units between them, on a batch of samples, which are flattened."""
 
     layers: list[Dense]
 
@@ -57,7 +61,7 @@ class Perceptron(eqx.Module):
 
 
 def features(data: Samples) -> int:
-    """Numbers in one sample."""
+    """Number of features of a sample. Raises ModelError for text."""
     if not np.issubdtype(data.x.dtype, np.floating):
         text = getattr(data, "vocabulary", None) is not None
         got = f"text (word numbers, {data.x.dtype}): use rnn or lstm" if text else data.x.dtype

@@ -1,4 +1,4 @@
-"""Recurrent networks on text: samples are word numbers [B L], and every one of their L places counts as a word.
+"""Recurrent networks on text: samples are word numbers [B L]; padding counts as words.
 
 A word becomes a vector: that of the data, where the data bring vectors (a constant of the compiled program, not among
 the P parameters: each program holds a copy, so a vocabulary is best kept to the words that occur), else a row of an
@@ -27,11 +27,12 @@ def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
     """A recurrent layer of tanh units, its last state to the scores: FedSim's network for Goodreads (Table 5).
 
     Args:
+        data: text.
         hidden: units of the layer.
         embedding: width of the trained embedding (8); only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` beside the data's own vectors, or a width below 1.
+        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a width below 1.
     """
     return _of("rnn", data, (hidden,), 0, embedding)
 
@@ -44,13 +45,14 @@ def lstm(data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedd
     2017) and LEAF (80 characters: 817,872).
 
     Args:
+        data: text.
         hidden: units of each layer.
         layers: LSTM layers.
         dense: width of the linear layer before the head; 0 for none.
         embedding: width of the trained embedding (8); only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` beside the data's own vectors, or a width below 1.
+        ModelError: data that are not text, ``embedding`` together with the data's own vectors, or a width below 1.
     """
     if layers < 1 or dense < 0:
         raise ModelError(f"lstm: layers must be at least 1 and dense at least 0, got {layers} and {dense}")
@@ -58,9 +60,9 @@ def lstm(data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedd
 
 
 class Vectors:
-    """Vectors of words that are not trained. Equal only where the array is the very same one.
+    """Vectors of words that are not trained. Equal only if the array is the same object.
 
-    Not an array to JAX, so that as_model leaves it out of the parameters.
+    Not an array to JAX, so that as_model does not count it among the parameters.
     """
 
     def __init__(self, array: Float[np.ndarray, "V D"]) -> None:

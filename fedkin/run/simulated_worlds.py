@@ -72,5 +72,5 @@ class SimulatedWorlds:
         return OpenWorld(
             world,
             lambda: ClientFacts(world.data.train.sizes, world.data.client_names, world.data.true_clusters),
-            lambda: GroundTruth(world.data.true_clusters, world.moved),
+            lambda: GroundTruth(world.data.true_clusters, world.shifted_clients),
         )

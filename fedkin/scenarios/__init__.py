@@ -1,1 +1,1 @@
-"""What happens to a federation: who takes part, whose data move, and which clients are kin."""
+"""Scenarios of a simulated federation: participation and failures, data shifts, and planted clusters."""

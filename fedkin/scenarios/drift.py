@@ -1,15 +1,15 @@
-"""Clients whose labels get other names, or whose images get turned, in the middle of a run.
+"""Drift in the middle of a run: clients whose labels are permuted, or whose images are rotated.
 
 There are ``kinds`` variants of the data; variant 0 is the data as given. Every client starts with a variant (equally
-many clients with each, at random) and may move to another one, by a pattern:
+many clients with each, at random) and may change to another one, by a pattern:
 
 * ``sudden``: in round ``at``;
 * ``gradual``: in a round of its own from ``at`` to ``at + length - 1``, each as likely;
-* ``recurring``: in round ``at``, and every ``length`` rounds back or forth.
+* ``recurring``: in round ``at``, and back or forth every ``length`` rounds.
 
 So a client's variant follows from the seed and the round alone. The true cluster is the variant; where the data have
-true clusters already, it is their pair, as truth x kinds + variant. (So do not turn images of clusters that were
-planted by turning: 90 and 180 degrees are 180 and 90.)
+true clusters already, it is their pair, as true cluster x kinds + variant. (So do not rotate images of clusters that
+were planted by rotation: 90 and 180 degrees are 180 and 90.)
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from fedkin.core.errors import DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios import validation
-from fedkin.scenarios.variants import label_permutations, rotated
+from fedkin.scenarios.variants import label_permutations, rotate_images
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Which variant whose data have, and when; what a variant is, Relabel and Rotate say.
+    """The variant of each client in each round; Relabel and Rotate define the variants.
 
-    The samples are copied once, one row for each that a client owns: a sample with two owners may come to have two
-    variants. That takes the memory of the data again.
+    Samples are copied once for each client that owns them, since a sample with two owners may get two variants. That
+    doubles the memory of the data.
     """
 
     kinds: int = 4
     pattern: Literal["sudden", "gradual", "recurring"] = "sudden"
-    fraction: float = 0.5  # probability that a client moves at all
+    fraction: float = 0.5  # probability that a client changes at all
     at: int = 50  # round
     length: int = 50  # rounds
 
@@ -54,14 +54,14 @@ class Drift:
         rng = stream.at(0).child("drift").rng()
         origin = rng.permutation(np.arange(clients) % self.kinds)
         target = (origin + rng.integers(1, self.kinds, clients)) % self.kinds
-        moves, moment = rng.random((2, clients))
+        changes, moment = rng.random((2, clients))
         since = np.full(clients, round - self.at)
         if self.pattern == "gradual":
             since -= np.floor(moment * self.length).astype(np.int64)
         away = since >= 0
         if self.pattern == "recurring":
             away &= since // self.length % 2 == 0
-        return np.where(away & (moves < self.fraction), target, origin)
+        return np.where(away & (changes < self.fraction), target, origin)
 
     def step(
         self,
@@ -72,13 +72,13 @@ class Drift:
         stream: Stream,
     ) -> tuple[FederatedData, Bool[np.ndarray, "N"]]:
         now = self.variants(original.clients, round, stream)
-        if not round:  # everybody's first variant: nobody has moved yet
-            nobody = np.zeros(len(now), bool)
-            return self._given(_with_own_rows(original), original, now != 0, now, stream), nobody
-        moved = now != self.variants(original.clients, round - 1, stream)
-        return (self._given(current, original, moved, now, stream) if moved.any() else current), moved
+        if not round:  # the first variant of each client is no shift
+            unshifted = np.zeros(len(now), bool)
+            return self._changed(_with_own_rows(original), original, now != 0, now, stream), unshifted
+        shifted = now != self.variants(original.clients, round - 1, stream)
+        return (self._changed(current, original, shifted, now, stream) if shifted.any() else current), shifted
 
-    def _given(
+    def _changed(
         self,
         data: FederatedData,
         original: FederatedData,
@@ -86,26 +86,26 @@ class Drift:
         variant: Int[np.ndarray, "N"],
         stream: Stream,
     ) -> FederatedData:
-        """The data after some clients have got their variant; ``data`` have a row of its own for every sample."""
+        """The data with the new variants of some clients; in ``data`` no row has two owners."""
         source = np.concatenate([original.train.rows, original.test.rows])
         owner = np.concatenate([original.train.owners(), original.test.owners()])
-        mine = np.flatnonzero(clients[owner])
-        part, values = self._samples(original, source[mine], variant[owner[mine]], stream.at(0))
+        rows = np.flatnonzero(clients[owner])
+        part, values = self._samples(original, source[rows], variant[owner[rows]], stream.at(0))
         samples = getattr(data, part).copy()
-        samples[mine] = values
+        samples[rows] = values
         true_clusters = variant if original.true_clusters is None else original.true_clusters * self.kinds + variant
         return data.with_rows(data.train, data.test, true_clusters, **{part: samples})
 
     def _samples(
         self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """These samples in these variants: their x or their y."""
+        """The samples of these rows in these variants: their x or their y."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Relabel(Drift):
-    """Each variant calls the classes by names of its own, permuted at random (concept shift)."""
+    """Each variant has labels permuted at random (concept shift)."""
 
     def _samples(
         self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
@@ -115,7 +115,7 @@ class Relabel(Drift):
 
 @dataclass(frozen=True)
 class Rotate(Drift):
-    """Variant v sees its images turned by v x 360 / kinds degrees (90 v where there are 3 kinds, as planted ones).
+    """Variant v has images rotated by v x 360 / kinds degrees (90 v where there are 3, as in planted clusters).
 
     Images are square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. The first step raises DataError for others.
     """
@@ -126,11 +126,11 @@ class Rotate(Drift):
         shape = _image_shape(data)
         images = data.x[rows].reshape(len(rows), *shape)
         pixels = (float(data.x.min()), float(data.x.max()))
-        return "x", rotated(images, variant, self.kinds, pixels).reshape(len(rows), *data.x.shape[1:])
+        return "x", rotate_images(images, variant, self.kinds, pixels).reshape(len(rows), *data.x.shape[1:])
 
 
 def _with_own_rows(data: FederatedData) -> FederatedData:
-    """The same data, every sample copied for every client that owns it: first the training samples, then the others."""
+    """The same data, every sample copied for every client that owns it: first training samples, then test samples."""
     source = np.concatenate([data.train.rows, data.test.rows])
     train, test = np.split(np.arange(len(source)), [len(data.train.rows)])
     train, test = Ragged(train, data.train.offsets), Ragged(test, data.test.offsets)
@@ -145,7 +145,7 @@ def _image_shape(data: FederatedData) -> tuple[int, ...]:
         shape = (side, side)
     if data.x.dtype.kind != "f" or len(shape) not in (2, 3) or shape[:2] != 2 * shape[:1]:
         raise DataError(
-            f"{data.name}: only square images of real numbers can be turned, such as [M, 784] or [M, 32, 32, 3]; "
+            f"{data.name}: only square images of real numbers can be rotated, such as [M, 784] or [M, 32, 32, 3]; "
             f"got {data.x.dtype} of shape {data.x.shape}; take relabel instead of rotate"
         )
     return shape

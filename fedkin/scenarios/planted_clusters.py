@@ -1,4 +1,4 @@
-"""Clients with a known true cluster: each cluster sees its images turned, names them its own way, or sees only some."""
+"""Clients with a known true cluster: clusters differ by rotated images, permuted or swapped labels, or classes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES, Images
 from fedkin.data.partition_options import checked, positive
-from fedkin.scenarios.variants import label_permutations, rotated, swapped
+from fedkin.scenarios.variants import label_permutations, label_swaps, rotate_images
 
-KINDS = ("rotation", "label_permutation", "label_swap", "disjoint_labels")
+CLUSTER_DIFFERENCES = ("rotation", "label_permutation", "label_swap", "disjoint_labels")
 
 
 @checked
@@ -26,20 +26,29 @@ def planted(
     test_samples: int = 20,
     seed: int = 0,
 ) -> FederatedData:
-    """A federation of K ``clusters`` of equal size (give or take one), in ``true_clusters``; every image is used at most once.
+    """A federation of K clusters of equal size (give or take one), in ``true_clusters``; no image is used twice.
 
-    ``base`` is digits, mnist, fashion_mnist or cifar10, pixels scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). Each
-    client has ``samples`` training and ``test_samples`` test images, drawn at random. By ``kind`` cluster k
+    Pixels are scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). By ``kind``, cluster k has
 
-    * ``rotation``: sees them turned by k * 360 / K degrees (90 k where K = 3, so that up to 4 clusters need no
+    * ``rotation``: images rotated by k * 360 / K degrees (90 k where K = 3, so that up to 4 clusters need no
       interpolation), as in IFCA's experiments (Ghosh et al. 2020);
-    * ``label_permutation``: calls class c by another name, a permutation of its own (cluster 0: the true names),
-      as in Sattler et al. 2020;
-    * ``label_swap``: calls two classes by each other's names, 2 k and 2 k + 1 (of two clusters the second swaps 6 and
-      7), as in re-implementations of PANM (Li & Wu 2022);
-    * ``disjoint_labels``: has only the classes of its own, C / K of them.
+    * ``label_permutation``: labels permuted at random (cluster 0: the true labels), as in Sattler et al. 2020;
+    * ``label_swap``: two labels swapped, 2 k and 2 k + 1 (of two clusters the second swaps 6 and 7), as in
+      re-implementations of PANM (Li & Wu 2022);
+    * ``disjoint_labels``: only classes of its own, C / K of them.
 
-    Raises ConfigError for impossible options, DataError where the base has too few images.
+    Args:
+        base: digits, mnist, fashion_mnist or cifar10.
+        kind: difference between the clusters.
+        clusters: K.
+        clients: N.
+        samples: training images of each client, drawn at random.
+        test_samples: test images of each client.
+        seed: of images, clusters and permutations.
+
+    Raises:
+        ConfigError: invalid options.
+        DataError: the base has too few images.
     """
     _check(base, kind, clusters, clients, samples, test_samples)
     images = IMAGES[base]()
@@ -53,11 +62,11 @@ def planted(
     x, y = images.unit(rows.ravel()), images.y[rows.ravel()]
     owner = np.repeat(true_clusters, samples + test_samples)
     if kind == "rotation":
-        x = rotated(x, owner, clusters)
+        x = rotate_images(x, owner, clusters)
     if kind == "label_permutation":
         y = label_permutations(images.classes, clusters, stream)[owner, y]
     if kind == "label_swap":
-        y = swapped(images.classes, clusters)[owner, y]
+        y = label_swaps(images.classes, clusters)[owner, y]
     x = x if x.ndim == 4 else x.reshape(len(x), -1)
     own = np.arange(rows.size).reshape(rows.shape)
     train, test = Ragged.of(list(own[:, :samples])), Ragged.of(list(own[:, samples:]))
@@ -67,8 +76,8 @@ def planted(
 def _check(base: str, kind: str, clusters: int, clients: int, samples: int, test_samples: int) -> None:
     if base not in IMAGES:
         raise ConfigError(unknown("base", base, IMAGES))
-    if kind not in KINDS:
-        raise ConfigError(unknown("kind", kind, KINDS))
+    if kind not in CLUSTER_DIFFERENCES:
+        raise ConfigError(unknown("kind", kind, CLUSTER_DIFFERENCES))
     for name, count in (("clusters", clusters), ("clients", clients), ("samples", samples)):
         positive(name, count)
     if test_samples < 0:
@@ -78,7 +87,7 @@ def _check(base: str, kind: str, clusters: int, clients: int, samples: int, test
 
 
 def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int[np.ndarray, "_"]]:
-    """The rows each cluster may use, in random order; no row is in two pools."""
+    """The rows of each cluster, in random order; no row is in two pools."""
     order = stream.child("images").rng().permutation(len(images.y))
     if kind != "disjoint_labels":
         return np.array_split(order, clusters)

@@ -1,4 +1,4 @@
-"""Data that move between rounds: what a shift is, who keeps its data, and training data that come in portions.
+"""Data shifts between rounds: the protocol of a shift, the data of each round, and incremental training data.
 
 Incremental is of M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data Distribution Shift. IEEE
 TPDS 2022, arXiv 2108.09749, section 5.3.
@@ -18,13 +18,13 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Relabel, Rotate
-from fedkin.scenarios.swaps import Moved, SwapAll, SwapPart
+from fedkin.scenarios.swaps import ShiftedRound, SwapAll, SwapPart
 from fedkin.scenarios.validation import at_least, fraction, switch
 
 
 @runtime_checkable
 class Shift(Protocol):
-    """How data move. Pure: the same arguments give the same answer."""
+    """A change of clients' data between rounds. Pure: the same arguments give the same result."""
 
     def step(
         self,
@@ -33,55 +33,58 @@ class Shift(Protocol):
         round: int,
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
-    ) -> Moved:
-        """The data of a round, made from the ``current`` ones of the round before (in round 0: the original), and
-        whose data moved in it. ``original`` are the data as given, before any shift.
+    ) -> ShiftedRound:
+        """The data of a round, and which clients' data shifted in it.
 
-        Round 0 is before anything is trained, round 1 the first communication round. In round 0 data may be made
-        ready, but nobody counts as moved.
+        Args:
+            original: the data before any shift.
+            current: the data of the round before; in round 0 the original.
+            round: 0 is before any training, 1 the first communication round. In round 0 data may be prepared, but no
+                client counts as shifted.
+            reachable: clients that take part in the round.
+            stream: randomness of the round.
         """
         ...
 
 
-class Moving:
-    """The data of a run, round by round."""
+class ShiftedData:
+    """The data of a run in each of its rounds."""
 
     def __init__(
         self, data: FederatedData, shift: Shift | None, reachable: Callable[[int], Int[np.ndarray, "c"]]
     ) -> None:
-        """``reachable`` says who is there in a round."""
+        """``reachable`` returns the clients that take part in a round."""
         self._data, self._shift, self._reachable = data, shift, reachable
-        self._last: Stream | None = None  # of the newest step
-        self._moved: Moved = (data, np.zeros(data.clients, bool))
+        self._last: Stream | None = None  # of the latest step
+        self._current: ShiftedRound = (data, np.zeros(data.clients, bool))
 
-    def at(self, stream: Stream) -> Moved:
-        """The data of round ``stream.round``, and whose moved in exactly that round; a step in round r draws from
-        ``stream.at(r)``. Goes on from the newest round asked for, or from the start where an earlier round (or
-        another seed or purpose) is asked for: a resumed run comes to the same data."""
+    def at(self, stream: Stream) -> ShiftedRound:
+        """The data of round ``stream.round``, and which clients' data shifted in it; the step of round r draws from
+        ``stream.at(r)``. Steps continue from the latest round, or restart where the round is earlier (or seed or
+        purpose differ), so that a resumed run has the same data."""
         if self._shift is None:
-            return self._moved
+            return self._current
         last = self._last
         if last is None or last.round > stream.round or last.at(0) != stream.at(0):
-            self._moved, last = (self._data, self._moved[1]), None
+            self._current, last = (self._data, self._current[1]), None
         for round in range(0 if last is None else last.round + 1, stream.round + 1):
-            here = self._reachable(round)
-            self._moved = self._shift.step(self._data, self._moved[0], round, here, stream.at(round))
+            reachable = self._reachable(round)
+            self._current = self._shift.step(self._data, self._current[0], round, reachable, stream.at(round))
             self._last = stream.at(round)
-        return self._moved
+        return self._current
 
 
 @dataclass(frozen=True)
 class Incremental:
-    """Training data come in portions; test data are there from the start.
+    """Training data are released in portions; all test data from the start.
 
-    Release 0 is there in round 0, release j comes in round 1 + j ``every``. With release j a client has the first
-    ceil(r_j n) of its n training samples, in a random order of its own. This holds for everybody, so a client that
-    arrives late finds all that was released before.
+    Release 0 is in round 0, release j in round 1 + j ``every``. With release j a client has the first ceil(r_j n) of
+    its n training samples, in a random order of its own. A client that arrives late has all that was released before.
     """
 
     every: int = 50  # rounds
     releases: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)  # r_j
-    as_coded: bool = False  # the authors' code takes r_j of what the client *has*, so its data become fewer
+    as_coded: bool = False  # the authors' code takes r_j of the client's *current* samples, so their number falls
 
     def __post_init__(self) -> None:
         at_least(1, "every", self.every)
@@ -99,15 +102,15 @@ class Incremental:
         round: int,
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
-    ) -> Moved:
+    ) -> ShiftedRound:
         whole = original.train
         sizes = self.released(whole.sizes, round)
-        moved = sizes != current.train.sizes
-        if not moved.any():
-            return current, moved
-        kept = _places(whole, stream.at(0)) < np.repeat(sizes, whole.sizes)
+        shifted = sizes != current.train.sizes
+        if not shifted.any():
+            return current, shifted
+        kept = _positions(whole, stream.at(0)) < np.repeat(sizes, whole.sizes)
         train = Ragged(whole.rows[kept], np.concatenate([[0], np.cumsum(sizes)]))
-        return current.with_rows(train, current.test), moved & (round > 0)
+        return current.with_rows(train, current.test), shifted & (round > 0)
 
     def released(self, sizes: Int[np.ndarray, "N"], round: int) -> Int[np.ndarray, "N"]:
         """How many training samples clients of these ``sizes`` have in a round."""
@@ -119,17 +122,17 @@ class Incremental:
         return sizes
 
 
-def _places(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
-    """The place 0, 1, ... of each entry in a random order of its client's entries."""
+def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
+    """The position 0, 1, ... of each entry in a random order of its client's entries."""
     owner = part.owners()
     order = np.lexsort((stream.child("order").rng().random(len(owner)), owner))
-    places = np.empty(len(owner), np.int64)
-    places[order] = np.arange(len(owner)) - part.offsets[owner]
-    return places
+    positions = np.empty(len(owner), np.int64)
+    positions[order] = np.arange(len(owner)) - part.offsets[owner]
+    return positions
 
 
 def _portion(rate: float, sizes: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """ceil(rate x size), not fooled by 0.07 x 100 = 7.000000000000001."""
+    """ceil(rate x size), robust to 0.07 x 100 = 7.000000000000001."""
     return np.ceil(np.round(rate * sizes, 6)).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The checks of fields that all scenarios share."""
+"""Checks of the fields of scenarios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ def fraction(name: str, value: object) -> None:
 
 
 def at_least(least: int, name: str, value: object) -> None:
-    """Refuse (ConfigError) what is not an integer from ``least`` up."""
+    """Refuse (ConfigError) what is not an integer of at least ``least``.
+
+    Args:
+        least: the smallest allowed value.
+        name: of the field.
+        value: of the field.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
 
@@ -26,6 +32,12 @@ def switch(name: str, value: object) -> None:
 
 
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse (ConfigError) what is none of the known words."""
+    """Refuse (ConfigError) what is not a known value.
+
+    Args:
+        name: of the field.
+        value: of the field.
+        known: allowed values.
+    """
     if value not in known:
         raise ConfigError(unknown(name, str(value), known))

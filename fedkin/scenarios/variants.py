@@ -1,4 +1,4 @@
-"""Variants of the same data: images turned, classes called by other names. Variant 0 is the data as given."""
+"""Variants of the same data: rotated images, permuted labels. Variant 0 is the data as given."""
 
 from __future__ import annotations
 
@@ -11,51 +11,63 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 
 
-def rotated(
+def rotate_images(
     x: Float[np.ndarray, "M H W *c"],
     variant: Int[np.ndarray, "M"],
-    kinds: int,
+    variants: int,
     pixels: tuple[float, float] = (0.0, 1.0),
 ) -> Float[np.ndarray, "M H W *c"]:
-    """Each image turned counter-clockwise by variant x 360 / kinds degrees (90 x variant where there are 3 kinds, so
-    that up to 4 kinds need no interpolation). ``pixels`` are the lowest and the highest: corners that open get the
-    lowest."""
+    """Each image rotated counter-clockwise by variant x 360 / variants degrees (by 90 x variant for 3 variants, so that
+    up to 4 variants need no interpolation).
+
+    Args:
+        x: square images.
+        variant: variant of each image.
+        variants: their number.
+        pixels: lowest and highest value; empty corners get the lowest.
+    """
     from scipy import ndimage
 
     low, high = pixels
-    step = 90.0 if kinds == 3 else 360.0 / kinds
+    step = 90.0 if variants == 3 else 360.0 / variants
     result = x.copy()
-    for kind in np.unique(variant[variant > 0]):
-        mine, quarters = variant == kind, kind * step / 90
+    for number in np.unique(variant[variant > 0]):
+        rows, quarters = variant == number, number * step / 90
         if math.isclose(quarters, round(quarters)):
-            result[mine] = np.rot90(x[mine], round(quarters), axes=(1, 2))
+            result[rows] = np.rot90(x[rows], round(quarters), axes=(1, 2))
         else:
-            soft = ndimage.rotate(x[mine], kind * step, axes=(1, 2), reshape=False, order=1, cval=low)
-            result[mine] = np.clip(soft, low, high)
+            interpolated = ndimage.rotate(x[rows], number * step, axes=(1, 2), reshape=False, order=1, cval=low)
+            result[rows] = np.clip(interpolated, low, high)
     return result
 
 
-def label_permutations(classes: int, kinds: int, stream: Stream) -> Int[np.ndarray, "K C"]:
-    """One naming of the classes per variant, no two alike; variant 0 keeps the true names.
+def label_permutations(classes: int, variants: int, stream: Stream) -> Int[np.ndarray, "K C"]:
+    """One permutation of the labels per variant, all different; variant 0 keeps the true labels.
 
-    Raises ConfigError where there are not as many namings.
+    Args:
+        classes: C.
+        variants: number of permutations.
+        stream: draws them.
+
+    Raises:
+        ConfigError: there are fewer permutations.
     """
     most = math.factorial(classes)
-    if kinds > most:
-        raise ConfigError(f"{classes} labels have only {most} permutations, {kinds} kinds of clients asked for")
+    if variants > most:
+        raise ConfigError(f"{classes} labels have only {most} permutations, {variants} requested")
     rng, known = stream.child("labels").rng(), [tuple(range(classes))]
-    while len(known) < kinds:
-        naming = tuple(rng.permutation(classes).tolist())
-        if naming not in known:
-            known.append(naming)
+    while len(known) < variants:
+        permutation = tuple(rng.permutation(classes).tolist())
+        if permutation not in known:
+            known.append(permutation)
     return np.array(known)
 
 
-def swapped(classes: int, clusters: int) -> Int[np.ndarray, "K C"]:
-    """What each cluster calls every class: cluster k gives 2 k and 2 k + 1 each other's names; of two clusters the
-    second does so with 6 and 7, where there are as many."""
-    names = np.tile(np.arange(classes), (clusters, 1))
+def label_swaps(classes: int, clusters: int) -> Int[np.ndarray, "K C"]:
+    """The label of every class in each cluster: cluster k swaps the labels 2 k and 2 k + 1; of two clusters the second
+    swaps 6 and 7, where there are as many classes."""
+    labels = np.tile(np.arange(classes), (clusters, 1))
     for cluster in range(clusters):
         first = 6 if cluster == 1 and clusters == 2 and classes > 7 else 2 * cluster
-        names[cluster, [first, first + 1]] = first + 1, first
-    return names
+        labels[cluster, [first, first + 1]] = first + 1, first
+    return labels

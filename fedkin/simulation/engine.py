@@ -15,7 +15,7 @@ from fedkin.core.world import BYTES_PER_NUMBER, LocalTraining, Scores, TrainingR
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.shift import Moving, Shift
+from fedkin.scenarios.shift import ShiftedData, Shift
 from fedkin.simulation.model_checks import check_detects, check_ids, check_scoring, check_work
 from fedkin.simulation.shift_test import LabelMemory
 from fedkin.simulation.worker_results import LocalUpdates
@@ -59,17 +59,17 @@ class SimulatedWorld:
         self.total_clients = data.clients
         self._workers = worker_factory(model, check_ids(ids, data.clients), devices, clients_per_batch)
         self._scorer, self._trainer = self._workers(data)
-        self._moving = None if shift is None else Moving(data, shift, self.clients)
+        self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
         self._labels = LabelMemory(data.label_counts())
         self.true_clusters = data.true_clusters
-        self.moved: Bool[np.ndarray, "N"] | None = None  # whose data changed in this round, where there is a shift
+        self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
         self._now = Stream(0)  # stream of the current round
 
     def begin(self, stream: Stream) -> None:
         self._now = stream
-        if self._moving is None:
+        if self._shifted_data is None:
             return
-        data, self.moved = self._moving.at(stream)
+        data, self.shifted_clients = self._shifted_data.at(stream)
         if data is not self.data:
             self.data, self.true_clusters = data, data.true_clusters
             self._scorer, self._trainer = self._workers(data)

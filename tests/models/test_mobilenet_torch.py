@@ -89,5 +89,5 @@ def test_the_whole_network_against_pytorch(name: str) -> None:
     statistics = np.concatenate([t.detach().numpy().ravel() for t in tensors])
     np.testing.assert_allclose(flatten(moved), statistics, rtol=1e-3, atol=1e-4)
     ours = np.asarray(flatten(gradient))[~kept(model)]
-    gradients_of = np.concatenate([t.grad.numpy().ravel() for t in tensors if t.grad is not None])
-    assert np.linalg.norm(ours - gradients_of) < 1e-2 * np.linalg.norm(gradients_of)
+    expected = np.concatenate([t.grad.numpy().ravel() for t in tensors if t.grad is not None])
+    assert np.linalg.norm(ours - expected) < 1e-2 * np.linalg.norm(expected)

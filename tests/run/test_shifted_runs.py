@@ -22,7 +22,7 @@ from fedkin.run.results import Run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.drift import Relabel
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.swaps import Moved, SwapAll, SwapPart
+from fedkin.scenarios.swaps import ShiftedRound, SwapAll, SwapPart
 
 MOVES = ("migrations", "shifts_detected", "data_shifts", "data_shifts_new", "shifts_detected_true")
 METHOD = FlexCFL(clusters=2, alpha=3, migration="label_aware", threshold=0.1)
@@ -144,7 +144,7 @@ def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: P
 def test_ones_own_shift_is_called_by_its_class(tiny: FederatedData) -> None:
     @dataclass(frozen=True)
     class Never:
-        def step(self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any) -> Moved:
+        def step(self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any) -> ShiftedRound:
             return current, np.zeros(current.clients, bool)
 
     run = go(tiny, shift=Never(), rounds=1, against=[])
@@ -155,7 +155,7 @@ def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: P
     class Once:
         """The first two clients exchange all they have, in round 2."""
 
-        def step(self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any) -> Moved:
+        def step(self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any) -> ShiftedRound:
             order = np.r_[1, 0, 2 : current.clients] if round == 2 else np.arange(current.clients)
             taken = current.train.select(order), current.test.select(order)
             return current.with_rows(*taken), order != np.arange(current.clients)

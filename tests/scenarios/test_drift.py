@@ -13,7 +13,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Drift, Relabel, Rotate
-from fedkin.scenarios.shift import Moving
+from fedkin.scenarios.shift import ShiftedData
 
 Pattern = Literal["sudden", "gradual", "recurring"]
 STREAM = Stream(2, 0, "run/shift")
@@ -81,7 +81,7 @@ def test_recurring() -> None:
 @pytest.mark.parametrize("pattern", ["sudden", "gradual", "recurring"])
 def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
     drift = Relabel(pattern=pattern, at=3, length=4)
-    moving, when = Moving(federation(), drift, everybody), variants(drift, 12)
+    moving, when = ShiftedData(federation(), drift, everybody), variants(drift, 12)
     before = None
     for round in range(12):
         data, moved = moving.at(STREAM.at(round))
@@ -94,7 +94,7 @@ def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
 def test_the_truth_that_is_there_makes_a_pair() -> None:
     data = federation()
     data = data.with_rows(data.train, data.test, np.arange(N) // 20)
-    now, _ = Moving(data, Relabel(), everybody).at(STREAM)
+    now, _ = ShiftedData(data, Relabel(), everybody).at(STREAM)
     assert now.true_clusters is not None
     assert (now.true_clusters // 4).tolist() == [0] * 20 + [1] * 20
     assert (now.true_clusters % 4).tolist() == Relabel().variants(N, 0, STREAM).tolist()
@@ -103,7 +103,7 @@ def test_the_truth_that_is_there_makes_a_pair() -> None:
 def test_relabel_gives_every_variant_names_of_its_own() -> None:
     data, drift = federation(), Relabel(at=2)
     for round in (0, 2):
-        now, _ = Moving(data, drift, everybody).at(STREAM.at(round))
+        now, _ = ShiftedData(data, drift, everybody).at(STREAM.at(round))
         variant, names = drift.variants(N, round, STREAM), {}
         assert np.array_equal(now.x, data.x)
         for split in ("train", "test"):
@@ -123,7 +123,7 @@ def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -
     data, drift = federation(shape), Rotate(kinds=kinds, at=1)
     given_x = data.x.copy()
     for round in (0, 1):
-        now, _ = Moving(data, drift, everybody).at(STREAM.at(round))
+        now, _ = ShiftedData(data, drift, everybody).at(STREAM.at(round))
         variant = drift.variants(N, round, STREAM)
         assert np.array_equal(now.y, data.y) and now.x.shape == data.x.shape and now.x.dtype == np.float32
         for split in ("train", "test"):
@@ -137,7 +137,7 @@ def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -
 
 def test_recurring_rotation_comes_back_exactly() -> None:
     """Turned from the original, not on from what is there: five kinds interpolate, and that would add up."""
-    moving = Moving(federation(), Rotate(kinds=5, pattern="recurring", at=1, length=1, fraction=1.0), everybody)
+    moving = ShiftedData(federation(), Rotate(kinds=5, pattern="recurring", at=1, length=1, fraction=1.0), everybody)
     start, away, back = (moving.at(STREAM.at(round))[0] for round in range(3))
     assert np.array_equal(start.x, back.x) and not np.array_equal(start.x, away.x)
 
@@ -146,7 +146,7 @@ def test_odd_angles_stay_within_the_pixels_range() -> None:
     """Corners that open are as dark as the darkest pixel, which is not 0 here: of images of one grey they all are."""
     data = federation((64,), clients=N)
     data = data.with_rows(data.train, data.test, x=np.full_like(data.x, 3.0))
-    now, _ = Moving(data, Rotate(kinds=5), everybody).at(STREAM)
+    now, _ = ShiftedData(data, Rotate(kinds=5), everybody).at(STREAM)
     np.testing.assert_allclose(now.x, 3.0, rtol=1e-6)
 
 
@@ -155,7 +155,7 @@ def test_two_owners_of_a_sample_may_see_two_variants() -> None:
     shared = Ragged(np.array([0, 1, 2, 0, 1, 2]), np.array([0, 3, 6]))
     data = data.with_rows(shared, data.test)
     drift = Rotate(kinds=2, fraction=0.0)
-    now, _ = Moving(data, drift, lambda _: np.arange(2)).at(STREAM)
+    now, _ = ShiftedData(data, drift, lambda _: np.arange(2)).at(STREAM)
     variant = drift.variants(2, 0, STREAM)
     assert sorted(variant) == [0, 1]
     for client in range(2):
@@ -166,19 +166,19 @@ def test_two_owners_of_a_sample_may_see_two_variants() -> None:
 @pytest.mark.parametrize("shape", [(10,), (3, 4), (2, 3, 3), (), (3, 3, 1, 1)])
 def test_only_square_images_can_be_turned(shape: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match=r"toy: only square images .*take relabel"):
-        Moving(federation(shape), Rotate(), everybody).at(STREAM)
+        ShiftedData(federation(shape), Rotate(), everybody).at(STREAM)
 
 
 def test_text_cannot_be_turned() -> None:
     data = federation()
     data = data.with_rows(data.train, data.test, x=np.ones((8 * N, 9), np.int64))
     with pytest.raises(DataError, match="got int64 of shape"):
-        Moving(data, Rotate(), everybody).at(STREAM)
+        ShiftedData(data, Rotate(), everybody).at(STREAM)
 
 
 def test_more_kinds_than_namings() -> None:
-    with pytest.raises(ConfigError, match="2 labels have only 2 permutations, 3 kinds"):
-        Moving(federation(classes=2), Relabel(kinds=3), everybody).at(STREAM)
+    with pytest.raises(ConfigError, match="2 labels have only 2 permutations, 3 requested"):
+        ShiftedData(federation(classes=2), Relabel(kinds=3), everybody).at(STREAM)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.federated import FederatedData
-from fedkin.scenarios.planted_clusters import KINDS, planted
+from fedkin.scenarios.planted_clusters import CLUSTER_DIFFERENCES, planted
 
 PIXELS, LABELS = load_digits(return_X_y=True)
 ORIGINAL = {image.tobytes(): label for image, label in zip((PIXELS / 16).astype(np.float32), LABELS, strict=True)}
@@ -26,7 +26,7 @@ def rows_of(data: FederatedData, client: int) -> np.ndarray:
     return np.concatenate([data.train[client], data.test[client]])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLUSTER_DIFFERENCES)
 @given(clusters=st.integers(1, 6), clients=st.integers(6, 23), seed=st.integers(0, 99))
 def test_sizes_and_truth(kind: str, clusters: int, clients: int, seed: int) -> None:
     clusters = min(clusters, 5) if kind == "label_swap" else clusters  # of ten classes
@@ -101,7 +101,7 @@ def test_disjoint_labels_share_no_class() -> None:
     assert set.union(*own) == set(range(10)) and sum(map(len, own)) == 10
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLUSTER_DIFFERENCES)
 def test_seeds(kind: str) -> None:
     one, same, other = (little(kind, 3, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one.x, same.x) and np.array_equal(one.y, same.y)

@@ -12,7 +12,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Relabel, Rotate
-from fedkin.scenarios.shift import SHIFTS, Incremental, Moving, Shift
+from fedkin.scenarios.shift import SHIFTS, Incremental, ShiftedData, Shift
 from fedkin.scenarios.swaps import SwapAll, SwapPart
 
 Oracle = Callable[[str], dict[str, Any]]
@@ -55,13 +55,13 @@ class Steps:
 
 def test_without_a_shift_nothing_moves() -> None:
     data = federation()
-    now, moved = Moving(data, None, everybody).at(STREAM.at(9))
+    now, moved = ShiftedData(data, None, everybody).at(STREAM.at(9))
     assert now is data and moved.tolist() == [False] * 6
 
 
 def test_every_round_is_stepped_once_and_in_order() -> None:
     data, steps = federation(), Steps()
-    moving = Moving(data, steps, lambda round: np.arange(round + 1))
+    moving = ShiftedData(data, steps, lambda round: np.arange(round + 1))
     for round in (0, 0, 3, 3):
         now, moved = moving.at(STREAM.at(round))
         assert (now.y - data.y).tolist() == [round + 1] * len(data.y)  # round 0 is a step too
@@ -71,7 +71,7 @@ def test_every_round_is_stepped_once_and_in_order() -> None:
 
 def test_an_earlier_round_or_another_seed_starts_over() -> None:
     data, steps = federation(), Steps()
-    moving = Moving(data, steps, everybody)
+    moving = ShiftedData(data, steps, everybody)
     moving.at(STREAM.at(4))
     for stream in (STREAM.at(2), Stream(6, 2, "run/shift"), Stream(6, 2, "another")):
         steps.calls.clear()
@@ -94,10 +94,10 @@ SOME: list[Shift] = [
 @pytest.mark.parametrize("shift", SOME, ids=repr)
 def test_a_resumed_run_comes_to_the_same_data(shift: Shift) -> None:
     data, before = federation(), federation()
-    steady, news = Moving(data, shift, everybody), 0
+    steady, news = ShiftedData(data, shift, everybody), 0
     for round in range(8):
         now, moved = steady.at(STREAM.at(round))
-        resumed, moved_too = Moving(data, shift, everybody).at(STREAM.at(round))
+        resumed, moved_too = ShiftedData(data, shift, everybody).at(STREAM.at(round))
         assert same(now, resumed) and moved.tolist() == moved_too.tolist()
         assert not moved.any() or round > 0
         news += int(moved.sum())
@@ -110,7 +110,7 @@ def test_incremental_sizes(oracle: Oracle, as_coded: bool) -> None:
     """The authors' rounds count from 0, ours from 1."""
     vectors = oracle("flexcfl")["incremental"]
     sizes = [10, 69, 100]
-    moving = Moving(federation(*sizes), Incremental(as_coded=as_coded), lambda _: np.arange(3))
+    moving = ShiftedData(federation(*sizes), Incremental(as_coded=as_coded), lambda _: np.arange(3))
     rounds = [round for round, _ in vectors["10"]["sizes_as_coded" if as_coded else "intended"]]
     for index, round in enumerate(rounds):
         now, _ = moving.at(STREAM.at(round + 1))
@@ -121,7 +121,7 @@ def test_incremental_sizes(oracle: Oracle, as_coded: bool) -> None:
 def test_incremental_round_by_round() -> None:
     """Releases 0 to 3 of 8 samples are 2, 4, 6, 8: in rounds 0, 1 + 3, 1 + 6, 1 + 9."""
     data = federation(8, 8, 1)
-    moving, released = Moving(data, Incremental(every=3), lambda _: np.arange(1)), data.train
+    moving, released = ShiftedData(data, Incremental(every=3), lambda _: np.arange(1)), data.train
     sizes, had = [], [set(), set(), set()]
     for round in range(14):
         now, moved = moving.at(STREAM.at(round))
@@ -138,8 +138,8 @@ def test_incremental_round_by_round() -> None:
 def test_incremental_takes_a_random_order() -> None:
     """A quarter of 400: as many from each quarter of the client's list, within five standard deviations."""
     data = federation(400, 400)
-    first, _ = Moving(data, Incremental(), lambda _: np.arange(2)).at(STREAM)
-    other, _ = Moving(data, Incremental(), lambda _: np.arange(2)).at(Stream(6, 0, "run/shift"))
+    first, _ = ShiftedData(data, Incremental(), lambda _: np.arange(2)).at(STREAM)
+    other, _ = ShiftedData(data, Incremental(), lambda _: np.arange(2)).at(Stream(6, 0, "run/shift"))
     for client in range(2):
         quarters = np.bincount((first.train[client] - 400 * client) // 100, minlength=4)
         assert quarters.sum() == 100 and np.abs(quarters - 25).max() < 5 * np.sqrt(100 * 3 / 16)
@@ -148,7 +148,7 @@ def test_incremental_takes_a_random_order() -> None:
 
 def test_a_portion_is_not_one_too_large_by_rounding() -> None:
     """0.07 x 100 is 7.000000000000001 in floating point."""
-    now, _ = Moving(federation(100), Incremental(releases=(0.07, 1.0)), lambda _: np.arange(1)).at(STREAM)
+    now, _ = ShiftedData(federation(100), Incremental(releases=(0.07, 1.0)), lambda _: np.arange(1)).at(STREAM)
     assert now.train.sizes.tolist() == [7]
 
 

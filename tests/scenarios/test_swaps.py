@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.scenarios.swaps import SwapAll, SwapPart, drawn_labels, swapped_all, swapped_part
+from fedkin.scenarios.swaps import SwapAll, SwapPart, draw_labels, swap_all, swap_labels
 
 Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(3, 1, "shift")
@@ -58,9 +58,9 @@ def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> 
     swap = oracle("flexcfl")["swap"]
     pairs, before = np.array(swap["rng_trace_p0.5"]["pairs"]), published()
     if kind == "all":
-        data, moved = swapped_all(before, pairs)
+        data, moved = swap_all(before, pairs)
     else:
-        data, moved = swapped_part(before, before, pairs, np.array([[0, 3], [0, 2], [2, 0]]))
+        data, moved = swap_labels(before, before, pairs, np.array([[0, 3], [0, 2], [2, 0]]))
     after = swap[f"{kind}_p0.5"]["after"]
     for client, expected in enumerate(after):
         for split, part in (("train", data.train), ("test", data.test)):
@@ -73,7 +73,7 @@ def test_only_labels_that_the_other_has_not_are_drawn() -> None:
     """Of pairs (0, 6), (3, 2) and (7, 4): {0} and {3}, {0} and {2}, {2, 3} and {0, 1}."""
     pairs, seen = np.array([[0, 6], [3, 2], [7, 4]]), []
     for round in range(100):
-        labels, possible = drawn_labels(published(), pairs, STREAM.at(round))
+        labels, possible = draw_labels(published(), pairs, STREAM.at(round))
         assert possible.all()
         seen.append(labels.tolist())
     assert {str(draw[0]) for draw in seen} == {"[0, 3]"} and {str(draw[1]) for draw in seen} == {"[0, 2]"}
@@ -83,15 +83,15 @@ def test_only_labels_that_the_other_has_not_are_drawn() -> None:
 
 def test_a_label_qualifies_only_where_training_and_test_data_have_it() -> None:
     data = federation([[0, 1, 2], [3, 4]], [[1, 2], [3]])
-    drawn = [drawn_labels(data, np.array([[0, 1]]), STREAM.at(round))[0][0].tolist() for round in range(30)]
+    drawn = [draw_labels(data, np.array([[0, 1]]), STREAM.at(round))[0][0].tolist() for round in range(30)]
     assert {tuple(labels) for labels in drawn} == {(1, 3), (2, 3)}
     untested = federation([[0, 1], [2, 3]], [[0], []])
-    assert not drawn_labels(untested, np.array([[0, 1]]), STREAM)[1].any()
+    assert not draw_labels(untested, np.array([[0, 1]]), STREAM)[1].any()
 
 
 def test_the_true_cluster_goes_with_the_data() -> None:
     data = federation([[0], [1, 2], [3]], true_clusters=True)
-    after, _ = swapped_all(data, np.array([[0, 2]]))
+    after, _ = swap_all(data, np.array([[0, 2]]))
     assert after.true_clusters is not None and after.true_clusters.tolist() == [2, 1, 0]
     assert rows_of(after.train) == [[3], [1, 2], [0]]
 
@@ -109,15 +109,15 @@ def test_part_the_true_cluster_is_that_of_most_training_samples(
     labels: list[list[int]], true_clusters: list[int]
 ) -> None:
     data = federation(labels, true_clusters=True)
-    after, _ = swapped_part(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
+    after, _ = swap_labels(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
     assert after.true_clusters is not None and after.true_clusters.tolist() == true_clusters
     assert data.true_clusters is not None and data.true_clusters.tolist() == [0, 1]
 
 
 def test_part_swapped_back_is_what_it_was() -> None:
     data = federation([[0, 0, 0, 1], [2, 2, 3]], true_clusters=True)
-    away, _ = swapped_part(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
-    back, _ = swapped_part(data, away, np.array([[0, 1]]), np.array([[2, 0]]))
+    away, _ = swap_labels(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
+    back, _ = swap_labels(data, away, np.array([[0, 1]]), np.array([[2, 0]]))
     assert rows_of(back.train) == rows_of(data.train) and rows_of(back.test) == rows_of(data.test)
     assert back.true_clusters is not None and back.true_clusters.tolist() == [0, 1]
 

@@ -14,7 +14,7 @@ from fedkin.core.world import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mclr
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.swaps import Moved
+from fedkin.scenarios.swaps import ShiftedRound
 from fedkin.simulation import engine
 from fedkin.simulation.engine import SimulatedWorld
 from tests.simulation.small import EVERYONE, federation, models
@@ -38,7 +38,7 @@ class RequestRound:
 
     def step(
         self, original: FederatedData, current: FederatedData, round: int, reachable: np.ndarray, stream: Stream
-    ) -> Moved:
+    ) -> ShiftedRound:
         if round not in (2, 4):
             return current, np.zeros(current.clients, bool)
         return exchanged(current), ORDER != EVERYONE
@@ -78,23 +78,23 @@ def test_every_verb_answers_from_the_data_of_the_round() -> None:
 
 def test_who_has_moved_is_told_of_this_round_only() -> None:
     w = moving(0, 1)
-    assert w.moved is not None and not w.moved.any()
+    assert w.shifted_clients is not None and not w.shifted_clients.any()
     for round, expected in ((2, [1, 6]), (3, []), (4, [1, 6])):
         w.begin(SCENARIO.at(round))
-        assert np.flatnonzero(w.moved).tolist() == expected
+        assert np.flatnonzero(w.shifted_clients).tolist() == expected
 
 
 @pytest.mark.parametrize("rounds", [(3,), (0, 3), (4, 3), (3, 3)])
 def test_a_round_has_the_same_data_however_one_comes_to_it(rounds: tuple[int, ...]) -> None:
     jumped, walked = moving(*rounds), moving(0, 1, 2, 3)
     np.testing.assert_array_equal(jumped.data.train.rows, walked.data.train.rows)
-    np.testing.assert_array_equal(jumped.moved, walked.moved)
+    np.testing.assert_array_equal(jumped.shifted_clients, walked.shifted_clients)
 
 
 def test_without_a_shift_rounds_change_nothing() -> None:
     w = world()
     w.begin(SCENARIO.at(7))
-    assert w.data is DATA and w.moved is None
+    assert w.data is DATA and w.shifted_clients is None
 
 
 # --- what clients keep and compare
