@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -94,10 +95,12 @@ class Images:
 
 def digits_images() -> Images:
     """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI optdigits, test part)."""
-    from sklearn.datasets import load_digits  # slow to import, so only when needed
-
-    x, y = (np.asarray(part) for part in load_digits(return_X_y=True))
-    return Images("digits", x.reshape(-1, 8, 8).astype(np.uint8), y.astype(np.int64), len(y), white=16)
+    package = find_spec("sklearn")  # found, not imported: that takes longer than a run of the digits
+    assert package is not None and package.submodule_search_locations
+    path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    table = np.loadtxt(path, np.int64, delimiter=",")
+    x, y = table[:, :-1].reshape(-1, 8, 8).astype(np.uint8), table[:, -1]
+    return Images("digits", x, np.ascontiguousarray(y), len(y), white=16)
 
 
 def mnist_images() -> Images:

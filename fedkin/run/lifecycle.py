@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int
 
 from fedkin.config.plan import Plan
@@ -26,6 +25,9 @@ from fedkin.run.results import AGAINST, Run
 from fedkin.run.run_folder import Folder, holds_run, read_records
 from fedkin.run.trust_graph import peer_columns
 from fedkin.tracking.tracker import Tracker, dispatching
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Description = dict[str, Any]
 Digests = tuple[str, ...]  # what decides numbers and is not in the description, such as the data and the model
@@ -190,6 +192,8 @@ def method_places(methods: Methods) -> list[str]:
 
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
     """One row per scored client: its cluster, its samples, and how well its cluster's model does on them."""
+    import pandas as pd  # slow to import, and no round needs it
+
     scored = run_state.scored
     assert scored is not None  # a run ends with scoring
     ids, state = scored.clients, run_state.state

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float, Int
 
 from fedkin.config import registry
@@ -18,6 +17,9 @@ from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
 from fedkin.run import checkpoint, cluster_metrics, run_folder, version_0_1
 from fedkin.run.migrations import Migrations
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS, SUMMARY, AGAINST = run_folder.CLIENTS, run_folder.SUMMARY, run_folder.AGAINST
@@ -68,6 +70,8 @@ class Run:
     @property
     def history(self) -> pd.DataFrame:
         """One row per round, indexed by round; columns as in metrics.jsonl."""
+        import pandas as pd  # slow to import, and no round needs it
+
         return pd.DataFrame(self.records).set_index("round")
 
     def summary(self) -> dict[str, Any]:
@@ -159,6 +163,8 @@ class Run:
 
         Raises CheckpointError where there is none, where it is not finished, or where a file is damaged.
         """
+        import pandas as pd
+
         source = Path(path)
         config, records = run_folder.read_config(source), run_folder.read_records(source)
         migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
