@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import fedkin
 from fedkin.cli.common import INTERRUPTED, error_exit
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from papers.table_request import TableRequest
+
+_BESIDE_PACKAGE = Path(__file__).resolve().parents[2]  # in a checkout, its root
 
 
 def reproduce_command(
@@ -57,7 +58,7 @@ def _find_papers() -> None:
 
     Raises ConfigError where it is in neither.
     """
-    for root in (Path(fedkin.__file__).resolve().parents[1], Path.cwd()):
+    for root in (_BESIDE_PACKAGE, Path.cwd()):
         if (root / "papers" / "catalogue.py").is_file():
             if str(root) not in sys.path:
                 sys.path.append(str(root))

@@ -30,7 +30,14 @@ DETECTORS = 10
 
 
 def first_run(results: Results, table: str, row: str, column: str) -> Run | None:
-    """The run of a cell, of the lowest seed; None where it was not run."""
+    """The run of a cell, of the lowest seed; None where it was not run.
+
+    Args:
+        results: stored runs.
+        table: of the cell.
+        row: of the cell.
+        column: of the cell.
+    """
     runs = [m for m in results if (m["table"], m["row"], m["column"]) == (table, row, column)]
     return min(runs, key=lambda m: m["seed"], default=None)
 

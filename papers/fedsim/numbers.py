@@ -28,7 +28,14 @@ Curves = dict[str, Float[np.ndarray, "S R"]]
 
 
 def curves_of(results: Results, table: str, row: str, columns: Sequence[str]) -> Curves:
-    """Accuracies [S, R] of each column that was run, over the seeds that all of them have."""
+    """Accuracies [S, R] of each column that was run, over the seeds that all of them have.
+
+    Args:
+        results: stored runs.
+        table: of the cells.
+        row: of the cells.
+        columns: the methods.
+    """
     runs: dict[str, dict[int, Any]] = {column: {} for column in columns}
     for m in results:
         if (m["table"], m["row"]) == (table, row) and m["column"] in runs:

@@ -32,7 +32,13 @@ def _ratio(ours: float, base: float) -> float | None:
 
 
 def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
-    """Bytes between server and clients, and those between servers too; zero where nothing was run."""
+    """Bytes between server and clients, and those between servers too; zero where nothing was run.
+
+    Args:
+        results: stored runs.
+        row: of Figure 6.
+        column: the method.
+    """
     down, up, servers = (values_of(results, "Fig. 6", row, column, f"bytes_{way}") for way in ("down", "up", "servers"))
     clients = float(mean(down) + mean(up)) if down else 0.0
     return clients, clients + (mean(servers) if servers else 0.0)
