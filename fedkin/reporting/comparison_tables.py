@@ -17,7 +17,7 @@ from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
 
 MARKDOWN, LATEX = "comparison.md", "comparison.tex"
-HEADS = ("final (%)", "best (%)", "bottom 10% (%)", "rounds to target", "MB down / up", "seconds")
+HEADS = ("final (%)", "best (%)", "bottom 10% of clients (%)", "rounds to target", "download / upload (MB)", "seconds")
 Row = dict[str, Any]
 
 
@@ -145,9 +145,9 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
         names = [escaped(name) for name in _labels(comparison, row)]
         if several and row["setting"] == before:
             names[0] = ""
-        cells = [escaped(cell).replace("±", r"$\pm$") for cell in cells(row)]
-        cells = _bold(cells, row, best, measure or comparison.by, r"\textbf{{{}}}".format)
-        lines.append(" & ".join([*names, *cells]) + r" \\")
+        texts = [escaped(cell).replace("±", r"$\pm$") for cell in cells(row)]
+        texts = _bold(texts, row, best, measure or comparison.by, r"\textbf{{{}}}".format)
+        lines.append(" & ".join([*names, *texts]) + r" \\")
         before = row["setting"]
     notes = [f"% {line}" for line in (*table_notes(comparison, measure), *findings(comparison, measure))]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"

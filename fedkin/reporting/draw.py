@@ -67,7 +67,7 @@ def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: P
 
     if not isinstance(result, (RepeatedRuns, Comparison, EpsStudy, Advice)):
         raise ConfigError(f"expected a run, several seeds, a comparison, an eps study or advice, got {result!r:.80}")
-    make(folder)
+    make_folder(folder)
     if isinstance(result, RepeatedRuns):
         seeds_figure.save(result, folder)
     elif isinstance(result, Comparison):

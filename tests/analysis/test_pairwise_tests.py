@@ -30,8 +30,8 @@ def test_every_pair_is_scipys_two_sided_test_adjusted_by_holm() -> None:
     raw = {(a, b): float(stats.ttest_rel(VALUES[a], VALUES[b]).pvalue) for a, b in names}
     expected = by_holm(raw)
     assert table["p"].tolist() == pytest.approx([expected[pair] for pair in names])
-    assert table["verdict"].tolist() == ["holds" if expected[pair] < 0.05 else "not shown" for pair in names]
-    assert {"holds", "not shown"} == set(table["verdict"])
+    assert table["verdict"].tolist() == ["significant" if expected[pair] < 0.05 else "not significant" for pair in names]
+    assert {"significant", "not significant"} == set(table["verdict"])
     assert any(raw[pair] < 0.05 <= expected[pair] for pair in names)  # the adjustment decides something here
 
 
@@ -82,10 +82,10 @@ def test_without_a_seed_in_common_there_is_no_difference() -> None:
 
 def test_equal_numbers_are_no_evidence() -> None:
     row = pairs({"a": np.array([0.3, 0.5, 0.4]), "b": np.array([0.3, 0.5, 0.4])}).loc[0]
-    assert (row["method"], row["difference"], row["p"], row["verdict"]) == ("a", 0.0, 1.0, "not shown")
+    assert (row["method"], row["difference"], row["p"], row["verdict"]) == ("a", 0.0, 1.0, "not significant")
 
 
-@pytest.mark.parametrize(("seeds", "verdict"), [(3, "not shown"), (5, "not shown"), (6, "holds")])
+@pytest.mark.parametrize(("seeds", "verdict"), [(3, "not significant"), (5, "not significant"), (6, "significant")])
 def test_the_same_difference_in_every_seed_is_a_sign_test(seeds: int, verdict: str) -> None:
     """t is infinite there; two-sided, S equal signs have the probability 2 / 2**S."""
     a = np.linspace(0.3, 0.6, seeds)
@@ -124,9 +124,9 @@ def test_a_highest_mean_that_comes_from_easy_seeds_does_not_outshine_who_is_bett
     a = np.array([0.80, 0.82, 0.81, NAN, NAN, NAN])
     b = np.array([0.85, 0.871, 0.862, 0.20, 0.21, 0.19])
     assert np.nanmean(a) > np.nanmean(b)
-    assert pairs({"a": a, "b": b}).loc[0, "verdict"] == "holds"
+    assert pairs({"a": a, "b": b}).loc[0, "verdict"] == "significant"
     assert best({"a": a, "b": b}) == {"a", "b"}
     assert best({"a": a, "b": b - np.array([0.04, 0.06, 0.04, 0, 0, 0])}) == {
         "a",
         "b",
-    }  # not shown, b first in the pair
+    }  # not significant, b first in the pair

@@ -184,7 +184,7 @@ def test_numbers_are_those_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("bottom", 4)])
-def test_bold_is_the_best_and_what_was_not_shown_to_differ(measure: str, place: int) -> None:
+def test_bold_is_the_best_and_what_does_not_differ_significantly(measure: str, place: int) -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
     bold = {line[0]: [i for i, cell in enumerate(line) if "**" in cell] for line in markdown_table(
@@ -202,26 +202,26 @@ def test_bold_is_the_best_and_what_was_not_shown_to_differ(measure: str, place: 
 def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None:
     text = comparison_tables.markdown(comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])}))
     assert [line[2] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
-    assert "1 of 1 pairs have fewer than 3 seeds in common: not tested" in text
+    assert "1 of 1 pairs share fewer than 3 seeds: not tested" in text
     assert "interval" not in text and "t-test" not in text
 
 
 def test_findings() -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     told = comparison_tables.findings(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
-    assert len(told) == 3  # two hold, one is not shown
+    assert len(told) == 3  # two are significant, one is not
     d = np.array([0.21, 0.22, 0.20])
     low, high = stats.t.interval(0.95, 2, d.mean(), stats.sem(d))
     (line,) = [line for line in told if line.startswith("IFCA over FedAvg")]
     assert f"+21.0 points ({100 * low:.1f} to {100 * high:.1f}), p = " in line
-    assert told[-1] == "no difference shown between 1 of 3 pairs"
+    assert told[-1] == "1 of 3 differences are not significant"
     assert comparison_tables.findings(comparison({"": {"FedAvg": AVG}})) == []
 
 
 def test_table_notes_says_what_the_numbers_are() -> None:
     told = " ".join(comparison_tables.table_notes(comparison({"": CURVES})))
     assert "with their 95% intervals" in told and "Holm" in told
-    assert "Target: what FedAvg has in its last round, 61.0%" in told and "Not finished: 1 of 9 runs." in told
+    assert "Target: accuracy of FedAvg in its last round, 61.0%" in told and "Not finished: 1 of 9 runs." in told
     assert "Target: run.target, 70.0%" in " ".join(comparison_tables.table_notes(comparison({"": CURVES}, target=0.7)))
     alone = " ".join(comparison_tables.table_notes(comparison({"": {"FedAvg": AVG[:1]}})))
     assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
@@ -336,12 +336,12 @@ def test_time_left_is_rounds_at_each_methods_pace(monkeypatch: pytest.MonkeyPatc
     clock = iter([0.0, 0.0, 2.0, 4.0, 4.0, 14.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     pace = Pace()
-    assert pace.left({"a": 3}) is None
+    assert pace.seconds_left({"a": 3}) is None
     pace.begin()
     pace.lap("a")
     pace.lap("a")
     pace.begin()
     pace.lap("b")
     # a: 2 seconds a round, b: 10, others: 14 seconds in 3 rounds
-    assert pace.left({"a": 5, "b": 1}) == 20
-    assert pace.left({"c": 3}) == 14
+    assert pace.seconds_left({"a": 5, "b": 1}) == 20
+    assert pace.seconds_left({"c": 3}) == 14

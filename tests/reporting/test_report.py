@@ -209,14 +209,14 @@ def test_migrations_into_an_unknown_cluster_are_damage(kept: Path, tmp_path: Pat
 
     folder = tmp_path / "a"
     shutil.copytree(kept, folder)
-    if incomplete:
+    if not whole:
         (folder / "summary.json").unlink()
     with (folder / "migrations.jsonl").open("a") as file:
         file.write('{"round": 2, "clients": [0], "clusters": [7]}\n')
     made = contents_of(fk.report(folder))
     assert made["runs"][0]["alluvial"] is None and all(cluster < 2 for cluster in made["runs"][0]["largest_clusters"])
     assert any("does not fit the run" in note and "migrations.jsonl" in note for note in made["notes"])
-    loaded = contents(read_runs(fk.Run.load(kept) if incomplete else _with_moves(kept)))
+    loaded = contents(read_runs(fk.Run.load(kept) if not whole else _with_moves(kept)))
     assert (loaded["runs"][0]["alluvial"] is None) == whole
     assert any("its migrations are damaged" in note for note in loaded["notes"]) == whole
 
@@ -292,7 +292,7 @@ def test_a_seed_that_has_not_begun_is_named(tmp_path: Path) -> None:
     (whole / "config.toml").write_text(tomli_w.dumps({**run.config, "run": {**run.config["run"], "seeds": 2}}))
     unfinished(run, whole / "seeds/0")
     subject = read_runs(whole)
-    assert [cell.label for cell in subject.cells] == ["IFCA, seed 0"]
+    assert [cell.label for cell in subject.runs] == ["IFCA, seed 0"]
     assert "Seed 1 has not begun." in subject.notes
 
 
@@ -327,10 +327,10 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     again = client_similarity(run)
     assert file.read_bytes() == before and np.array_equal(again.cosines, made.cosines)
     other = {**run.config, "run": {**run.config["run"], "seed": 1}}
-    assert not np.array_equal(client_similarity(dataclasses.replace(run, config=other)).similarity, made.cosines)
+    assert not np.array_equal(client_similarity(dataclasses.replace(run, config=other)).cosines, made.cosines)
     assert file.read_bytes() != before
     file.write_bytes(b"nonsense")
-    assert np.array_equal(client_similarity(run).similarity, made.cosines)
+    assert np.array_equal(client_similarity(run).cosines, made.cosines)
 
 
 def test_a_client_similarity_data_that_move_is_that_of_the_last_round() -> None:

@@ -81,7 +81,7 @@ def test_rounds_in_which_many_data_moved_are_marked(both: Run) -> None:
     shaken = replace(both, records=[{**r, "data_shifts": moved.get(r["round"])} for r in both.records])
     assert upright(both) == []
     assert upright(shaken) == [5, 9]
-    assert texts(draw(shaken)).count("data moved") == 1
+    assert texts(draw(shaken)).count("data shift") == 1
 
 
 def test_where_data_move_all_the_time_nothing_is_marked(both: Run) -> None:

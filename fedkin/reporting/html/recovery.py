@@ -17,7 +17,7 @@ from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
-from fedkin.run import checkpoint, run_folder
+from fedkin.run import checkpoint, run_folder, version_0_1
 from fedkin.run.migrations import Migrations, replay
 from fedkin.run.results import Run
 
@@ -119,6 +119,7 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
     for line in complete_lines(path / run_folder.METRICS):
         try:
             record = json.loads(line)
+            record = version_0_1.translate_record(record) if isinstance(record, dict) else None
         except ValueError:
             record = None
         if not isinstance(record, dict) or record.get("round") != len(records) or not plausible(record):
@@ -146,7 +147,7 @@ def _number(value: object) -> bool:
 
 def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
     migrations: list[Migrations] = []
-    for number, line in enumerate(complete_lines(path / run_folder.MIGRATIONS), 1):
+    for number, line in enumerate(complete_lines(version_0_1.migrations_file(path, run_folder.MIGRATIONS)), 1):
         try:
             one = json.loads(line)
             clients, clusters = (np.asarray(one[name], np.int64) for name in ("clients", "clusters"))
@@ -192,7 +193,7 @@ def _count(migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint
 
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path / run_folder.CLIENTS)
+        return pd.read_parquet(path / run_folder.CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         remarks.append(f"{path / run_folder.CLIENTS} cannot be read ({reason}).")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jaxtyping import Int
 
-from fedkin.reporting.html.dendrogram import dendrogram, split_tree, splits
+from fedkin.reporting.html.dendrogram import Split, dendrogram, split_tree, splits
 
 
 def test_a_dendrogram_keeps_groups_together_and_merges_at_mean_distances() -> None:
@@ -44,7 +44,7 @@ def test_other_changes_are_no_splits() -> None:
 def test_a_split_tree_has_its_splits_at_their_rounds() -> None:
     rows = split_twice()
     distances = np.ones((6, 6)) - np.eye(6)
-    tree = split_tree([(2, 0, 1), (4, 1, 2)], rows[-1], distances, 4)
+    tree = split_tree([Split(2, 0, 1), Split(4, 1, 2)], rows[-1], distances, 4)
     assert tree.kind == "splits"
     assert sorted(tree.order[:3].tolist()) == [0, 1, 2] and tree.order[5] == 5
     (_, cut, _, _), (_, first, _, _), root = tree.lines
