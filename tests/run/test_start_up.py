@@ -1,0 +1,35 @@
+"""What a run imports before its first round: nothing that only tables, figures or a clustering need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("pandas", "sklearn", "scipy.stats", "matplotlib", "pyarrow")
+CODE = """
+import sys
+from fedkin.cli import main
+from fedkin.methods import FedAvg, {method}
+
+def begins(self, *arguments):
+    print("imported:", *(name for name in {heavy} if name in sys.modules))
+    raise KeyboardInterrupt
+
+{method}.init = begins
+sys.argv = ["fedkin", "run", "method.name={name}", "run.rounds=1", "run.against=[]", "--out", {out!r}]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("FedAvg", "fedavg"), ("FedGroup", "fedgroup"), ("Hierarchical", "hierarchical")]
+)
+def test_nothing_heavy_is_imported_before_a_method_begins(method: str, name: str, tmp_path: Path) -> None:
+    code = CODE.format(method=method, name=name, heavy=HEAVY, out=str(tmp_path / "run"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 130, done.stderr
+    assert done.stdout.split("\n")[0].split() == ["imported:"]
