@@ -148,8 +148,8 @@ def _published(words: _Encoding | None) -> FederatedData:
             raise DataError(f"{place}: expected x of sentences, got numbers; leave out text")
         return words.federation(files.x, files.y, files.train, files.test, files.users)
     if isinstance(files.x, tuple) or files.x.ndim != 2:
-        found = "sentences; ask for text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
-        raise DataError(f"{place}: expected x of word counts [M, words], got {found}")
+        got = "sentences; use text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
+        raise DataError(f"{place}: expected x of word counts [M, words], got {got}")
     return FederatedData("goodreads", files.x, files.y, CLASSES, files.train, files.test, client_names=files.users)
 
 
@@ -196,7 +196,7 @@ def _from_reviews(path: Path, sampling: _Sampling, words: _Encoding | None) -> F
 
 
 def _counted(texts: list[str], frequency: Counter[str], min_df: int, path: Path) -> Float32[np.ndarray, "M V"]:
-    from sklearn.feature_extraction.text import CountVectorizer  # a second to import, so only when asked for
+    from sklearn.feature_extraction.text import CountVectorizer  # slow to import, so only when needed
 
     vocabulary = sorted(word for word, count in frequency.items() if count >= min_df)
     if not vocabulary:

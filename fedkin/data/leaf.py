@@ -169,8 +169,8 @@ def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
 
 def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
     if not isinstance(entry, dict) or not {"x", "y"} <= entry.keys():
-        found = sorted(entry) if isinstance(entry, dict) else "no such object"
-        raise DataError(f"{who}: expected 'user_data' with keys x and y, found {found}")
+        keys = sorted(entry) if isinstance(entry, dict) else "no such object"
+        raise DataError(f"{who}: expected 'user_data' with keys x and y, found {keys}")
     x, y = entry["x"], entry["y"]
     if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
         raise DataError(f"{who}: x and y must be lists of one length, got {_size(x)} and {_size(y)}")

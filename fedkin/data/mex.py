@@ -106,8 +106,8 @@ def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
 
 def _federation(name: str, files: LeafFiles, train: Ragged, test: Ragged, path: Path) -> FederatedData:
     if isinstance(files.x, tuple) or files.x.shape[1:] != (FEATURES,):
-        found = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
-        raise DataError(f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {found}")
+        got = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
+        raise DataError(f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {got}")
     return FederatedData(name, files.x, files.y, CLASSES, train, test, client_names=files.users)
 
 
@@ -128,7 +128,7 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
         order = shuffle.permutation(len(labels))[:keep]
         x.append(samples[order])
         y.append(labels[order])
-    owned = Ragged.of(np.split(np.arange(sum(map(len, y))), np.cumsum([len(mine) for mine in y])[:-1]))
+    owned = Ragged.of(np.split(np.arange(sum(map(len, y))), np.cumsum([len(labels) for labels in y])[:-1]))
     train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
     names = tuple(f"f_{subject.name}" for subject in subjects)
     return FederatedData(

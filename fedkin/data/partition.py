@@ -52,7 +52,7 @@ def _dirichlet_once(labels: np.ndarray, clients: int, alpha: float, random: np.r
     own = [np.zeros(0, np.int64) for _ in range(clients)]
     for c in range(int(labels.max()) + 1):
         rows = random.permutation(np.flatnonzero(labels == c))
-        room = np.array([len(mine) < len(labels) / clients for mine in own])
+        room = np.array([len(rows) < len(labels) / clients for rows in own])
         share = random.dirichlet(np.repeat(alpha, clients)) * room
         if not share.sum() > 0:  # a tiny alpha gave all to clients that are full
             share = room.astype(float)
@@ -103,7 +103,7 @@ def shards(labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, s
         raise ConfigError(f"shards: {clients} x {shards_per_client} shards cannot be cut from {len(labels)} samples")
     cut = np.array_split(np.argsort(labels, kind="stable"), clients * shards_per_client)
     drawn = stream.rng().permutation(len(cut)).reshape(clients, shards_per_client)
-    return clients_of_parts([[cut[shard] for shard in mine] for mine in drawn], "shards")
+    return clients_of_parts([[cut[shard] for shard in client] for client in drawn], "shards")
 
 
 def blocks(
@@ -195,7 +195,7 @@ def shuffle_rows(owned: Ragged, stream: Stream) -> Ragged:
 
 def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
     """The parts of every client, joined; raises DataError for a client without samples."""
-    owned = Ragged.of([np.concatenate(mine) for mine in parts])
+    owned = Ragged.of([np.concatenate(client) for client in parts])
     empty = np.flatnonzero(owned.sizes == 0)
     if len(empty):
         raise DataError(f"{partition}: nothing is left for client {empty[0]} ({len(empty)} such); use fewer clients")

@@ -155,10 +155,10 @@ def _check_labels(table: Table, path: Path) -> None:
     wrong = ~table["polarity"].isin(["0", "4"]).to_numpy(bool)
     if wrong.any():
         row = int(np.argmax(wrong))
-        found = str(table["polarity"].iloc[row])[:40]
-        hint = "; neutral tweets (2) are not in this set" if found == "2" else ""
+        label = str(table["polarity"].iloc[row])[:40]
+        hint = "; neutral tweets (2) are not in this set" if label == "2" else ""
         raise DataError(
-            f"{path}: unknown label {found!r} in row {row} ({wrong.sum()} such rows); polarity must be 0 (negative) "
+            f"{path}: unknown label {label!r} in row {row} ({wrong.sum()} such rows); polarity must be 0 (negative) "
             f"or 4 (positive){hint}"
         )
 
@@ -171,19 +171,19 @@ def _sample_users(
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))
     enough = int(np.searchsorted(np.cumsum(sizes[order]), int(fraction * len(codes))))
-    chosen = order[: enough + 1]
-    chosen = chosen[sizes[chosen] >= least]
-    return chosen, Ragged(np.argsort(codes, kind="stable").astype(np.int64), offsets).select(chosen)
+    users = order[: enough + 1]
+    users = users[sizes[users] >= least]
+    return users, Ragged(np.argsort(codes, kind="stable").astype(np.int64), offsets).select(users)
 
 
 def _first_users(
-    chosen: Int[np.ndarray, "N"], owned: Ragged, clients: int | None, least: int, path: Path
+    users: Int[np.ndarray, "N"], owned: Ragged, clients: int | None, least: int, path: Path
 ) -> tuple[Int[np.ndarray, "n"], Ragged]:
     """The first ``clients`` of the remaining users; None keeps all."""
-    if not len(chosen):
+    if not len(users):
         raise DataError(f"{path}: no user is left with at least {least} samples; lower least, or raise fraction")
     if clients is None:
-        return chosen, owned
-    if clients > len(chosen):
-        raise ConfigError(f"clients must be from 1 to {len(chosen)}, the users left by the filters; got {clients}")
-    return chosen[:clients], owned.select(np.arange(clients))
+        return users, owned
+    if clients > len(users):
+        raise ConfigError(f"clients must be from 1 to {len(users)}, the users left by the filters; got {clients}")
+    return users[:clients], owned.select(np.arange(clients))

@@ -27,7 +27,7 @@ def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixel
 
 
 def _rotation(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
-    from scipy import ndimage  # slow to import, so only when asked for
+    from scipy import ndimage  # slow to import, so only when needed
 
     rotated = ndimage.rotate(x, DEGREES, axes=(1, 2), reshape=False, order=1, cval=low)
     return np.clip(rotated, low, high)  # interpolation may round beyond the range
@@ -162,11 +162,11 @@ def _copy(data: FederatedData, augment: Augmentation, to: Pixels, stream: Stream
 def _with_copies(train: Ragged, first: int, copies: int) -> Ragged:
     """Each client's rows and those of its copies, which start at row ``first``."""
     S = len(train.rows)
-    mine: list[Int[np.ndarray, "s"]] = []
+    lists: list[Int[np.ndarray, "s"]] = []
     for start, end in zip(train.offsets, train.offsets[1:], strict=False):
         copied = [np.arange(start, end) + first + number * S for number in range(copies)]
-        mine.append(np.concatenate([train.rows[start:end], *copied]))
-    return Ragged.of(mine)
+        lists.append(np.concatenate([train.rows[start:end], *copied]))
+    return Ragged.of(lists)
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from fedkin.core.world import BYTES_PER_NUMBER, LocalTraining, Scores, TrainingR
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.shift import ShiftedData, Shift
+from fedkin.scenarios.shift import Shift, ShiftedData
 from fedkin.simulation.model_checks import check_detects, check_ids, check_scoring, check_work
 from fedkin.simulation.shift_test import LabelMemory
 from fedkin.simulation.worker_results import LocalUpdates

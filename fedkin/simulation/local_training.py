@@ -82,10 +82,10 @@ def batch_loss(
         mask: 1 for samples, 0 for padding.
         key: for dropout; None without.
     """
-    scores, moved = (model.apply(w, x, key), None) if model.fit is None else model.fit(w, x, mask, key)
+    scores, updated = (model.apply(w, x, key), None) if model.fit is None else model.fit(w, x, mask, key)
     losses = (detection_losses if model.spec.detects else sample_losses)(scores, y)
     loss = jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
-    return (loss if model.penalty is None else loss + model.penalty(w)), moved
+    return (loss if model.penalty is None else loss + model.penalty(w)), updated
 
 
 def direction(recipe: Recipe) -> optax.GradientTransformation:
@@ -139,12 +139,12 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             key = None if base_key is None else jax.random.fold_in(base_key, s)
             x, y = rows_of(work.x, indices), work.y[indices]
             y = y if positive is None else y == positive
-            (loss, moved), gradient = jax.value_and_grad(partial(batch_loss, model), has_aux=True)(w, x, y, mask, key)
+            (loss, updated), gradient = jax.value_and_grad(partial(batch_loss, model), has_aux=True)(w, x, y, mask, key)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
             change, memory = optimizer.update(gradient, memory, w)
             w = jax.tree.map(lambda a, m: a - lr * m, w, change)
-            w = w if moved is None else model.with_statistics(w, moved)
+            w = w if updated is None else model.with_statistics(w, updated)
             share = jnp.stack([loss * count, count])
             last_sum = last_sum + jnp.where(s >= steps - per_epoch, share, 0)
             return w, memory, last_sum, first_sum + jnp.where(s < per_epoch, share, 0)

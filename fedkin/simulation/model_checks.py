@@ -32,7 +32,7 @@ def check_work(
         model: the model.
         work: the local training; ``positive`` has the classes of detectors.
         model_index: model of each row; None, which detectors do not allow, for the one with the lowest loss.
-        gradient: whether full gradients are asked for, which detectors do not have.
+        gradient: whether full gradients are requested, which detectors do not have.
     """
     detects = model.spec.detects
     if detects != (work.positive is not None) or (detects and (model_index is None or gradient)):

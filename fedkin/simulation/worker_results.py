@@ -14,7 +14,7 @@ class LocalUpdates(NamedTuple):
     update: Any  # [r P] local solution minus the model it started from
     loss: Any  # [r] mean training loss during the last local epoch
     first_loss: Any  # [r] ... during the first local epoch
-    gradient: Any  # [r P] gradient of the full training loss at the start; None where it was not asked for
+    gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
 
 
 class ScoreSums(NamedTuple):

@@ -35,7 +35,7 @@ class TorchModel(FlatModule):
 
     make: Callable[[], nn.Module]  # makes the module; its weights are drawn from PyTorch's random state
 
-    random = True  # nobody can tell whether a module draws random numbers
+    random = True  # a module may draw random numbers
     penalty = None  # a module adds nothing to its loss
 
     def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
@@ -108,7 +108,7 @@ def build_model(make: Callable[[], nn.Module], fixed: bool, name: str, detects: 
         shapes = {key: tuple(entry.shape) for key, entry in float_entries(module).items()}
         if not any(entry.requires_grad for entry in float_entries(module).values()):
             raise ModelError(f"model {name!r} has no floating-point parameters that can be trained")
-    except RuntimeError as error:  # lazy layers have no shape before they have seen a sample
+    except RuntimeError as error:  # lazy layers have no shape before their first sample
         raise ModelError(f"model {name!r}: every layer needs its sizes: {error_reason(error)}") from error
     return TorchModel(name, spec_from_shapes(shapes, detects), module, threads, (lambda: module) if fixed else make)
 
