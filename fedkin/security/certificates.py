@@ -1,7 +1,7 @@
 """An authority and the certificates that it signs for members of a federation. Needs ``cryptography``.
 
-The common name of a certificate is the member's name. Peers prove with it who they are when they connect (mutual TLS),
-and sign their messages with its key (``security.signatures``); a server proves itself to its sites.
+The common name of a certificate is the member's name. Peers authenticate with it when they connect (mutual TLS),
+and sign their messages with its key (``security.signatures``); sites authenticate their server by it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {path} is not a key in PEM without a password") from error
     if not isinstance(key, c.ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{where}: {path} expected a key of an elliptic curve (P-256), got another type")
+        raise ConfigError(f"{where}: {path}: expected a key of an elliptic curve (P-256), got another type")
     return key
 
 

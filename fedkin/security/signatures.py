@@ -1,6 +1,6 @@
-"""Signatures of messages: who a message is from. Needs ``cryptography``.
+"""Signatures of messages, which prove their sender. Needs ``cryptography``.
 
-A member that is let in could still answer in another's place; so each message is signed with its sender's key.
+A member with a valid certificate could still reply in another's name; so each message is signed by its sender.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class Handshake:
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:
         """From a message's header. Raises InvalidMessageError where a field is missing."""
-        kinds = {name: int if name == "parameters" else str for name in cls.__dataclass_fields__}
-        return cls(**{name: message.value(name, kind) for name, kind in kinds.items()})
+        types = {name: int if name == "parameters" else str for name in cls.__dataclass_fields__}
+        return cls(**{name: message.value(name, kind) for name, kind in types.items()})
 
 
 def check(own: Handshake, other: Handshake) -> None:

@@ -17,7 +17,7 @@ from fedkin.server.transport import OnlineNode
 from fedkin.server.update_collector import MAX_EXAMPLES
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.5  # seconds between looks for nodes, while there are too few clients
+_POLL = 0.5  # seconds between queries for nodes, while clients are too few
 _REMINDER = 60.0  # seconds between log lines while waiting
 _RETRY_REFUSED = 120.0  # seconds after which a refused node may try again; at once, if it was offline meanwhile
 _MAX_LOST = 3  # handshakes that are lost, until a node counts as refused
@@ -100,7 +100,7 @@ class Membership:
         self._online = self.request_round.begin_round()  # the round's time begins now
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Send handshakes to new nodes, and accept the candidates if there are then so many clients; whether there are.
+        """Send handshakes to new nodes, and accept the candidates if that makes ``at_least`` clients; whether it does.
 
         At the start all are accepted together, so that ids follow their names.
         """

@@ -11,7 +11,7 @@ from fedkin.server.message import RpcMessage
 from fedkin.server.transport import OnlineNode, Reply, Transport
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.25  # seconds between looks for replies
+_POLL = 0.25  # seconds between queries for replies
 _MIN_SHARE = 0.1  # of a round's time: a node that had less to reply in is not suspected
 
 

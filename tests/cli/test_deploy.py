@@ -27,7 +27,7 @@ def fedkin(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["deploy", *map(str, arguments)])
 
 
-def test_init_says_how_to_start_it_all(elsewhere: Path) -> None:
+def test_init_prints_the_commands(elsewhere: Path) -> None:
     result = fedkin("init", "fed", "--clients", "2", "--insecure", "--port", "18000", "local.epochs=2")
     assert result.exit_code == 0, result.output
     assert "2 sites in fed (new: site-0, site-1), the server at 127.0.0.1:18000" in result.stdout
@@ -37,10 +37,10 @@ def test_init_says_how_to_start_it_all(elsewhere: Path) -> None:
     assert "epochs = 2" in (elsewhere / "fed/server.toml").read_text()
     again = fedkin("init", "fed", "--clients", "3", "--insecure")
     assert again.exit_code == 0 and "3 sites in fed (new: site-2)" in again.stdout
-    assert "(nothing is new)" in fedkin("init", "fed", "--clients", "3", "--insecure").stdout
+    assert "(none is new)" in fedkin("init", "fed", "--clients", "3", "--insecure").stdout
 
 
-def test_check_ends_with_one_if_anything_is_wrong(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_exits_with_one_if_a_check_fails(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")
     monkeypatch.setattr(check, "_installed", lambda package: check.FLOWER if package == "flwr" else "1.0")
     fedkin("init", "fed", "--clients", "2", "--port", str(free_ports(1)[0]))
@@ -54,7 +54,7 @@ def test_check_ends_with_one_if_anything_is_wrong(elsewhere: Path, monkeypatch: 
     assert result.exit_code == 1 and "chmod 600" in result.stdout and result.stderr == ""
 
 
-def test_words_in_brackets_are_seen(elsewhere: Path) -> None:
+def test_words_in_brackets_are_printed(elsewhere: Path) -> None:
     fedkin("init", "fed", "--clients", "2", "--insecure")
     path = elsewhere / "fed/site-0/client.toml"
     path.write_text(path.read_text().replace("classes = 10", "classes = 9"))

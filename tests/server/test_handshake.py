@@ -1,4 +1,4 @@
-"""The first message: what must be alike, and who says what is not."""
+"""The handshake: what must be equal on both sides, and who logs a difference."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ FULL = replace(ABOUT, config="c0")
 
 
 @pytest.mark.parametrize(("changes", "words"), OTHERS)
-def test_what_differs_is_named_with_both_sides(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_a_difference_is_named_with_both_values(changes: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(InvalidMessageError) as refused:
         check(FULL, replace(FULL, **changes))
     for word in words:
         assert word in str(refused.value)
 
 
-def test_who_says_the_same_may_take_part() -> None:
+def test_equal_handshakes_pass() -> None:
     check(FULL, FULL)
     check(FULL, replace(FULL, start="another"))  # a node that makes another start is sent the server's
 
 
 @pytest.mark.parametrize("missing", ["federation", "config"])
-def test_a_client_made_by_a_program_need_not_say(missing: str) -> None:
+def test_optional_fields_may_be_empty(missing: str) -> None:
     check(FULL, replace(FULL, **{missing: ""}))
     check(replace(FULL, **{missing: ""}), FULL)
 
 
-def test_an_introduction_comes_through_a_header() -> None:
+def test_a_handshake_comes_through_a_header() -> None:
     assert Handshake.of(RpcMessage({"operation": "hello", "name": "a", **FULL.header()})) == FULL
 
 
 @pytest.mark.parametrize("name", [*Handshake.__dataclass_fields__])
 @pytest.mark.parametrize("value", [None, [], 1.5])
-def test_a_header_with_something_else_is_refused_by_name(name: str, value: Any) -> None:
+def test_a_field_of_another_type_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(InvalidMessageError, match=f"expected {name}"):
         Handshake.of(RpcMessage({**FULL.header(), name: value}))
 
@@ -74,12 +74,12 @@ def test_layers_of_other_names_sizes_or_order_are_another_model() -> None:
             check(own, made(other))
 
 
-def test_the_same_model_says_the_same() -> None:
+def test_equal_models_have_equal_handshakes() -> None:
     assert made(spec(a=slice(0, 6))) == made(spec(a=slice(0, 6)))
     assert made(spec(), start=0.0).start != made(spec(), start=1.0).start
 
 
-def test_samples_of_another_shape_are_told_apart() -> None:
+def test_samples_of_another_shape_are_refused() -> None:
     with pytest.raises(InvalidMessageError, match="shape"):
         check(made(spec(), (2,)), made(spec(), (1, 2)))
 
@@ -91,14 +91,14 @@ def hello(**changes: Any) -> RpcMessage:
     return RpcMessage({"operation": "hello", **replace(FULL, **changes).header()})
 
 
-def test_a_node_answers_with_its_name_and_its_samples() -> None:
+def test_a_node_replies_with_its_name_and_its_samples() -> None:
     reply = fake_node("berlin", (3, 5), FULL).handle(hello())
     assert reply.header["name"] == "berlin" and Handshake.of(reply) == FULL
     np.testing.assert_array_equal(reply.arrays["samples"], [13, 15])
 
 
 @pytest.mark.parametrize(("changes", "words"), OTHERS)
-def test_a_node_that_cannot_take_part_says_so_in_its_own_log(
+def test_a_node_that_cannot_take_part_logs_the_difference(
     changes: dict[str, Any], words: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "fedkin"):
@@ -109,7 +109,7 @@ def test_a_node_that_cannot_take_part_says_so_in_its_own_log(
         assert word in caplog.text and word in reply.header["refused"]
 
 
-def test_a_greeting_that_is_none_is_refused_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_handshake_is_refused_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "fedkin"):
         reply = fake_node("berlin").handle(RpcMessage({"operation": "hello"}))
     assert "expected federation" in reply.header["refused"] and "berlin cannot take part" in caplog.text

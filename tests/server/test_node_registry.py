@@ -1,4 +1,4 @@
-"""Who is who: names, ids that stay, room, and what is remembered."""
+"""The registry of nodes: names, stable ids, capacity, and its memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def registry(capacity: int = 10, **members: int) -> NodeRegistry:
     return made
 
 
-def test_ids_go_on_from_member_to_member() -> None:
+def test_ids_are_consecutive_over_members() -> None:
     known = registry(a=1, b=3, c=2)
     assert [member.ids.tolist() for member in known.members.values()] == [[0], [1, 2, 3], [4, 5]]
     assert known.client_names() == ["a", "b/0", "b/1", "b/2", "c/0", "c/1"]
@@ -34,14 +34,14 @@ def test_ids_go_on_from_member_to_member() -> None:
     np.testing.assert_array_equal(known.samples, [10, 10, 11, 12, 10, 11, 0, 0, 0, 0])
 
 
-def test_who_comes_back_with_another_number_has_its_ids() -> None:
+def test_a_node_that_comes_back_with_another_id_has_its_clients() -> None:
     known = registry(a=1, b=2)
     assert known.accept(OnlineNode(77), "a", samples()).ids.tolist() == [0]
     np.testing.assert_array_equal(known.online_clients([OnlineNode(77)]), [0])
     assert len(known) == 3
 
 
-def test_a_node_whose_name_another_took_is_no_longer_believed() -> None:
+def test_a_node_whose_name_another_took_is_refused() -> None:
     known = registry(a=1, b=2)
     known.accept(OnlineNode(77), "a", samples())
     assert "a" in known.refused[1]
@@ -49,14 +49,14 @@ def test_a_node_whose_name_another_took_is_no_longer_believed() -> None:
     assert known.unknown([OnlineNode(1), OnlineNode(2), OnlineNode(77), OnlineNode(5)]) == [OnlineNode(5)]
 
 
-def test_clients_are_there_while_their_node_is_online() -> None:
+def test_clients_are_online_while_their_node_is() -> None:
     known = registry(a=1, b=2, c=1)
     np.testing.assert_array_equal(known.online_clients([OnlineNode(3), OnlineNode(2)]), [1, 2, 3])
     np.testing.assert_array_equal(known.online_clients([]), [])
     np.testing.assert_array_equal(known.online_clients([OnlineNode(9)]), [])
 
 
-def test_rows_are_dealt_to_the_nodes_of_their_clients() -> None:
+def test_rows_belong_to_the_nodes_of_their_clients() -> None:
     known = registry(a=1, b=2, c=1)
     join_nodes = known.rows_by_node(np.array([3, 1, 0, 2, 1]))
     assert [(node, member.name, rows.tolist()) for node, member, rows in join_nodes] == [
@@ -66,14 +66,14 @@ def test_rows_are_dealt_to_the_nodes_of_their_clients() -> None:
     ]
 
 
-def test_clients_that_were_never_met_are_dealt_to_nobody() -> None:
+def test_clients_without_a_node_belong_to_none() -> None:
     assert registry(a=1).rows_by_node(np.array([5, 0, 9]))[0][2].tolist() == [1]
 
 
 # --- refusals
 
 
-def test_there_is_room_to_the_last_id() -> None:
+def test_the_capacity_can_be_used_to_the_last_id() -> None:
     known = registry(4, a=1, b=3)
     assert len(known) == 4
     with pytest.raises(InvalidMessageError, match=r"no room for 2 more clients: 4 of 4 .*federation\.capacity"):
@@ -81,7 +81,7 @@ def test_there_is_room_to_the_last_id() -> None:
     assert "c" not in known.members
 
 
-def test_a_fleet_that_does_not_fit_leaves_its_room_to_others() -> None:
+def test_a_fleet_that_does_not_fit_takes_no_ids() -> None:
     known = registry(4, a=2)
     with pytest.raises(InvalidMessageError, match="no room for 3"):
         known.accept(OnlineNode(8), "fleet", samples(3))
@@ -89,22 +89,24 @@ def test_a_fleet_that_does_not_fit_leaves_its_room_to_others() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "x" * 65, "é", "a\n"])
-def test_what_cannot_be_a_name_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidMessageError, match="cannot be a name"):
         NodeRegistry(4).accept(OnlineNode(1), name, samples())
 
 
-def test_a_registered_node_calls_itself_what_it_is_registered_as() -> None:
+def test_a_registered_node_must_use_its_registered_name() -> None:
     with pytest.raises(InvalidMessageError, match="registered as 'berlin' and calls itself 'paris'"):
         NodeRegistry(4).accept(OnlineNode(1, "berlin", "k1"), "paris", samples())
 
 
-def test_a_name_that_is_registered_belongs_to_who_is() -> None:
+def test_a_registered_name_is_refused_to_an_unregistered_node() -> None:
     known = NodeRegistry(4)
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     with pytest.raises(InvalidMessageError, match="'berlin' belongs to a node that is registered, with another key"):
         known.accept(OnlineNode(3), "berlin", samples())
-    np.testing.assert_array_equal(known.online_clients([OnlineNode(1), OnlineNode(3)]), [0])  # it was not put out
+    np.testing.assert_array_equal(
+        known.online_clients([OnlineNode(1), OnlineNode(3)]), [0]
+    )  # the first node is still accepted
 
 
 def test_a_new_key_under_the_same_name_is_the_same_member(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,14 +118,14 @@ def test_a_new_key_under_the_same_name_is_the_same_member(caplog: pytest.LogCapt
     assert known.members["berlin"].key == "k2"
 
 
-def test_who_is_not_registered_is_refused_where_all_must_be() -> None:
+def test_an_unregistered_node_is_refused_where_all_must_be_registered() -> None:
     known = NodeRegistry(4, registered=True)
     with pytest.raises(InvalidMessageError, match="not registered under a name"):
         known.accept(OnlineNode(1), "berlin", samples())
     assert known.accept(OnlineNode(2, "berlin", "k1"), "berlin", samples()).ids.tolist() == [0]
 
 
-def test_who_was_refused_may_try_again_and_the_same_reason_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_node_may_try_again_and_each_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     known = NodeRegistry(4)
     with caplog.at_level(logging.WARNING, "fedkin"):
         known.refuse(OnlineNode(7), "berlin", "its data are gone")
@@ -136,7 +138,7 @@ def test_who_was_refused_may_try_again_and_the_same_reason_is_said_once(caplog: 
     assert "its data?[2J are back" in caplog.text
 
 
-def test_who_comes_back_with_another_number_of_clients_is_refused() -> None:
+def test_a_node_that_comes_back_with_another_number_of_clients_is_refused() -> None:
     known = registry(a=2)
     with pytest.raises(InvalidMessageError, match="it had 2 clients and now has 3"):
         known.accept(OnlineNode(9), "a", samples(3))
@@ -146,7 +148,7 @@ def test_who_comes_back_with_another_number_of_clients_is_refused() -> None:
 # --- memory
 
 
-def test_what_is_remembered_comes_back_without_who_is_where() -> None:
+def test_memory_restores_members_without_their_present_nodes() -> None:
     known, again = registry(a=1, b=3), NodeRegistry(10)
     again.recall(known.memory())
     assert again.members == known.members and again.client_names() == known.client_names()
@@ -156,7 +158,7 @@ def test_what_is_remembered_comes_back_without_who_is_where() -> None:
     assert again.accept(OnlineNode(51), "new", samples()).ids.tolist() == [4]
 
 
-def test_members_that_came_since_stay_beside_those_remembered() -> None:
+def test_members_that_came_since_stay() -> None:
     early, known = registry(a=1, b=3), registry(a=1, b=3, c=2)
     known.recall(early.memory())
     assert [*known.members] == ["a", "b", "c"]
@@ -164,7 +166,7 @@ def test_members_that_came_since_stay_beside_those_remembered() -> None:
     np.testing.assert_array_equal(known.samples[4:6], [10, 11])
 
 
-def test_the_key_is_remembered() -> None:
+def test_memory_holds_the_key() -> None:
     known, again = NodeRegistry(4), NodeRegistry(4)
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     again.recall(known.memory())
@@ -173,7 +175,7 @@ def test_the_key_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("others", [{"a": 2}, {"b": 1, "a": 1}, {"c": 1}])
-def test_the_memory_of_other_clients_is_refused(others: dict[str, int]) -> None:
+def test_memory_of_other_clients_is_refused(others: dict[str, int]) -> None:
     known = registry(a=1, b=3)
     with pytest.raises(CheckpointError, match="other clients"):
         registry(**others).recall(known.memory())
@@ -186,7 +188,7 @@ def test_memory_is_a_copy() -> None:
     assert memory["samples"][0] == 10
 
 
-def test_a_seat_that_shows_a_later_sign_of_life_is_the_same_node() -> None:
+def test_a_later_heartbeat_is_of_the_same_node() -> None:
     known = registry(a=1)
     assert known.unknown([replace(OnlineNode(1), alive_until=90.0)]) == []
 

@@ -109,7 +109,7 @@ def test_means_are_the_simulator_s_but_for_rounding(options: dict[str, Any], mod
         np.testing.assert_array_equal(one.gradient, two.gradient)
 
 
-def test_means_of_lone_clients_are_the_simulator_s_to_the_last_bit() -> None:
+def test_means_of_single_clients_are_the_simulator_s_to_the_last_bit() -> None:
     far, near = pair("lone")
     same(*(train(world, EVERYONE, [0, 1, 0, 1, 0, 1], 2, reduce=True) for world in (far, near)))
 
@@ -134,7 +134,7 @@ def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_what_detectors_see_is_counted(split: str) -> None:
+def test_detections_are_the_simulator_s(split: str) -> None:
     far, near = pair("mixed", detector())
     clients, model_index, positive = np.array([0, 0, 3, 5]), np.array([0, 1, 1, 0]), np.array([0, 1, 1, 5])
     one, two = (w.detections(models(w, 2), clients, model_index, positive, split=split) for w in (far, near))
@@ -151,7 +151,7 @@ def test_detectors_are_scored_together() -> None:
 # --- questions
 
 
-def test_questions_are_answered_as_the_simulator_answers_them() -> None:
+def test_losses_errors_and_classes_are_the_simulator_s() -> None:
     far, near = pair("mixed")
     held = models(near, 3)
     for ask in (
@@ -176,7 +176,7 @@ def test_scores_are_the_simulator_s(split: str) -> None:
     same(*(w.evaluate(models(w, 3), SOME, np.array([2, 0, 2, 1]), split=split) for w in (far, near)))
 
 
-def test_a_start_that_clients_can_make_is_not_sent() -> None:
+def test_an_initial_model_that_nodes_can_make_is_not_sent() -> None:
     far, near = pair("lone")
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
     found = far.similarities(start, directions, EVERYONE, stream=STREAM)
@@ -187,7 +187,7 @@ def test_a_start_that_clients_can_make_is_not_sent() -> None:
     )  # type: ignore[attr-defined]
 
 
-def test_a_start_that_a_node_makes_otherwise_is_sent() -> None:
+def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
     far, near = pair("lone")
     far.membership.same_start = False
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
@@ -198,7 +198,7 @@ def test_a_start_that_a_node_makes_otherwise_is_sent() -> None:
     )  # type: ignore[attr-defined]
 
 
-def test_there_is_no_truth_and_no_asking_of_each_other() -> None:
+def test_there_are_no_true_clusters_and_no_queries_between_peers() -> None:
     far, _ = pair("lone")
     assert isinstance(far, World) and far.true_clusters is None
     with pytest.raises(MethodError, match="fedkin peer"):
@@ -215,7 +215,7 @@ def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
     assert {node: len(held) for node, held in sent.items() if held is not None} == {100: 1, 99: 2, 98: 1}
 
 
-def test_the_ledger_counts_what_travelled() -> None:
+def test_the_ledger_counts_what_was_sent() -> None:
     far, _ = pair("mixed")
     transport = far.membership.request_round.transport
     train(far, SOME, [2, 0, 2, 1], reduce=True)
@@ -228,7 +228,7 @@ def test_the_ledger_counts_what_travelled() -> None:
     assert far.ledger.total()[0] == sum(far.ledger.down.get(operation, 0) for operation in ("hello", "train", "losses"))
 
 
-def test_test_results_of_the_models_come_with_training() -> None:
+def test_training_reports_test_results_before_training() -> None:
     for layout in LAYOUTS:
         far, near = pair(layout)
         reply = train(far, EVERYONE, [2, 0, 2, 1, 0, 1])

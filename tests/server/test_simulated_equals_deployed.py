@@ -1,4 +1,4 @@
-"""What was simulated is what is deployed: every method with a server, over requests, and in how few pushes."""
+"""A deployed run equals the simulated one: every method with a server, and the number of its calls."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_deployed_method_is_the_simulated_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fedavg", "flexcfl", "ifca", "fedgroup"])
-def test_fleets_do_what_lone_clients_do(name: str) -> None:
+def test_fleets_equal_single_clients(name: str) -> None:
     _, far = deployed(name, FLEETS)
     alike(far, alone(name))
 
@@ -101,34 +101,34 @@ def pushes(name: str, how: Plan, groups: list[list[int]] = LONE, **options: Any)
 
 @pytest.mark.parametrize("groups", [LONE, FLEETS], ids=["lone", "fleets"])
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "ifca"])
-def test_a_round_is_one_exchange(name: str, groups: list[list[int]]) -> None:
+def test_a_round_is_one_call(name: str, groups: list[list[int]]) -> None:
     assert pushes(name, plan(4, 3, **RARELY), groups) == [["train"]] * 3
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ifca"])
-def test_a_scored_round_has_one_exchange_more(name: str) -> None:
+def test_a_scored_round_has_one_call_more(name: str) -> None:
     assert pushes(name, plan(3, 3)) == [["train", "evaluate"]] * 2
 
 
 @pytest.mark.parametrize("groups", [LONE, FLEETS], ids=["lone", "fleets"])
-def test_a_round_of_flexcfl_is_one_exchange_once_all_are_placed(groups: list[list[int]]) -> None:
+def test_a_round_of_flexcfl_is_one_call_once_all_are_assigned(groups: list[list[int]]) -> None:
     first, second, *others = pushes("flexcfl", plan(6, CLIENTS, **RARELY), groups)
     assert set(first) <= {"similarities", "shifted", "train"}
     assert [second, *others] == [["train"]] * 4
 
 
-def test_who_is_scored_in_every_round_is_never_asked_for_a_shift_alone() -> None:
+def test_clients_scored_in_every_round_need_no_call_for_shifts() -> None:
     _, *others = pushes("flexcfl", plan(5, 2))
     assert ["shifted" in operations for operations in others] == [False] * 3, others
 
 
-def test_a_round_of_fedsim_is_one_exchange() -> None:
+def test_a_round_of_fedsim_is_one_call() -> None:
     """Gradient and update come in one message, where clusters need not be known first."""
     transport, _ = deployed("fedsim", how=plan(4, CLIENTS, **RARELY))
     assert [len(transport.operations(round)) for round in range(1, 4)] == [1, 1, 1]
 
 
-def test_the_cold_start_of_flexcfl_is_two_exchanges() -> None:
+def test_the_cold_start_of_flexcfl_is_two_calls() -> None:
     transport, _ = deployed("flexcfl", how=plan(2, CLIENTS, **RARELY))
     assert [operation for operation in transport.operations(0) if operation != "evaluate"] == ["train"]
     assert transport.operations(1)[0] == "similarities"

@@ -1,4 +1,4 @@
-"""What a round costs: a model down and a mean up for each node, and next to nothing for each client that it has."""
+"""Bytes of a round: a model down and a mean up for each node, and less than two bytes for each of its clients."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_client_of_a_fleet_costs_less_than_two_bytes_a_round(method: Any) -> N
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FlexCFL(clusters=2, alpha=2)], ids=["fedavg", "flexcfl"])
-def test_the_models_that_travel_do_not_depend_on_how_many_clients_there_are(method: Any) -> None:
+def test_the_models_sent_do_not_depend_on_the_number_of_clients(method: Any) -> None:
     held: list[list[int]] = []
     for clients in SIZES:
         transport = MemoryTransport()

@@ -105,7 +105,10 @@ def check_server(folder: Path) -> list[CheckResult]:
 
 
 def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
-    """client.toml, its model and data, whether the server's file says the same, its folder, keys, and the server."""
+    """client.toml, its model and data, agreement with the server's file, the state folder, keys, and the server.
+
+    ``server`` is the server's folder, where it is on this machine.
+    """
     loaded: list[ClientConfig] = []
     results = [run_check(files.CLIENT, lambda: _load(loaded, load_client, folder / files.CLIENT))]
     if loaded:

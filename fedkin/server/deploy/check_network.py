@@ -1,4 +1,4 @@
-"""Whether the server's port is free, or whether the SuperLink answers there as it should."""
+"""Checks of the server's port: it is free, or a SuperLink of this federation answers there."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ _TIMEOUT = 3.0  # seconds
 
 def check_port(address: Address, ca: Path) -> CheckResult:
     """Whether the SuperLink's port is free on this machine, or a SuperLink of this federation has it."""
-    what = f"port {address.port}"
+    name = f"port {address.port}"
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just released is free
         try:
-            attempt.bind((address.listens, address.port))
-            return CheckResult(what, "free")
+            attempt.bind((address.bind_host, address.port))
+            return CheckResult(name, "free")
         except OSError as error:
             reason = error.strerror
     server = check_superlink(address, ca)
     if server.mark == "✓":
-        return CheckResult(what, "a SuperLink runs there")
-    return failed(what, f"not free ({reason}), and no SuperLink of this federation has it; choose another with --port")
+        return CheckResult(name, "a SuperLink runs there")
+    return failed(name, f"not free ({reason}), and no SuperLink of this federation has it; choose another with --port")
 
 
 def check_superlink(address: Address, ca: Path) -> CheckResult:
     """Whether a SuperLink answers, with a certificate of the authority ``ca`` if the address has TLS."""
-    what = f"server {address}"
+    name = f"server {address}"
     try:
         trusted = ssl.create_default_context(cafile=str(ca)) if address.secure else None
     except OSError:
-        return failed(what, f"not checked without the authority's certificate, {ca}")
+        return failed(name, f"not checked without the authority's certificate, {ca}")
     try:
         status = _health_status(address, trusted)
     except ssl.SSLCertVerificationError as error:
-        return failed(what, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}")
+        return failed(name, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}")
     except (ssl.SSLError, http.client.HTTPException, ConnectionResetError) as error:
         how = "with TLS" if address.secure else "without TLS"
-        return failed(what, f"something answers there, but no SuperLink {how} ({type(error).__name__}): see SUPERLINK")
+        return failed(name, f"something answers there, but no SuperLink {how} ({type(error).__name__}): see SUPERLINK")
     except socket.gaierror:
-        return failed(what, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
+        return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
-        return doubtful(what, f"not reachable ({reason}): is the SuperLink up, and does the firewall let this out?")
+        return doubtful(name, f"not reachable ({reason}): is the SuperLink up, and does the firewall let this out?")
     if status != 200:
-        return failed(what, f"answers {status} to /health, as no SuperLink does: see SUPERLINK")
-    return CheckResult(what, "a SuperLink answers" + (", with the right certificate" if address.secure else ""))
+        return failed(name, f"answers {status} to /health, as no SuperLink does: see SUPERLINK")
+    return CheckResult(name, "a SuperLink answers" + (", with the right certificate" if address.secure else ""))
 
 
 def _health_status(address: Address, trusted: ssl.SSLContext | None) -> int:

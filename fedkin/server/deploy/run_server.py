@@ -97,7 +97,7 @@ def log_round(record: Record) -> None:
 
 
 def log_to(stream: Any = None) -> None:
-    """Let fedkin's log be seen: an engine's processes show warnings only."""
+    """Show fedkin's log from INFO on: an engine's processes show warnings only."""
     log = logging.getLogger("fedkin")
     if not log.handlers:
         handler = logging.StreamHandler(stream or sys.stderr)

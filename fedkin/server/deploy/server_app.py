@@ -23,9 +23,7 @@ def main(grid: Grid, context: Context) -> None:
     try:
         path = context.run_config.get("config")
         if not isinstance(path, str):
-            raise ConfigError(
-                '[tool.flwr.app.config] must say where the server\'s file is: config = "/path/server.toml"'
-            )
+            raise ConfigError('[tool.flwr.app.config] must name the server\'s file: config = "/path/server.toml"')
         config = load_server(Path(path))
         finished = serve(config, FlowerTransport(grid))
         draw(finished)

@@ -1,4 +1,4 @@
-"""Whether a server or a site is ready: every check both ways."""
+"""Checks of a server and its sites: every check passes once and fails once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fed(written: Path, tmp_path: Path) -> Path:
-    """A federation of two that a test may exclude, at a free port."""
+    """A federation of two sites that a test may damage, at a free port."""
     folder = Path(shutil.copytree(written, tmp_path / "fed"))
     address = Address(port=free_ports(1)[0])
     (folder / files.FLOWER).write_text(files.flower_config(folder, address))
@@ -74,7 +74,7 @@ def assert_only_failed(results: dict[str, CheckResult], what: str, *words: str) 
     assert_failed(results[what], *words)
 
 
-def test_all_is_well_but_that_the_server_is_not_up(fed: Path) -> None:
+def test_a_new_deployment_passes_but_for_the_server_that_does_not_run(fed: Path) -> None:
     table = check.check(fed)
     assert list(table) == ["here", "server", "site-0", "site-1"]
     assert not any(any_failed(results) for results in table.values()), table
@@ -83,7 +83,7 @@ def test_all_is_well_but_that_the_server_is_not_up(fed: Path) -> None:
     assert server(fed)["model"].detail == "650 parameters" and "60 training samples" in site(fed)["data"].detail
 
 
-def test_what_is_asked_for_is_checked(fed: Path) -> None:
+def test_only_the_selected_parts_are_checked(fed: Path) -> None:
     assert list(check.check(fed, server=True)) == ["here", "server"]
     assert list(check.check(fed, site="site-1")) == ["here", "site-1"]
     alone = Path(shutil.move(fed / "site-1", fed.parent / "elsewhere"))
@@ -91,7 +91,7 @@ def test_what_is_asked_for_is_checked(fed: Path) -> None:
     assert list(table) == ["here", "elsewhere"] and "agreement" not in {f.name for f in table["elsewhere"]}
 
 
-def test_where_there_is_nothing(fed: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_deployment_is_refused(fed: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"neither server\.toml nor"):
         check.check(tmp_path / "none")
     with pytest.raises(ConfigError, match=r"there is no site-7/client\.toml; there is: site-0, site-1"):
@@ -125,7 +125,7 @@ def test_packages(there: dict[str, str | None], what: str, words: str, monkeypat
     assert not any_failed(check.versions()) or what != "torch"
 
 
-def test_torch_is_wanted_where_a_file_asks_for_it(fed: Path) -> None:
+def test_pytorch_is_required_where_a_file_has_its_model(fed: Path) -> None:
     assert "torch" not in {result.name for result in check.check(fed)["here"]}
     exclude(fed / "site-1/client.toml", 'name = "mclr"', 'name = "torch"\ntorch = "nowhere:net"')
     assert "torch" in {result.name for result in check.check(fed, site="site-1")["here"]}
@@ -135,25 +135,25 @@ def test_torch_is_wanted_where_a_file_asks_for_it(fed: Path) -> None:
 # --- the server
 
 
-def test_a_file_that_cannot_be_read_hides_nothing_else(fed: Path) -> None:
+def test_an_unreadable_file_hides_no_other_failure(fed: Path) -> None:
     (fed / "server.toml").write_text("[federation")
     found = server(fed)
     assert_only_failed(found, "server.toml", "is not TOML")
     assert found["certificate"].mark == "✓"
 
 
-def test_a_model_that_cannot_be(fed: Path) -> None:
+def test_an_invalid_model(fed: Path) -> None:
     exclude(fed / "server.toml", 'name = "mclr"', 'name = "rnn"')
     assert_only_failed(server(fed), "model", "model: ")
 
 
-def test_a_run_folder_that_cannot_be_made(fed: Path) -> None:
+def test_a_run_folder_that_cannot_be_written(fed: Path) -> None:
     (fed / "run").write_text("a file")
     exclude(fed / "server.toml", 'name = "trial"', 'name = "trial"\nfolder = "run/deep"')
     assert_only_failed(server(fed), "run folder", "no file can be written in")
 
 
-def test_a_run_that_is_there(fed: Path) -> None:
+def test_a_run_that_exists(fed: Path) -> None:
     assert server(fed)["run so far"].detail == "none: it starts from the beginning"
     Folder.create(fed / "run", check.load_server(fed / "server.toml").description())
     assert server(fed)["run so far"].detail == "flexcfl has no round yet"
@@ -182,23 +182,25 @@ def test_a_folder_that_was_moved(fed: Path) -> None:
 # --- keys of the server
 
 
-def test_certificates_that_end(fed: Path) -> None:
+def test_certificates_that_expire(fed: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     for days, marks in ((0, "✓✓"), (825 - SOON.days + 1, "✓!"), (826, "✓✗"), (3651, "✗")):
         found = check_server_keys(fed, "127.0.0.1", now + datetime.timedelta(days=days))
         shown = [result for result in found if result.name in ("authority", "certificate")]
         assert "".join(result.mark for result in shown) == marks
-    assert_failed(check_server_keys(fed, "127.0.0.1", now - datetime.timedelta(days=1))[0], "is the clock right")
+    assert_failed(
+        check_server_keys(fed, "127.0.0.1", now - datetime.timedelta(days=1))[0], "is the clock of this machine right"
+    )
 
 
 def test_a_certificate_for_another_name(fed: Path) -> None:
-    assert_failed(check_server_keys(fed, "10.0.0.1")[1], "is for localhost, 127.0.0.1", "sites look for 10.0.0.1")
+    assert_failed(check_server_keys(fed, "10.0.0.1")[1], "is for localhost, 127.0.0.1", "sites connect to 10.0.0.1")
 
 
 def test_a_certificate_of_another_authority(fed: Path, tmp_path: Path) -> None:
     other = init(tmp_path / "other", 1, settings=["method.name=fedavg"]).folder
     shutil.copy(other / "keys/ca.pem", fed / "keys/ca.pem")
-    assert_only_failed(server(fed), "certificate", "is not of the authority")
+    assert_only_failed(server(fed), "certificate", "is not signed by the authority")
     shutil.copy(other / "keys/server.pem", fed / "keys/server.pem")
     assert_only_failed(server(fed), "certificate", "is not the key of")
 
@@ -224,7 +226,7 @@ def test_secrets_that_others_can_read(fed: Path, path: str, mode: int) -> None:
 # --- a site
 
 
-def test_an_answer_about_no_data(fed: Path) -> None:
+def test_data_are_missing(fed: Path) -> None:
     exclude(fed / "site-0/client.toml", 'kind = "label_permutation"', 'kind = "none"')
     assert_only_failed(site(fed), "data", "data: ", "none")
 
@@ -259,7 +261,7 @@ def test_a_server_file_with_an_error_is_one_error(fed: Path) -> None:
     assert not [result for result in found.values() if result.mark == "✗"]
 
 
-def test_a_state_folder_that_cannot_be_made(fed: Path) -> None:
+def test_a_state_folder_that_cannot_be_written(fed: Path) -> None:
     (fed / "site-0/state").write_text("a file")
     assert_only_failed(site(fed), "state folder", "no file can be written in")
 
@@ -274,7 +276,7 @@ def test_keys_of_a_site(fed: Path) -> None:
     public.write_text("ssh-rsa nothing")
     assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
     _write_pair(path, ed25519.Ed25519PrivateKey.generate())
-    assert_only_failed(site(fed), "node key", "of an elliptic curve, got another kind", "ssh-keygen -t ecdsa -b 384")
+    assert_only_failed(site(fed), "node key", "of an elliptic curve, got another type", "ssh-keygen -t ecdsa -b 384")
     path.write_text("nothing")
     assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
     path.unlink()
@@ -288,14 +290,14 @@ def _write_pair(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
     path.with_name("key.pub").write_bytes(public)
 
 
-def test_a_site_without_keys_is_told_what_that_means(tmp_path: Path) -> None:
+def test_a_site_without_keys_is_doubtful(tmp_path: Path) -> None:
     fed = init(tmp_path / "fed", 2, secure=False, port=free_ports(1)[0]).folder
     found = site(fed)
     assert found["keys"].mark == "!" and "anybody on the network" in found["keys"].detail
     assert not any_failed(server(fed).values()) and "certificate" not in server(fed)
 
 
-def test_a_site_that_does_not_know_its_server(fed: Path) -> None:
+def test_a_site_without_its_server_s_address(fed: Path) -> None:
     (fed / "site-0/flower.env").write_text("SUPERLINK=nonsense\n")
     assert_only_failed(site(fed), "server", "SUPERLINK: expected host:port, got 'nonsense'")
     (fed / "site-0/flower.env").unlink()
@@ -344,17 +346,17 @@ def answering(port: int, keys: Path | None = None, kind: type[_Healthy] = _Healt
             thread.join()
 
 
-def test_a_port_that_is_taken(fed: Path) -> None:
+def test_a_port_in_use(fed: Path) -> None:
     address = files.read_address(fed / files.FLOWER)
     what = f"port {address.port}"
     assert server(fed)[what] == CheckResult(what, "free")
     with answering(address.port, kind=_Ill):
-        assert_only_failed(server(fed), what, "cannot be had", "--port")
+        assert_only_failed(server(fed), what, "not free", "--port")
     with answering(address.port, fed / "keys"):
         assert server(fed)[what] == CheckResult(what, "a SuperLink runs there")
 
 
-def test_whether_the_server_answers(fed: Path, tmp_path: Path) -> None:
+def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
     address = files.read_address(fed / files.FLOWER)
     what, ca = f"server {address}", fed / "keys/ca.pem"
     assert site(fed)[what].mark == "!" and "not reachable (Connection refused)" in site(fed)[what].detail
@@ -373,17 +375,17 @@ def test_whether_the_server_answers(fed: Path, tmp_path: Path) -> None:
         assert_only_failed(site(fed), what, "its certificate is not that of")
 
 
-def test_a_machine_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def unknown(*arguments: object) -> int:
         raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setattr(check_network, "_asked", unknown)
+    monkeypatch.setattr(check_network, "_health_status", unknown)
     found = check_network.check_superlink(Address("nowhere.example.org", secure=False), tmp_path)
-    assert_failed(found, "there is no machine nowhere.example.org")
+    assert_failed(found, "no machine has the name nowhere.example.org")
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage"])
-def test_a_server_that_cannot_be_told_from_another(fed: Path, damage: str) -> None:
+def test_a_server_without_a_readable_authority(fed: Path, damage: str) -> None:
     path = fed / "site-0/ca.pem"
     path.unlink()
     if damage == "garbage":

@@ -31,7 +31,7 @@ SECRETS = {"ca-key.pem", "server-key.pem", "key"}
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """Four sites, as init makes them when nothing is said."""
+    """Four sites, as init writes them by default."""
     return init(tmp_path_factory.mktemp("deploy") / "fed")
 
 
@@ -58,19 +58,19 @@ def test_server_and_sites_can_be_read_and_agree(four: Deployment) -> None:
         assert Path(client.site.folder) == four.folder / name / "state"
 
 
-def test_sites_have_data_of_their_own(four: Deployment) -> None:
+def test_each_site_has_its_own_data(four: Deployment) -> None:
     configs = [load_client(four.folder / name / "client.toml") for name in four.sites[:2]]
     assert [node_from_config(config).samples.tolist() for config in configs] == [[60], [60]]
     assert configs[0].data == configs[1].data and configs[0].site.clients != configs[1].site.clients
 
 
-def test_secrets_are_their_owners_alone(four: Deployment) -> None:
+def test_only_the_owner_can_read_secrets(four: Deployment) -> None:
     secret = {path for path in four.folder.rglob("*") if path.name in SECRETS}
     assert len(secret) == 2 + 4
     assert {stat.S_IMODE(path.stat().st_mode) for path in secret} == {0o600}
 
 
-def test_each_site_has_a_key_of_its_own_and_nobody_elses(four: Deployment) -> None:
+def test_each_site_has_its_own_key(four: Deployment) -> None:
     publics = []
     for name in four.sites:
         folder = four.folder / name
@@ -108,7 +108,7 @@ def shaken(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> str | N
     return asks.version()
 
 
-def test_more_sites_later_and_nothing_that_was_there_changes(copied: Path) -> None:
+def test_more_sites_later_change_no_existing_file(copied: Path) -> None:
     (copied / "flwr/config.toml").write_text((copied / "flwr/config.toml").read_text() + "# mine\n")
     before = content(copied)
     written = init(copied, 6)
@@ -125,11 +125,11 @@ def test_more_sites_later_and_nothing_that_was_there_changes(copied: Path) -> No
     assert b"site-5" in after["COMMANDS.md"]
 
 
-def test_again_with_the_same_adds_nothing(copied: Path) -> None:
+def test_the_same_command_again_adds_nothing(copied: Path) -> None:
     assert init(copied, 4).new == [] and init(copied, 2).sites == [f"site-{k}" for k in range(4)]
 
 
-def test_an_authority_whose_key_is_elsewhere_is_enough_for_more_sites(copied: Path) -> None:
+def test_more_sites_need_no_key_of_the_authority(copied: Path) -> None:
     (copied / "keys/ca-key.pem").unlink()
     assert init(copied, 5).new == ["site-4"]
     (copied / "keys/server.pem").unlink()
@@ -137,7 +137,7 @@ def test_an_authority_whose_key_is_elsewhere_is_enough_for_more_sites(copied: Pa
         init(copied, 5)
 
 
-def test_a_key_whose_other_half_is_elsewhere_is_left_alone(copied: Path) -> None:
+def test_a_site_with_half_a_key_keeps_it(copied: Path) -> None:
     (copied / "site-4").mkdir()
     (copied / "site-4/key.pub").write_text("sent by the site")
     init(copied, 5)
@@ -157,7 +157,7 @@ def test_without_keys(tmp_path: Path) -> None:
     assert content(written.folder) == before
 
 
-def test_keys_and_none_are_not_mixed(copied: Path) -> None:
+def test_a_deployment_is_secure_or_insecure_as_a_whole(copied: Path) -> None:
     with pytest.raises(ConfigError, match="with keys; leave out --insecure"):
         init(copied, 5, secure=False)
     (copied / "flwr/config.toml").unlink()
@@ -199,7 +199,7 @@ def test_keys_and_none_are_not_mixed(copied: Path) -> None:
     ],
     ids=str,
 )
-def test_the_impossible_is_refused_and_nothing_is_written(tmp_path: Path, how: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_and_nothing_is_written(tmp_path: Path, how: dict[str, Any], words: str) -> None:
     with pytest.raises(FedkinError) as caught:
         init(tmp_path / "fed", **how)
     assert words in str(caught.value) and "/tmp" not in str(caught.value).replace(str(tmp_path), "")
@@ -218,14 +218,16 @@ def test_the_impossible_is_refused_and_nothing_is_written(tmp_path: Path, how: d
     ],
     ids=str,
 )
-def test_what_would_not_fit_what_is_there(copied: Path, how: dict[str, Any], words: str) -> None:
+def test_settings_that_do_not_fit_an_existing_deployment_are_refused(
+    copied: Path, how: dict[str, Any], words: str
+) -> None:
     before = content(copied)
     with pytest.raises(FedkinError) as caught:
         init(copied, **how)
     assert words in str(caught.value) and content(copied) == before
 
 
-def test_settings_go_where_they_belong(tmp_path: Path) -> None:
+def test_settings_are_written_to_the_files_of_their_sections(tmp_path: Path) -> None:
     settings = ["federation.name=north", "federation.deadline=60", "data.samples=30", "model.name=mlp", "local.lr=0.2"]
     folder = init(tmp_path / "fed", 2, settings=[*settings, "client.folder=own", "method.name=ifca"]).folder
     server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
@@ -235,14 +237,14 @@ def test_settings_go_where_they_belong(tmp_path: Path) -> None:
     assert Path(client.site.folder) == folder / "site-1/own"
 
 
-def test_a_file_that_each_site_has(tmp_path: Path) -> None:
+def test_data_in_a_file_of_each_site(tmp_path: Path) -> None:
     settings = ["data.name=file", "data.path=mine.npz", "samples.shape=[6]", "samples.classes=2"]
     folder = init(tmp_path / "fed", 2, settings=settings).folder
     client = load_client(folder / "site-1/client.toml")
     assert client.data["path"] == str(folder / "site-1/mine.npz") and client.site.clients is None
 
 
-def test_a_file_that_all_look_into(tmp_path: Path) -> None:
+def test_data_in_one_file_for_all_sites(tmp_path: Path) -> None:
     labels = np.arange(40) % 3
     np.savez(tmp_path / "all.npz", x=np.ones((40, 6), np.float32), y=labels, client_id=np.arange(40) % 2)
     folder = init(tmp_path / "fed", 2, settings=["data.name=file", f"data.path={tmp_path / 'all.npz'}"]).folder
@@ -261,7 +263,7 @@ def test_without_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert init(tmp_path / "fed", 2, secure=False).new == ["site-0", "site-1"]
 
 
-def test_commands_are_printed_and_kept_alike(four: Deployment) -> None:
+def test_commands_are_printed_and_written(four: Deployment) -> None:
     commands = four.commands()
     assert commands in (four.folder / "COMMANDS.md").read_text()
     done = subprocess.run(["sh", "-n"], input=commands, text=True, capture_output=True)
@@ -275,7 +277,7 @@ def _elsewhere() -> Any:
     return deploy_init.Address("fed.example.org", 443)
 
 
-def test_flower_takes_the_app(four: Deployment, tmp_path: Path) -> None:
+def test_flower_builds_the_app(four: Deployment, tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="building the app needs pip install 'fedkin[flower]'")
     app = shutil.copytree(four.folder / "app", tmp_path / "app")
     quiet = {"FLWR_HOME": str(tmp_path / "home"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -285,7 +287,7 @@ def test_flower_takes_the_app(four: Deployment, tmp_path: Path) -> None:
     assert "Recommended" not in done.stdout and list(tmp_path.glob("*.fab"))
 
 
-def test_how_a_folder_ends_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, text: bytes | str) -> None:
         raise OSError(28, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""What a node keeps on its own disk, over processes; and disks that are damaged or cannot be written."""
+"""A node's disk: what it stores lasts over processes; disks that are damaged or cannot be written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.server.small_federations import clustered_data, model_of, remote
 NOTED = {"noted_labels": np.arange(6, dtype=np.int32).reshape(1, 6)}
 
 
-def test_another_process_finds_what_was_kept(tmp_path: Path) -> None:
+def test_another_process_reads_what_was_stored(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path / "a" / "state")
     assert disk.load_memory("trial-flexcfl") == {}
     disk.save_memory("trial-flexcfl", NOTED)
@@ -31,7 +31,7 @@ def test_another_process_finds_what_was_kept(tmp_path: Path) -> None:
     assert disk.load_memory("another-run") == {}
 
 
-def test_the_newest_of_each_model_is_kept(tmp_path: Path) -> None:
+def test_the_newest_of_each_model_is_stored(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path)
     disk.save_models("r", {CLUSTER: np.ones(3, np.float32), PERSONAL: np.zeros(3, np.float32)})
     disk.save_models("r", {CLUSTER: np.full(3, 2, np.float32)})
@@ -39,13 +39,11 @@ def test_the_newest_of_each_model_is_kept(tmp_path: Path) -> None:
     found = load_file(path)
     np.testing.assert_array_equal(found[CLUSTER], [2, 2, 2])
     np.testing.assert_array_equal(found[PERSONAL], [0, 0, 0])
-    assert disk.load_memory("r") == {}  # models are no memory
+    assert disk.load_memory("r") == {}  # models are not part of it
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff" * 100, b"x" * 7])
-def test_a_damaged_file_is_as_good_as_none_and_told(
-    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_file_is_logged_and_ignored(content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = NodeDisk(tmp_path)
     disk.save_memory("r", NOTED)
     (path,) = tmp_path.iterdir()
@@ -66,14 +64,14 @@ def test_half_a_file_is_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run", ["", "../x", "a/b", "a\\b", "x" * 101, "a b", "a\n"])
-def test_a_run_cannot_be_called_so_that_it_leads_elsewhere(run: str, tmp_path: Path) -> None:
+def test_the_name_of_a_run_cannot_leave_the_folder(run: str, tmp_path: Path) -> None:
     for use in (NodeDisk(tmp_path).load_memory, lambda name: NodeDisk(tmp_path).save_memory(name, NOTED)):
         with pytest.raises(InvalidMessageError, match="cannot be the name of a run"):
             use(run)
     assert not [*tmp_path.rglob("*.safetensors")]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for use in (lambda d: d.save_memory("r", NOTED), lambda d: d.save_models("r", {CLUSTER: np.zeros(2, np.float32)})):
         with pytest.raises(StorageError, match="file"):
@@ -95,7 +93,7 @@ def site(folder: Path) -> MemoryTransport:
     return transport
 
 
-def test_a_client_knows_in_its_next_process_what_it_noted_in_this(tmp_path: Path) -> None:
+def test_a_client_has_in_its_next_process_what_it_noted(tmp_path: Path) -> None:
     transport = site(tmp_path / "state")
     world = remote(transport, clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
@@ -111,7 +109,7 @@ def test_a_client_knows_in_its_next_process_what_it_noted_in_this(tmp_path: Path
     assert world.shifted(np.array([0])).tolist() == [True]
 
 
-def test_a_disk_that_takes_no_keepsakes_costs_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_cannot_store_models_costs_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "state").write_text("in the way")
     world = remote(site(tmp_path / "state"), clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
@@ -125,7 +123,7 @@ def test_a_disk_that_takes_no_keepsakes_costs_no_training(tmp_path: Path, caplog
     assert not got.arrived.any() and "no reply from site-0" in caplog.text
 
 
-def test_letters_that_no_server_writes_are_refused_in_words(tmp_path: Path) -> None:
+def test_requests_that_no_server_sends_are_refused(tmp_path: Path) -> None:
     node = build_node(model_of(), clustered_data(), SiteSettings("site-0", folder=str(tmp_path), clients=(0,)))
     fine = {"operation": "train", "run": "r", "first": 0}
     clients = {"clients": np.array([0])}

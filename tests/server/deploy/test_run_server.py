@@ -108,7 +108,7 @@ def same(one: Run, two: Run) -> None:
 
 
 @pytest.mark.parametrize("round", [1, 3])
-def test_a_server_that_was_stopped_goes_on_as_if_it_never_had(
+def test_a_stopped_server_resumes_to_the_same_result(
     round: int, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Lab(tmp_path / "whole", monkeypatch)
@@ -131,7 +131,7 @@ def test_a_server_that_was_stopped_goes_on_as_if_it_never_had(
         assert mine["accuracy"] == other["accuracy"] and mine["cluster_sizes"] == other["cluster_sizes"]
 
 
-def test_a_run_that_is_finished_is_read_and_not_run_again(lab: Lab) -> None:
+def test_a_finished_run_is_read_and_not_run_again(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     first = lab.serve()
     before = lab.transport.operations().count("train")
@@ -150,7 +150,7 @@ def test_a_changed_configuration_is_refused(lab: Lab) -> None:
     assert lab.serve(rounds=3).records[-1]["round"] == 3  # longer is the same run
 
 
-def test_what_cannot_be_is_refused_before_anything_is_written(lab: Lab) -> None:
+def test_invalid_settings_are_refused_before_anything_is_written(lab: Lab) -> None:
     for values in ({"cohort": 7}, {"method": 'name = "flexcfl"\nclusters = 7'}, {"more": 'against = ["athena"]'}):
         with pytest.raises((ConfigError, ModelError)):
             lab.serve(**values)
@@ -170,7 +170,7 @@ def test_methods_run_one_after_another_with_the_same_clients(lab: Lab) -> None:
     assert len(hellos) == CLIENTS
 
 
-def test_newcomers_that_came_while_another_method_ran_do_not_keep_a_server_from_going_on(lab: Lab) -> None:
+def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab) -> None:
     """They have their ids from the second run; the first one knows nothing of them."""
     lab.join(0, 1)
     values = {"wait_for": 2, "cohort": 2, "rounds": 2, "method": FEDAVG, "more": 'against = ["fedprox"]'}
@@ -198,7 +198,7 @@ def test_newcomers_that_came_while_another_method_ran_do_not_keep_a_server_from_
 # --- scores
 
 
-def test_training_tells_how_the_models_did_that_it_was_sent(lab: Lab) -> None:
+def test_training_reports_accuracy_before_local_training(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     records = lab.serve(method=FEDAVG, rounds=3).records
     for before, now in zip(records, records[1:], strict=False):
@@ -208,14 +208,14 @@ def test_training_tells_how_the_models_did_that_it_was_sent(lab: Lab) -> None:
 # --- nodes that come and go
 
 
-def test_ids_that_nobody_has_yet_are_left_out(lab: Lab) -> None:
+def test_ids_without_a_client_are_left_out(lab: Lab) -> None:
     lab.join(0, 1, 2)
     found = lab.serve(wait_for=3, cohort=3, capacity=20)
     assert found.assignment.shape == (20,) and (found.assignment[3:] == -1).all() and (found.assignment[:3] >= 0).all()
     assert found.clients["name"].tolist()[:3] == ["site-0", "site-1", "site-2"]
 
 
-def test_a_newcomer_is_placed_and_scored_in_the_next_round(lab: Lab) -> None:
+def test_a_new_node_is_assigned_and_scored_in_the_next_round(lab: Lab) -> None:
     lab.join(0, 1, 2, 3)
 
     def come(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
@@ -236,7 +236,7 @@ def test_a_newcomer_is_placed_and_scored_in_the_next_round(lab: Lab) -> None:
     assert hello == 2  # it came during round 1, and replies at once
 
 
-def test_a_node_that_leaves_is_missed_and_has_its_cluster_when_it_comes_back(lab: Lab) -> None:
+def test_a_node_that_leaves_is_missing_and_has_its_cluster_when_it_comes_back(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     gone: list[Any] = []
 
@@ -259,7 +259,7 @@ def test_a_node_that_leaves_is_missed_and_has_its_cluster_when_it_comes_back(lab
     assert (found.assignment >= 0).all()
 
 
-def test_a_broken_answer_is_counted_in_the_record(lab: Lab) -> None:
+def test_a_nonfinite_reply_is_counted_in_the_record(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
 
     def poison(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
@@ -275,7 +275,7 @@ def test_a_broken_answer_is_counted_in_the_record(lab: Lab) -> None:
 
 @pytest.mark.parametrize("method", [FEDAVG, FLEXCFL, 'name = "fedsim"\nclusters = 2', 'name = "ifca"\nclusters = 2'])
 def test_no_round_is_longer_than_its_deadline_with_one_of_four_dead(method: str, lab: Lab) -> None:
-    """Whatever the method; the dead one is missed once, and then left out."""
+    """The dead node is missing once, and then left out."""
     lab.join(0, 1, 2, 3)
     for station in lab.transport.stations.values():
         station.delay = 6.0
