@@ -51,9 +51,8 @@ def settings(section: str) -> Callable[[type[S]], type[S]]:
     """A frozen dataclass whose annotations are its checks; it raises ConfigError that names ``section.key``."""
 
     def decorate(cls: type[S]) -> type[S]:
-        validated: Any = pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))(
-            cls
-        )
+        config = ConfigDict(extra="forbid", strict=True)
+        validated: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
         init, signature = validated.__init__, inspect.signature(validated)
 
         @functools.wraps(init)
