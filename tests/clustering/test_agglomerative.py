@@ -66,8 +66,8 @@ def test_negative_distances_and_thresholds(linkage: str) -> None:
     """Moving all distances by one number changes nothing but the heights."""
     for threshold in (0.5, 1.1, 3.0):
         expected = agglomerative(DISTANCES, threshold=threshold, linkage=linkage)
-        found = agglomerative(DISTANCES - 5, threshold=threshold - 5, linkage=linkage)
-        np.testing.assert_array_equal(found, expected)
+        result = agglomerative(DISTANCES - 5, threshold=threshold - 5, linkage=linkage)
+        np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(agglomerative(DISTANCES - 5, threshold=-20.0, linkage=linkage), [0, 1, 2, 3])
 
 

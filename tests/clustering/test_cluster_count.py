@@ -50,14 +50,14 @@ def test_the_rule_of_the_gap(gap: list[float], error: list[float], clusters: int
 def test_the_gap_of_points_on_a_line_by_hand() -> None:
     """log W of {0, 1, 10, 12}: around 5.75, then around 0.5 and 11, then 0.5, 10 and 12. References repeat for a seed
     where K is 1, since K-means has nothing to draw there."""
-    found = gap_statistic(PAIRS, 3, RNG(0), references=60)
+    result = gap_statistic(PAIRS, 3, RNG(0), references=60)
     spreads = [np.sum((PAIRS - 5.75) ** 2), 0.5 + 2.0, 0.5]
     centred = PAIRS - PAIRS.mean()
     noise = RNG(1).uniform(centred.min(), centred.max(), (20000, 4))
     one = np.log(noise.var(axis=1) * 4)
-    assert found.gap[0] == pytest.approx(one.mean() - np.log(spreads[0]), abs=4 * one.std() / 60**0.5)
-    assert found.error[0] == pytest.approx(one.std() * (1 + 1 / 60) ** 0.5, rel=0.4)
-    steps = found.gap[1:] - found.gap[0]
+    assert result.gap[0] == pytest.approx(one.mean() - np.log(spreads[0]), abs=4 * one.std() / 60**0.5)
+    assert result.error[0] == pytest.approx(one.std() * (1 + 1 / 60) ** 0.5, rel=0.4)
+    steps = result.gap[1:] - result.gap[0]
     best = [_least(np.sort(row), k) for k in (2, 3) for row in noise[:400]]
     expected = np.log(np.array(best).reshape(2, -1)).mean(axis=1) - np.log(spreads[1:])
     np.testing.assert_allclose(steps, expected - (one.mean() - np.log(spreads[0])), atol=0.35)
@@ -80,11 +80,11 @@ def test_the_gap_counts_blobs(clusters: int) -> None:
 
 def test_silhouettes_are_those_of_scikit_learn() -> None:
     points = blobs(3)
-    found = silhouettes(points, 4, RNG(0))
+    result = silhouettes(points, 4, RNG(0))
     fits = [KMeans(k, n_init=20, random_state=0) for k in (2, 3)]  # pyright: ignore[reportArgumentType]
     labels = [fit.fit_predict(points) for fit in fits]
-    assert np.isnan(found[0]) and int(np.nanargmax(found)) + 1 == 3
-    np.testing.assert_allclose(found[1:3], [silhouette_score(points, one) for one in labels], rtol=1e-6)
+    assert np.isnan(result[0]) and int(np.nanargmax(result)) + 1 == 3
+    np.testing.assert_allclose(result[1:3], [silhouette_score(points, one) for one in labels], rtol=1e-6)
 
 
 def test_a_silhouette_by_hand() -> None:
@@ -101,9 +101,9 @@ def test_the_spectrum_of_parts_that_nothing_connects() -> None:
     complete graph with loops has rank 1)."""
     affinity = np.zeros((6, 6))
     affinity[:3, :3] = affinity[3:5, 3:5] = 1
-    found = laplacian_spectrum(affinity, 6)
-    np.testing.assert_allclose(found, [0, 0, 0, 1, 1, 1], atol=1e-9)
-    assert largest_eigengap(found) == 3
+    result = laplacian_spectrum(affinity, 6)
+    np.testing.assert_allclose(result, [0, 0, 0, 1, 1, 1], atol=1e-9)
+    assert largest_eigengap(result) == 3
 
 
 def test_the_spectrum_as_a_generalised_problem() -> None:
@@ -171,7 +171,7 @@ def test_shares_by_hand() -> None:
     np.testing.assert_allclose(split_half_stability(PAIRS, again, 2, RNG(0)), [[1, 1 / 2], [1, 2 / 3]])
 
 
-def test_fewer_kinds_of_points_than_clusters_bring_nobody_back() -> None:
+def test_fewer_distinct_points_than_clusters_return_none() -> None:
     points = np.repeat([[0.0, 1.0], [1.0, 0.0]], 4, axis=0)
     np.testing.assert_array_equal(split_half_stability(points, points, 3, RNG(0)), [[1, 1, 0], [1, 1, 0]])
 
@@ -201,7 +201,7 @@ def test_no_number_of_clusters(most: int) -> None:
             ask()
 
 
-def test_broken_points() -> None:
+def test_nonfinite_points() -> None:
     with pytest.raises(MethodError, match="finite"):
         gap_statistic(np.array([[0.0], [np.nan]]), 1, RNG(0))
     with pytest.raises(MethodError, match="more points than clusters"):

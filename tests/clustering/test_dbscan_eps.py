@@ -20,7 +20,7 @@ from fedkin.core.errors import MethodError
 LINE = np.array([[0.0], [1.0], [10.0], [12.0], [40.0]])
 
 
-def found(points: np.ndarray, eps: float, min_samples: int) -> np.ndarray:
+def result(points: np.ndarray, eps: float, min_samples: int) -> np.ndarray:
     """scikit-learn's labels; it refuses an eps of 0, for which the least number will do."""
     return DBSCAN(eps=max(eps, 1e-300), min_samples=min_samples, metric="precomputed").fit_predict(euclidean(points))
 
@@ -30,7 +30,7 @@ def by_every_distance(points: np.ndarray, min_samples: int) -> list[tuple[float,
     expected: list[tuple[float, int, int]] = []
     before = None
     for eps in np.unique([0.0, *pdist(points)]):
-        labels = found(points, eps, min_samples)
+        labels = result(points, eps, min_samples)
         if before is None or not same_partition(labels, before):
             expected.append((float(eps), int(labels.max() + 1), int((labels == -1).sum())))
         before = labels
@@ -82,7 +82,7 @@ def test_border_points_that_change_hands(min_samples: int) -> None:
 def test_silhouette_is_that_of_the_points(seed: int, min_samples: int) -> None:
     points = np.random.default_rng(seed).normal(size=(12, 2))
     for r in eps_ranges(points, min_samples):
-        labels = found(points, r.low, min_samples)
+        labels = result(points, r.low, min_samples)
         some = labels >= 0
         if 1 < r.clusters < some.sum():
             assert r.silhouette == pytest.approx(silhouette_score(points[some], labels[some]), abs=1e-9)
@@ -213,7 +213,7 @@ def test_useful_by_hand() -> None:
 def test_useful_against_dbscan(seed: int, min_samples: int) -> None:
     points = np.random.default_rng(seed).normal(size=(12, 2))
     low, high = useful_range(points, min_samples)
-    assert (found(points, np.nextafter(low, 0), min_samples) == -1).all()
-    assert (found(points, low, min_samples) >= 0).any()
-    assert not (found(points, np.nextafter(high, 0), min_samples) == 0).all()
-    assert (found(points, high, min_samples) == 0).all()
+    assert (result(points, np.nextafter(low, 0), min_samples) == -1).all()
+    assert (result(points, low, min_samples) >= 0).any()
+    assert not (result(points, np.nextafter(high, 0), min_samples) == 0).all()
+    assert (result(points, high, min_samples) == 0).all()

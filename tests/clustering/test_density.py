@@ -50,9 +50,9 @@ def test_a_border_point_joins_the_first_cluster() -> None:
 def test_dbscan_is_scikit_learns(seed: int, n: int, min_samples: int) -> None:
     points = np.random.default_rng(seed).normal(size=(n, 2))
     expected = DBSCAN(eps=0.5, min_samples=min_samples).fit_predict(points)
-    found = dbscan(points, 0.5, min_samples)
-    assert same_partition(found, expected)
-    seen = [k for k in dict.fromkeys(found.tolist()) if k >= 0]
+    result = dbscan(points, 0.5, min_samples)
+    assert same_partition(result, expected)
+    seen = [k for k in dict.fromkeys(result.tolist()) if k >= 0]
     assert seen == list(range(len(seen)))  # numbered by first appearance
 
 

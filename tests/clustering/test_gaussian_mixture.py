@@ -1,4 +1,4 @@
-"""Hard EM in two kinds: PANM's oracle vectors, corner cases by hand, and a slow twin on sets of plain numbers."""
+"""Hard EM in two clusters: PANM's oracle vectors, corner cases by hand, and a slow reference on sets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fedkin.clustering.gaussian_mixture import split_two_gaussians
 MAX_STEPS = 100
 
 
-def of(values: Any, started: Any, there: Any = None, dtype: Any = np.float64) -> list[int]:
+def of(values: Any, initial: Any, mask: Any = None, dtype: Any = np.float64) -> list[int]:
     """H of one row, as indices. ``started`` and ``there`` are indices too."""
     row = np.asarray(values, dtype)[None]
-    marks = [np.isin(np.arange(row.shape[1]), list(chosen)) for chosen in (started, there or ())]
-    there_row = np.ones(row.shape, bool) if there is None else marks[1][None]
+    marks = [np.isin(np.arange(row.shape[1]), list(chosen)) for chosen in (initial, mask or ())]
+    there_row = np.ones(row.shape, bool) if mask is None else marks[1][None]
     return np.flatnonzero(split_two_gaussians(row, marks[0][None], there_row)[0]).tolist()
 
 
-# --- the slow twin: the poster's equations, one number at a time
+# --- the slow reference: the poster's equations, one number at a time
 
 
 def density(y: float, mean: float, deviation: float) -> float:
@@ -39,12 +39,12 @@ def fitted(values: list[float], total: int, spread: float) -> tuple[float, float
     return mean, deviation if max(values) > min(values) else 0.05 * spread, math.log(len(values) / total)
 
 
-def slow(values: list[float], started: set[int]) -> tuple[set[int], float]:
+def slow(values: list[float], initial: set[int]) -> tuple[set[int], float]:
     """H, and the narrowest decision on the way to it (difference of log beta phi)."""
     everybody = set(range(len(values)))
-    if not started or started == everybody or max(values) == min(values):
-        return started, math.inf
-    kind, margin, spread = started, math.inf, max(values) - min(values)
+    if not initial or initial == everybody or max(values) == min(values):
+        return initial, math.inf
+    kind, margin, spread = initial, math.inf, max(values) - min(values)
     for _ in range(MAX_STEPS):
         fits = [fitted([values[j] for j in c], len(values), spread) for c in (kind, everybody - kind)]
         ahead = [
@@ -53,7 +53,7 @@ def slow(values: list[float], started: set[int]) -> tuple[set[int], float]:
         margin = min(margin, *map(abs, ahead))
         before, kind = kind, {j for j in everybody if ahead[j] > 0}
         if not kind:
-            return started, margin
+            return initial, margin
         if kind == everybody:
             return everybody, margin
         if kind == before:
@@ -94,12 +94,12 @@ def test_oracle_of_a_single_start(vectors: dict[str, dict[str, Any]]) -> None:
 def test_all_oracle_vectors_at_once(vectors: dict[str, dict[str, Any]]) -> None:
     """Rows of different length side by side, padded with NaN."""
     cases = [vectors[name] for name in CONVERGED]
-    similar, started = np.full((3, 12), np.nan), np.zeros((3, 12), bool)
+    similar, initial = np.full((3, 12), np.nan), np.zeros((3, 12), bool)
     for row, case in enumerate(cases):
         values = case["S_similarities"] + case["C_similarities"]
         similar[row, : len(values)] = values
-        started[row, : len(case["S_similarities"])] = True
-    found = split_two_gaussians(similar, started, ~np.isnan(similar))
+        initial[row, : len(case["S_similarities"])] = True
+    found = split_two_gaussians(similar, initial, ~np.isnan(similar))
     assert [np.flatnonzero(row).tolist() for row in found] == [case["H_indices_in_M"] for case in cases]
 
 
@@ -109,7 +109,7 @@ def test_all_oracle_vectors_at_once(vectors: dict[str, dict[str, Any]]) -> None:
 def test_nobody_started() -> None:
     """The documented reason for an empty H: the caller begins anew."""
     assert of([0.1, 0.9, 0.8], []) == []
-    assert of([0.1, 0.9, 0.8], [1], there=[0, 2]) == []
+    assert of([0.1, 0.9, 0.8], [1], mask=[0, 2]) == []
 
 
 def test_nobody_is_there() -> None:
@@ -123,7 +123,7 @@ def test_no_rows() -> None:
 def test_no_candidates() -> None:
     """Nothing to compare with: two modes in S are left together."""
     assert of([0.1, 0.9, 0.92], [0, 1, 2]) == [0, 1, 2]
-    assert of([0.1, 0.9, 0.92, 5.0], [0, 1], there=[0, 1]) == [0, 1]
+    assert of([0.1, 0.9, 0.92, 5.0], [0, 1], mask=[0, 1]) == [0, 1]
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -0.3, 1e6])
@@ -133,7 +133,7 @@ def test_all_equal(value: float, dtype: Any) -> None:
 
 
 def test_all_equal_among_those_there() -> None:
-    assert of([0.1, 0.9, 0.1, 0.1], [0], there=[0, 2, 3]) == [0]
+    assert of([0.1, 0.9, 0.1, 0.1], [0], mask=[0, 2, 3]) == [0]
 
 
 def test_the_same_kind_loses_everybody() -> None:
@@ -149,7 +149,7 @@ def test_the_start_is_the_answer_though_its_mean_is_lower() -> None:
 
 
 def test_no_candidates_of_lower_mean() -> None:
-    assert of([-5.0, -6.0, 9.0], [0, 1], there=[0, 1]) == [0, 1]
+    assert of([-5.0, -6.0, 9.0], [0, 1], mask=[0, 1]) == [0, 1]
 
 
 def test_the_other_kind_loses_everybody() -> None:
@@ -169,7 +169,7 @@ def test_an_outlier_in_the_start_is_thrown_out() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e4])
 def test_two_values(scale: float) -> None:
-    """Both deviations are 5 % of the spread: each value keeps to its own, and the higher is of the same kind."""
+    """Both deviations are 5 % of the spread: each value keeps to its own, and the higher is of the same cluster."""
     assert of([0.2 * scale, 0.9 * scale], [1]) == [1]
     assert of([0.9 * scale, 0.2 * scale], [1]) == [0]
 
@@ -195,11 +195,11 @@ def test_equal_values_of_the_other_kind() -> None:
 
 def test_masked_values_do_not_matter() -> None:
     values = np.array([[0.82, 0.79, 0.12, 0.81, 0.08, 0.15]])
-    there, started = np.array([[1, 1, 1, 0, 1, 1]], bool), np.array([[1, 1, 0, 1, 0, 0]], bool)
+    mask, initial = np.array([[1, 1, 1, 0, 1, 1]], bool), np.array([[1, 1, 0, 1, 0, 0]], bool)
     expected = [[True, True, False, False, False, False]]
     for hidden in (0.81, 1e9, -1e9, np.nan, np.inf, -np.inf):
         values[0, 3] = hidden
-        np.testing.assert_array_equal(split_two_gaussians(values, started, there), expected)
+        np.testing.assert_array_equal(split_two_gaussians(values, initial, mask), expected)
 
 
 def test_inputs_are_left_alone() -> None:
@@ -224,11 +224,11 @@ def rows(draw: st.DrawFn, numbers: st.SearchStrategy[float] = values | coarse) -
 @given(rows())
 def test_it_stops_and_is_not_empty_without_a_reason(case: tuple[list[float], set[int]]) -> None:
     """Ties, equal values and denormal spreads among them. H is empty where nothing started, and only there."""
-    row, started = case
-    found = of(row, started)
-    assert bool(found) == bool(started)
-    if started == set(range(len(row))) or len(set(row)) == 1:
-        assert set(found) == started
+    row, initial = case
+    found = of(row, initial)
+    assert bool(found) == bool(initial)
+    if initial == set(range(len(row))) or len(set(row)) == 1:
+        assert set(found) == initial
 
 
 def test_tiny_and_huge_spreads() -> None:
@@ -239,31 +239,31 @@ def test_tiny_and_huge_spreads() -> None:
 
 
 @given(rows())
-def test_it_is_the_slow_twin(case: tuple[list[float], set[int]]) -> None:
-    row, started = case
-    expected, margin = slow(row, started)
+def test_it_equals_the_slow_reference(case: tuple[list[float], set[int]]) -> None:
+    row, initial = case
+    expected, margin = slow(row, initial)
     assume(margin > 1e-6)
-    assert set(of(row, started)) == expected
+    assert set(of(row, initial)) == expected
 
 
 @given(rows(), st.floats(1e-3, 1e3), st.floats(-10, 10))
 def test_units_do_not_matter(case: tuple[list[float], set[int]], factor: float, shift: float) -> None:
     """Invariant under y -> a y + b, with b in spreads of the row."""
-    row, started = case
+    row, initial = case
     spread = max(row) - min(row)
-    assume(slow(row, started)[1] > 1e-6 and (spread == 0 or spread > 1e-3 * max(map(abs, row))))
+    assume(slow(row, initial)[1] > 1e-6 and (spread == 0 or spread > 1e-3 * max(map(abs, row))))
     moved = [factor * y + shift * factor * spread for y in row]
     assume(len(set(moved)) == len(set(row)))
-    assert of(moved, started) == of(row, started)
+    assert of(moved, initial) == of(row, initial)
 
 
 @given(rows(), st.randoms(use_true_random=False))
 def test_the_order_of_values_does_not_matter(case: tuple[list[float], set[int]], random: Any) -> None:
-    row, started = case
-    assume(slow(row, started)[1] > 1e-6)
+    row, initial = case
+    assume(slow(row, initial)[1] > 1e-6)
     order = random.sample(range(len(row)), len(row))
-    found = of([row[j] for j in order], [order.index(j) for j in started])
-    assert sorted(order[j] for j in found) == of(row, started)
+    found = of([row[j] for j in order], [order.index(j) for j in initial])
+    assert sorted(order[j] for j in found) == of(row, initial)
 
 
 @given(st.lists(rows(coarse), min_size=1, max_size=5), st.integers(0, 1000))
@@ -271,12 +271,12 @@ def test_rows_are_independent(cases: list[tuple[list[float], set[int]]], seed: i
     """Rows that need one step beside rows that need many, each with holes of its own: the bits of each alone."""
     width = max(len(row) for row, _ in cases)
     similar = np.random.default_rng(seed).normal(scale=50, size=(len(cases), width))  # noise where nobody is
-    started, there = np.ones(similar.shape, bool), np.zeros(similar.shape, bool)
+    initial, mask = np.ones(similar.shape, bool), np.zeros(similar.shape, bool)
     for i, (row, chosen) in enumerate(cases):
-        similar[i, : len(row)], there[i, : len(row)] = row, True
-        started[i, : len(row)] = np.isin(np.arange(len(row)), list(chosen))
-    found = split_two_gaussians(similar, started, there)
+        similar[i, : len(row)], mask[i, : len(row)] = row, True
+        initial[i, : len(row)] = np.isin(np.arange(len(row)), list(chosen))
+    found = split_two_gaussians(similar, initial, mask)
     for i in range(len(cases)):
-        alone = split_two_gaussians(similar[i : i + 1], started[i : i + 1], there[i : i + 1])
+        alone = split_two_gaussians(similar[i : i + 1], initial[i : i + 1], mask[i : i + 1])
         np.testing.assert_array_equal(found[i : i + 1], alone)
-        assert not found[i][~there[i]].any()
+        assert not found[i][~mask[i]].any()

@@ -14,7 +14,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.athena import Athena
 from fedkin.simulation.engine import SimulatedWorld
 from tests.methods.last_layer_clients import INIT
-from tests.simulation.detectors import linear
+from tests.simulation.numpy_detectors import linear
 
 Oracle = Callable[[str], dict[str, Any]]
 NOBODY_ELSE = np.array([[0, 1, 2]])

@@ -92,7 +92,7 @@ def test_table_1(oracle: Oracle, cell: int) -> None:
     athena = transmitted_mib(row["E_athena"], 10, vector["bytes"]["detector_file"])
     fedavg = transmitted_mib(row["E_fedavg"], 1, vector["bytes"]["mobilenet_file"])
     saved = 100 * economy(athena, fedavg)
-    found = (athena, fedavg, saved)
-    assert found == pytest.approx((row["tdt_athena"], row["tdt_fedavg"], row["economy_percent"]), rel=1e-12)
+    result = (athena, fedavg, saved)
+    assert result == pytest.approx((row["tdt_athena"], row["tdt_fedavg"], row["economy_percent"]), rel=1e-12)
     expected = TABLE_1[row["dataset"], row["setting"]]
-    assert tuple(map(printed, found, expected)) == expected
+    assert tuple(map(printed, result, expected)) == expected

@@ -59,9 +59,9 @@ def same_partition(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def test_base_directions(cold: dict[str, Any], updates: np.ndarray) -> None:
     expected = np.array(cold["base_directions_d_by_3"]).T
-    found = base_directions(updates)
-    signs = np.sign(np.sum(found * expected, axis=1, keepdims=True))
-    np.testing.assert_allclose(signs * found, expected, rtol=1e-9, atol=1e-9)
+    result = base_directions(updates)
+    signs = np.sign(np.sum(result * expected, axis=1, keepdims=True))
+    np.testing.assert_allclose(signs * result, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_ternary_matrix(cold: dict[str, Any], updates: np.ndarray) -> None:
@@ -71,14 +71,14 @@ def test_ternary_matrix(cold: dict[str, Any], updates: np.ndarray) -> None:
 
 def test_ternary_matrix_from_float32_updates(cold: dict[str, Any], updates: np.ndarray) -> None:
     u = updates.astype(np.float32)
-    found, expected = ternary_similarity(u, base_directions(u)), np.array(cold["ternary_matrix_n_by_3"])
-    flipped = np.abs(found - expected).max(axis=0) > np.abs(1 - found - expected).max(axis=0)
-    np.testing.assert_allclose(np.where(flipped, 1 - found, found), expected, atol=1e-5)
+    result, expected = ternary_similarity(u, base_directions(u)), np.array(cold["ternary_matrix_n_by_3"])
+    flipped = np.abs(result - expected).max(axis=0) > np.abs(1 - result - expected).max(axis=0)
+    np.testing.assert_allclose(np.where(flipped, 1 - result, result), expected, atol=1e-5)
 
 
 def test_labels(cold: dict[str, Any]) -> None:
-    found = kmeans(np.array(cold["ternary_matrix_n_by_3"]), 3, seed=cold["seed"])
-    same_partition(np.array(cold["labels"]), found)
+    result = kmeans(np.array(cold["ternary_matrix_n_by_3"]), 3, seed=cold["seed"])
+    same_partition(np.array(cold["labels"]), result)
 
 
 def test_group_cold_start(cold: dict[str, Any], updates: np.ndarray, w0: np.ndarray) -> None:

@@ -128,7 +128,7 @@ def test_leftover_model(vector: dict[str, Any]) -> None:
 
 
 def three_gradients(vector: dict[str, Any]) -> np.ndarray:
-    """Every client with the first gradient of its published kind: no more than three clusters can be formed."""
+    """Every client with the first gradient of its published cluster: no more than three clusters can be formed."""
     gradients, true = np.array(vector["gradients"]), np.array(vector["true"])
     return np.stack([gradients[np.flatnonzero(true == kind)[0]] for kind in true])
 

@@ -15,7 +15,7 @@ from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from tests.simulation.small import federation
+from tests.simulation.small_federation import federation
 
 Oracle = Callable[[str], dict[str, Any]]
 
@@ -41,18 +41,18 @@ def test_the_vectors_distances_are_euclidean(case: dict[str, Any]) -> None:
 
 
 def test_assignment_and_new_centers(case: dict[str, Any]) -> None:
-    found = after(case["centres"], case["local"])
-    np.testing.assert_array_equal(found.assignment, case["assignment"])
-    np.testing.assert_allclose(found.models, case["new_centres_simple_mean"], atol=1e-6)
-    np.testing.assert_allclose(found.local, case["local"], atol=1e-6)
+    result = after(case["centres"], case["local"])
+    np.testing.assert_array_equal(result.assignment, case["assignment"])
+    np.testing.assert_allclose(result.models, case["new_centres_simple_mean"], atol=1e-6)
+    np.testing.assert_allclose(result.local, case["local"], atol=1e-6)
 
 
 def test_the_collapse(case: dict[str, Any]) -> None:
     collapse = case["collapse_case"]
-    found = after(collapse["centres"], case["local"])
-    np.testing.assert_array_equal(found.assignment, collapse["assignment"])
-    np.testing.assert_allclose(found.models[0], np.mean(case["local"], axis=0), atol=1e-6)
-    np.testing.assert_array_equal(found.models[1:], np.array(collapse["centres"], np.float32)[1:])
+    result = after(collapse["centres"], case["local"])
+    np.testing.assert_array_equal(result.assignment, collapse["assignment"])
+    np.testing.assert_allclose(result.models[0], np.mean(case["local"], axis=0), atol=1e-6)
+    np.testing.assert_array_equal(result.models[1:], np.array(collapse["centres"], np.float32)[1:])
 
 
 @pytest.mark.parametrize("setting", ["mnist_mclr_swap_all", "femnist_mlp_swap_part"])

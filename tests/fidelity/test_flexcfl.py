@@ -77,8 +77,8 @@ def test_client_cold_start(oracle: Oracle, cold: dict[str, Any]) -> None:
     case, w0 = oracle("flexcfl")["client_cold_start"], np.array(cold["w0_flat"], np.float32)
     groups = np.array(case["group_opt_updates_flat"], np.float32)
     w = world(w0, np.array([case["newcomer_update_flat"]]))
-    found = w.similarities(w0, groups, np.array([0]), stream=STREAM)
-    np.testing.assert_allclose((1 - found[0]) / 2, case["dissimilarity"], atol=1e-5)
+    result = w.similarities(w0, groups, np.array([0]), stream=STREAM)
+    np.testing.assert_allclose((1 - result[0]) / 2, case["dissimilarity"], atol=1e-5)
     placed = FlexCFL(clusters=3).place(w, state_of(w0 + groups, [-1], w0, groups), np.array([0]), STREAM)
     assert placed.assignment[0] == case["assigned"]
 
@@ -126,8 +126,8 @@ def test_shift_detection(oracle: Oracle) -> None:
     old, new = (
         np.array([c[f"{model_index}_counts"] for c in detection["cases"]], int) for model_index in ("old", "new")
     )
-    found = LabelMemory(old).shifted(np.arange(len(old)), new, "label_blind", 0.2)
-    np.testing.assert_array_equal(found, [case["shift_detected"] for case in detection["cases"]])
+    result = LabelMemory(old).shifted(np.arange(len(old)), new, "label_blind", 0.2)
+    np.testing.assert_array_equal(result, [case["shift_detected"] for case in detection["cases"]])
 
 
 # --- communication, in messages of the size of a model (Fig. 6)
@@ -142,9 +142,9 @@ def messages(n: int, k: int, m: int, t: int, alpha: int) -> dict[str, int]:
 @pytest.mark.parametrize("case", ["mnist_mclr_swap_all", "femnist_mlp_swap_part", "fmnist_incremental"])
 def test_the_formula_gives_the_papers_ratios(oracle: Oracle, case: str) -> None:
     given = oracle("others")["communication_fig6"][case]
-    found = messages(*(given[name] for name in ("N", "K", "m", "T", "alpha")))
-    assert found == {name: given[name] for name in found}
-    assert found["flexcfl"] / found["fedavg"] == pytest.approx(given["ratio_flexcfl"])
+    result = messages(*(given[name] for name in ("N", "K", "m", "T", "alpha")))
+    assert result == {name: given[name] for name in result}
+    assert result["flexcfl"] / result["fedavg"] == pytest.approx(given["ratio_flexcfl"])
 
 
 N, K, M, T, ALPHA = 22, 5, 3, 6, 2
@@ -152,7 +152,7 @@ N, K, M, T, ALPHA = 22, 5, 3, 6, 2
 
 @cache
 def federation() -> FederatedData:
-    """22 clients of three kinds with four training samples each; a kind has mostly one of the three classes."""
+    """22 clients of three clusters with four training samples each; a cluster has mostly one of the three classes."""
     rng = np.random.default_rng(0)
     label = np.arange(N) % 3
     y = np.where(rng.random((N, 5)) < 0.9, label[:, None], rng.integers(3, size=(N, 5)))

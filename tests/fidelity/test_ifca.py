@@ -15,7 +15,7 @@ from fedkin.methods.ifca import IFCA
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from tests.simulation.small import federation
+from tests.simulation.small_federation import federation
 
 Oracle = Callable[[str], dict[str, Any]]
 
@@ -45,17 +45,17 @@ def after(w: Told, models: Any, **options: Any) -> State:
 
 def test_choice_and_simple_mean(oracle: Oracle) -> None:
     case = oracle("others")["ifca"]
-    found = after(told(case["local_models"], case["losses"]), case["previous_cluster_models"])
-    np.testing.assert_array_equal(found.assignment, case["assignment"])
-    np.testing.assert_allclose(found.models, case["new_cluster_models_simple_mean"], atol=1e-6)
+    result = after(told(case["local_models"], case["losses"]), case["previous_cluster_models"])
+    np.testing.assert_array_equal(result.assignment, case["assignment"])
+    np.testing.assert_allclose(result.models, case["new_cluster_models_simple_mean"], atol=1e-6)
 
 
 def test_an_empty_cluster(oracle: Oracle) -> None:
     case = oracle("others")["ifca"]
     empty = case["empty_cluster_case"]
-    found = after(told(case["local_models"], empty["losses"]), case["previous_cluster_models"])
-    np.testing.assert_array_equal(found.assignment, empty["assignment"])
-    np.testing.assert_allclose(found.models, empty["new_cluster_models"], atol=1e-6)
+    result = after(told(case["local_models"], empty["losses"]), case["previous_cluster_models"])
+    np.testing.assert_array_equal(result.assignment, empty["assignment"])
+    np.testing.assert_allclose(result.models, empty["new_cluster_models"], atol=1e-6)
 
 
 WEIGHTINGS = [

@@ -91,9 +91,9 @@ def test_heuristic_neighbour_matching(vectors: dict[str, Any], name: str) -> Non
     asked = method.select_queries(one_peer(N, bag, MATCHING), ~row(N, [N - 1]), np.zeros((1, N)))
     np.testing.assert_array_equal(asked, ~row(N, [N - 1]))
     after = method.match_neighbours(one_peer(N, bag, MATCHING), asked, np.array([[*values, 1.0]]))
-    found = np.flatnonzero(after.trust[0]).tolist()
-    assert found == vector["H_indices_in_M"] == [j for j, r in enumerate(vector["labels_component"]) if r == 0]
-    assert found != vector["literal_poster_init_H"]
+    result = np.flatnonzero(after.trust[0]).tolist()
+    assert result == vector["H_indices_in_M"] == [j for j, r in enumerate(vector["labels_component"]) if r == 0]
+    assert result != vector["literal_poster_init_H"]
 
 
 def test_the_bag(vectors: dict[str, Any]) -> None:

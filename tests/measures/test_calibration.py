@@ -75,10 +75,10 @@ def test_histograms_of_clients_add_up(seed: int, first: int) -> None:
 )
 def test_against_scipy(seed: int, n: int, a: float, b: float, spread: float) -> None:
     counts = score_histogram(*drawn(seed, n, a, b, spread))
-    found = platt_scale(counts)
+    result = platt_scale(counts)
     if counts.sum(axis=1).all():
         best = minimize(loss, np.zeros(2), args=(counts,), method="Nelder-Mead", options={"fatol": 1e-12}).fun
-        assert loss(found, counts) <= best + 1e-9 * n
+        assert loss(result, counts) <= best + 1e-9 * n
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), (0.5, 1.0), (2.0, -3.0), (-1.0, 0.5)])

@@ -43,10 +43,10 @@ def test_two_rows_without_direction() -> None:
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 30))
 def test_against_scipy(metric: str, seed: int, n: int, parameters: int) -> None:
     rows = np.random.default_rng(seed).normal(size=(n, parameters)).astype(np.float32)
-    found = pairwise(rows, metric)
-    np.testing.assert_allclose(found, cdist(rows.astype(float), rows.astype(float), SCIPY[metric]), atol=1e-12)
-    np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_array_equal(found.diagonal(), 0)
+    result = pairwise(rows, metric)
+    np.testing.assert_allclose(result, cdist(rows.astype(float), rows.astype(float), SCIPY[metric]), atol=1e-12)
+    np.testing.assert_array_equal(result, result.T)
+    np.testing.assert_array_equal(result.diagonal(), 0)
 
 
 @pytest.mark.parametrize("metric", METRICS)

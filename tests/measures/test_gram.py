@@ -26,8 +26,8 @@ def test_blocks_are_all_the_columns_once(columns: int, monkeypatch: pytest.Monke
 
 def test_what_float32_would_lose() -> None:
     """4096^2 + 1 is no float32."""
-    found = gram(np.array([[4096, 1], [4096, 0]], np.float32))
-    np.testing.assert_array_equal(found, [[2**24 + 1, 2**24], [2**24, 2**24]])
+    result = gram(np.array([[4096, 1], [4096, 0]], np.float32))
+    np.testing.assert_array_equal(result, [[2**24 + 1, 2**24], [2**24, 2**24]])
 
 
 def test_leading_directions_by_hand() -> None:

@@ -55,9 +55,9 @@ def test_against_the_sum_itself(zeros: int) -> None:
 def test_rounding_leaves_nothing_below_zero() -> None:
     """The first two are equally like the third; a cosine in float32 can miss 1 a little."""
     similarity = np.array([[1, 0.1, 0.5], [0.1, 0.999, 0.5], [0.5, 0.5, 1]])
-    found = madc(similarity)
-    assert found.min() == 0
-    np.testing.assert_allclose(found[0, 1], 0, atol=1e-12)
+    result = madc(similarity)
+    assert result.min() == 0
+    np.testing.assert_allclose(result[0, 1], 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -47,10 +47,10 @@ each_case = pytest.mark.parametrize("rows", CASES.values(), ids=CASES.keys())
 def assert_scores_of_scikit_learn(rows: np.ndarray, variance: float = 0.95) -> None:
     fit = PCA(n_components=variance, svd_solver="full")
     expected = fit.fit_transform(rows.astype(np.float64))
-    found = principal_scores(rows, variance)
-    assert found.shape == expected.shape and found.dtype == np.float64
-    signs = np.sign(np.sum(found * expected, axis=0))
-    np.testing.assert_allclose(signs * found, expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max())
+    result = principal_scores(rows, variance)
+    assert result.shape == expected.shape and result.dtype == np.float64
+    signs = np.sign(np.sum(result * expected, axis=0))
+    np.testing.assert_allclose(signs * result, expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max())
 
 
 @each_case
@@ -72,10 +72,10 @@ def test_any_small_set(seed: int, n: int, parameters: int) -> None:
 @each_case
 def test_explained_variance_is_that_of_scikit_learn(rows: np.ndarray) -> None:
     expected = PCA(svd_solver="full").fit(rows.astype(np.float64)).explained_variance_ratio_
-    found = explained_variance(rows)
-    assert found.shape == (len(rows),)
-    np.testing.assert_allclose(found[: len(expected)], expected[: len(found)], rtol=1e-6, atol=1e-10)
-    np.testing.assert_allclose(found[len(expected) :], 0, atol=1e-10)
+    result = explained_variance(rows)
+    assert result.shape == (len(rows),)
+    np.testing.assert_allclose(result[: len(expected)], expected[: len(result)], rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(result[len(expected) :], 0, atol=1e-10)
 
 
 def test_components_by_hand() -> None:
@@ -88,9 +88,9 @@ def test_components_by_hand() -> None:
 
 def test_all_of_the_variance_keeps_all_distances() -> None:
     rows = CASES["kinds"]
-    found = principal_scores(rows, 1)
+    result = principal_scores(rows, 1)
     apart = np.linalg.norm(rows[:, None] - rows, axis=2)
-    np.testing.assert_allclose(np.linalg.norm(found[:, None] - found, axis=2), apart, atol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(result[:, None] - result, axis=2), apart, atol=1e-9)
 
 
 def test_more_columns_than_a_block_holds(monkeypatch: pytest.MonkeyPatch) -> None:

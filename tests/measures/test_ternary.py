@@ -47,9 +47,9 @@ def test_fewer_parameters_than_directions(parameters: int) -> None:
     np.testing.assert_allclose(similarity[:, parameters:], 0.5, atol=1e-5)
 
 
-def test_updates_of_two_kinds_have_two_directions() -> None:
-    kinds = np.random.default_rng(1).normal(size=(2, 40)).astype(np.float32)
-    updates = np.repeat(kinds, 5, axis=0)
+def test_updates_of_two_clusters_have_two_directions() -> None:
+    cluster_means = np.random.default_rng(1).normal(size=(2, 40)).astype(np.float32)
+    updates = np.repeat(cluster_means, 5, axis=0)
     np.testing.assert_allclose(ternary_similarity(updates, base_directions(updates))[:, 2], 0.5, atol=1e-5)
 
 
@@ -68,7 +68,7 @@ def test_only_zero_updates() -> None:
 @given(st.integers(0, 10_000), st.integers(4, 12), st.integers(4, 30))
 def test_against_a_full_decomposition(seed: int, clients: int, parameters: int) -> None:
     updates = np.random.default_rng(seed).normal(size=(clients, parameters))
-    updates[:, :3] *= [40, 20, 10]  # three directions that stand out, as clients of three kinds give
+    updates[:, :3] *= [40, 20, 10]  # three directions that stand out, as clients of three clusters give
     directions = base_directions(updates.astype(np.float32))
     u, s, _ = np.linalg.svd(updates.T, full_matrices=False)
     cosines = np.abs(np.sum(directions * (u[:, :3] * s[:3]).T, axis=1)) / s[:3] ** 2

@@ -12,13 +12,13 @@ from fedkin.methods.fedsim import FedSimState
 from fedkin.simulation.fake_world import FakeWorld
 
 AXES = np.eye(3)[[0, 1, 2, 0, 1, 2]]
-TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(np.float32)  # two clients of a kind per axis
+TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(np.float32)  # two clients of a cluster per axis
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
 EVERYONE = np.arange(6)
 
 
-class Watched(FakeWorld):
-    """A fake world that remembers what it was asked; ``slope`` may take the place of the gradients."""
+class RecordingWorld(FakeWorld):
+    """A fake world that records its calls; ``slope`` may take the place of the gradients."""
 
     def asked(self, verb: str, models: Any, clients: Any, gradient: bool) -> None:
         self.calls = [*getattr(self, "calls", []), (verb, models.copy(), tuple(clients), gradient)]
@@ -38,7 +38,7 @@ class Watched(FakeWorld):
         return self.slope(models, clients, model_index)
 
 
-W = TypeVar("W", bound=Watched)
+W = TypeVar("W", bound=RecordingWorld)
 
 
 def world_of(kind: type[W], target: Any = TARGET, lr: float = 0.5, **options: Any) -> W:
@@ -49,8 +49,8 @@ def world_of(kind: type[W], target: Any = TARGET, lr: float = 0.5, **options: An
     )
 
 
-def world(target: Any = TARGET, lr: float = 0.5, **options: Any) -> Watched:
-    return world_of(Watched, target, lr, **options)
+def world(target: Any = TARGET, lr: float = 0.5, **options: Any) -> RecordingWorld:
+    return world_of(RecordingWorld, target, lr, **options)
 
 
 def given(w: FakeWorld, model: Any = 0.0, last_cluster: Any = 0.0) -> FedSimState:

@@ -16,7 +16,7 @@ from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mlp
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from tests.simulation.small import federation
+from tests.simulation.small_federation import federation
 
 STREAM = Stream(3, 2, "method")
 MODELS = np.array([[0, 0], [8, 0], [40, 0]], np.float32)

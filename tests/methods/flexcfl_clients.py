@@ -1,4 +1,4 @@
-"""Quadratic clients of three parameters and three kinds, one kind per axis, for tests of FlexCFL.
+"""Quadratic clients of three parameters and three clusters, one cluster per axis, for tests of FlexCFL.
 
 One epoch of lr 0.5 goes half the way from the model to the client's target, so from w_0 = (1, 1, 1) an update is half
 of target - w_0.
@@ -18,14 +18,14 @@ from fedkin.simulation.fake_world import FakeWorld
 ONE = np.ones(3, np.float32)
 # updates from w_0: (1,0,0) (3,0,0) | (0,2,0) (0,6,0) | (0,0,1) (0,0,2)
 UPDATE = np.array([[1, 0, 0], [0, 2, 0], [0, 0, 1], [3, 0, 0], [0, 6, 0], [0, 0, 2]], np.float32)
-KIND = np.array([0, 1, 2, 0, 1, 2])
+TRUE_CLUSTERS = np.array([0, 1, 2, 0, 1, 2])
 COUNTS = np.array([[10, 0, 0], [10, 10, 0], [10, 10, 10], [20, 0, 0], [20, 20, 0], [20, 20, 20]])
 STREAM = Stream(3, 0, "init")
 ROUND = Stream(3, 1, "round")
 
 
-class Watched(FakeWorld):
-    """A fake world that remembers whom it was asked what."""
+class RecordingWorld(FakeWorld):
+    """A fake world that records its calls."""
 
     def train(self, models: Any, clients: Any, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
         self.calls = [*getattr(self, "calls", []), (clients.tolist(), work or self.work)]
@@ -37,14 +37,16 @@ class Watched(FakeWorld):
         return self.told
 
 
-def world(update: np.ndarray = UPDATE, counts: np.ndarray | None = None, **options: Any) -> Watched:
+def world(update: np.ndarray = UPDATE, counts: np.ndarray | None = None, **options: Any) -> RecordingWorld:
     target = (ONE + 2 * update).astype(np.float32)
     counts = COUNTS[np.arange(len(update)) % 6] if counts is None else counts
-    return Watched(target, counts.sum(axis=1), LocalTraining(lr=0.5), start=lambda _: ONE, counts=counts, **options)
+    return RecordingWorld(
+        target, counts.sum(axis=1), LocalTraining(lr=0.5), start=lambda _: ONE, counts=counts, **options
+    )
 
 
 def many(each: int = 20) -> np.ndarray:
-    """Clients of the three kinds with lengths 1 .. each, shuffled."""
+    """Clients of the three clusters with lengths 1 .. each, shuffled."""
     rows = np.concatenate([np.outer(np.arange(1, each + 1), axis) for axis in np.eye(3)])
     return np.random.default_rng(0).permutation(rows).astype(np.float32)
 

@@ -16,7 +16,7 @@ from fedkin.methods.ifca import IFCA
 from fedkin.models import mlp
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from tests.simulation.small import federation
+from tests.simulation.small_federation import federation
 
 STREAM = Stream(3, 2, "method")
 # models at 0, 8 and 40 on a line; clients 0 1 2 are nearest to the first, 3 and 4 to the second, nobody to the third
@@ -27,8 +27,8 @@ NEAREST = np.array([0, 0, 0, 1, 1])
 EVERYBODY = np.arange(5)
 
 
-class Watched(FakeWorld):
-    """A fake world that remembers what it was asked."""
+class RecordingWorld(FakeWorld):
+    """A fake world that records its calls."""
 
     def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
         self.trained = [*getattr(self, "trained", []), (clients.tolist(), model_index, work or self.work)]
@@ -39,8 +39,8 @@ class Watched(FakeWorld):
         return super().losses(models, clients)
 
 
-def world(target: Any = TARGET, **options: Any) -> Watched:
-    return Watched(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
+def world(target: Any = TARGET, **options: Any) -> RecordingWorld:
+    return RecordingWorld(target, np.resize(EXAMPLES, len(target)), LocalTraining(lr=0.5), **options)
 
 
 def given(assignment: Any = (UNASSIGNED,) * 5, models: np.ndarray = MODELS) -> State:

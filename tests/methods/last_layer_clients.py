@@ -22,8 +22,8 @@ INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")
 NOBODY = np.zeros(0, np.int64)
 
 
-class Watched(FakeWorld):
-    """A fake world that remembers what it was asked, where clients may arrive late: ``late`` {round: number}."""
+class RecordingWorld(FakeWorld):
+    """A fake world that records its calls, where clients may arrive late: ``late`` {round: number}."""
 
     late: Any = None
     noted: Any = None
@@ -40,11 +40,11 @@ class Watched(FakeWorld):
         super().note(clients)
 
 
-def world(points: Any, late: Any = None, **options: Any) -> Watched:
+def world(points: Any, late: Any = None, **options: Any) -> RecordingWorld:
     """Client i has 10 i + 10 examples and wants point i."""
     points = np.asarray(points, np.float32)
     examples = 10 * np.arange(1, len(points) + 1)
-    made = Watched(points, examples, LocalTraining(lr=1.0), start=lambda _: np.zeros(points.shape[1]), **options)
+    made = RecordingWorld(points, examples, LocalTraining(lr=1.0), start=lambda _: np.zeros(points.shape[1]), **options)
     made.late = late
     return made
 
@@ -59,13 +59,13 @@ def groups(state: Any) -> list[list[int]]:
     return sorted(np.flatnonzero(state.assignment == number).tolist() for number in numbers)
 
 
-# --- nine simulated clients of three kinds, a kind being two of the six classes; the tenth is like nobody
+# --- nine simulated clients of three clusters, a cluster being two of the six classes; the tenth is like nobody
 
 CLIENTS = 9
 
 
 @cache
-def kinds(strange: bool = False, seed: int = 1) -> FederatedData:
+def clustered_data(strange: bool = False, seed: int = 1) -> FederatedData:
     rng = np.random.default_rng(seed)
     clients = CLIENTS + strange
     owner = np.repeat(np.arange(clients), 12)
@@ -79,5 +79,5 @@ def kinds(strange: bool = False, seed: int = 1) -> FederatedData:
 
 
 def simulated(data: FederatedData | None = None, work: LocalTraining | None = None, **options: Any) -> SimulatedWorld:
-    data = data or kinds()
+    data = data or clustered_data()
     return SimulatedWorld(data, mclr(data), work or LocalTraining(epochs=1, batch_size=4, lr=0.1), **options)

@@ -1,8 +1,7 @@
-"""PANM's rounds once more, peer after peer, with sets and plain numbers; and worlds of twelve peers to run them in.
+"""A slow reference implementation of PANM's rounds, peer after peer, with sets; and worlds of twelve peers.
 
-The twin knows the names of the streams, and that of k random peers those are meant whose noise is lowest; all else is
-FACTS 2.12, and that peers outside the cohort sleep: they can be asked, and give no answer. It trains and evaluates one
-row at a time.
+The reference knows the names of the streams, and that k random peers are those of the lowest noise; all else is from
+the paper, and that peers outside the cohort are inactive: they do not reply. It trains and evaluates one row at a time.
 """
 
 from __future__ import annotations
@@ -21,61 +20,63 @@ from fedkin.methods.panm import PANM, Matching
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from tests.clustering.test_gaussian_mixture import slow as slow_matching
+from tests.clustering.test_gaussian_mixture import slow as reference_matching
 
 SEED, CLIENTS = 6, 12
-KIND = np.arange(CLIENTS) % 3
+TRUE_CLUSTERS = np.arange(CLIENTS) % 3
 EVERYBODY = np.arange(CLIENTS)
-SAME = (KIND[:, None] == KIND) & ~np.eye(CLIENTS, dtype=bool)
+SAME = (TRUE_CLUSTERS[:, None] == TRUE_CLUSTERS) & ~np.eye(CLIENTS, dtype=bool)
 
 
 def all_of_them(round: int) -> np.ndarray:
     return EVERYBODY
 
 
-class Mute(FakeWorld):
+class UnresponsivePeers(FakeWorld):
     """Peers in ``mute`` train, and answer nobody, from round ``since`` on; ``here`` says who can be reached."""
 
     mute: tuple[int, ...] = ()
     since: int = 0
-    unheard: tuple[int, ...] = ()  # in this round
+    unresponsive: tuple[int, ...] = ()  # in this round
     here: Callable[[int], np.ndarray] = staticmethod(all_of_them)
 
     def clients(self, round: int) -> np.ndarray:
         return self.here(round)
 
     def begin(self, stream: Stream) -> None:
-        self.unheard = self.mute if stream.round >= self.since else ()
+        self.unresponsive = self.mute if stream.round >= self.since else ()
 
     def ask(self, askers: Any, asked: Any, vectors: int) -> np.ndarray:
-        heard = ~np.isin(asked, self.unheard)
+        responsive = ~np.isin(asked, self.unresponsive)
         came = np.zeros(len(asked), bool)
-        came[heard] = super().ask(askers[heard], asked[heard], vectors)
+        came[responsive] = super().ask(askers[responsive], asked[responsive], vectors)
         return came
 
 
 def fake(
     *, noise: float = 0.6, lr: float = 0.3, here: Callable[[int], np.ndarray] = all_of_them, **options: Any
-) -> Mute:
-    """Three kinds of quadratic peers, far apart; w_0 is in the middle of them."""
+) -> UnresponsivePeers:
+    """Three clusters of quadratic peers, far apart; w_0 is in the middle of them."""
     rng = np.random.default_rng(0)
-    target = 6 * np.eye(3, 5)[KIND] + rng.normal(scale=noise, size=(CLIENTS, 5))
+    target = 6 * np.eye(3, 5)[TRUE_CLUSTERS] + rng.normal(scale=noise, size=(CLIENTS, 5))
     examples = rng.integers(5, 50, CLIENTS)
-    w = Mute(target.astype(np.float32), examples, LocalTraining(lr=lr), start=lambda _: np.full(5, 1.0), **options)
+    w = UnresponsivePeers(
+        target.astype(np.float32), examples, LocalTraining(lr=lr), start=lambda _: np.full(5, 1.0), **options
+    )
     w.here = here
     return w
 
 
 def simulated(**options: Any) -> SimulatedWorld:
-    """Twelve peers of 6 to 11 samples; a kind is a pair of the six classes."""
+    """Twelve peers of 6 to 11 samples; a cluster is a pair of the six classes."""
     rng = np.random.default_rng(1)
     sizes = rng.integers(8, 14, CLIENTS)  # two of them to be tested on
     owner = np.repeat(EVERYBODY, sizes)
-    y = 2 * KIND[owner] + rng.integers(0, 2, len(owner))
+    y = 2 * TRUE_CLUSTERS[owner] + rng.integers(0, 2, len(owner))
     x = (np.eye(6)[y] + rng.normal(scale=0.3, size=(len(y), 6))).astype(np.float32)
     rows = Ragged.of([np.flatnonzero(owner == c) for c in EVERYBODY])
     train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
-    data = FederatedData("kinds", x, y, 6, train, test, KIND)
+    data = FederatedData("kinds", x, y, 6, train, test, TRUE_CLUSTERS)
     return SimulatedWorld(data, mclr(data), LocalTraining(epochs=2, batch_size=5, lr=0.1), **options)
 
 
@@ -83,13 +84,13 @@ def stream(t: int) -> Stream:
     return Stream(SEED, t, "method").child("round")
 
 
-def begun(method: Matching, w: Any) -> PeerState:
+def initial_state(method: Matching, w: Any) -> PeerState:
     return method.init(w, Stream(SEED, 0, "method/init"))
 
 
 def run(method: Matching, w: Any, rounds: int, cohort: Callable[[int], np.ndarray] | None = None) -> list[PeerState]:
     """States before the first round and after each."""
-    states = [begun(method, w)]
+    states = [initial_state(method, w)]
     for t in range(1, rounds + 1):
         w.begin(Stream(SEED, t, "world"))
         there = w.clients(t) if cohort is None else cohort(t)
@@ -97,7 +98,7 @@ def run(method: Matching, w: Any, rounds: int, cohort: Callable[[int], np.ndarra
     return states
 
 
-# --- the slow twin
+# --- the slow reference
 
 
 @dataclass
@@ -129,11 +130,13 @@ def rematched(method: Matching, peer: Peer, first: bool, answers: set[int], simi
     if not inside:  # nothing is known of the bag
         return peer.trust
     members = sorted(inside) + sorted(answers - inside)
-    found, _ = slow_matching([similar[j] for j in members], set(range(len(inside))))
-    return (peer.trust - inside) | {members[r] for r in found}
+    result, _ = reference_matching([similar[j] for j in members], set(range(len(inside))))
+    return (peer.trust - inside) | {members[r] for r in result}
 
 
-def slow_round(method: Matching, w: Any, peers: list[Peer], start: np.ndarray, cohort: np.ndarray, s: Stream) -> None:
+def reference_round(
+    method: Matching, w: Any, peers: list[Peer], start: np.ndarray, cohort: np.ndarray, s: Stream
+) -> None:
     solution, update, examples = {}, {}, {}
     for i in cohort.tolist():
         one = np.array([i])
@@ -149,7 +152,7 @@ def slow_round(method: Matching, w: Any, peers: list[Peer], start: np.ndarray, c
         return method.alpha * g + (1 - method.alpha) * h
 
     reachable = set(w.clients(s.round).tolist())
-    able = set(solution) - set(getattr(w, "unheard", ()))  # the others sleep, or are not heard
+    able = set(solution) - set(getattr(w, "unresponsive", ()))  # the others are inactive, or are not answered
     of_each = 2 if isinstance(method, PANM) and method.alpha > 0 else 1
     for i in sorted(solution):
         peer, others = peers[i], reachable - {i}
@@ -174,7 +177,7 @@ def slow_round(method: Matching, w: Any, peers: list[Peer], start: np.ndarray, c
         peer.model = peer.model.astype(np.float32)
 
 
-def assert_twins(state: PeerState, peers: list[Peer]) -> None:
+def assert_equal_peers(state: PeerState, peers: list[Peer]) -> None:
     np.testing.assert_allclose(state.models, [p.model for p in peers], rtol=1e-4, atol=1e-5)
     assert [set(np.flatnonzero(row).tolist()) for row in state.trust] == [p.trust for p in peers]
     assert state.age.tolist() == [p.age for p in peers]
@@ -183,16 +186,16 @@ def assert_twins(state: PeerState, peers: list[Peer]) -> None:
     assert not state.votes.any()
 
 
-def twins(method: Matching, make: Callable[[], Any], rounds: int, cohort: Any = None) -> PeerState:
+def compare_with_reference(method: Matching, make: Callable[[], Any], rounds: int, cohort: Any = None) -> PeerState:
     """Both run, compared after every round; the twin in a world of its own. The last state."""
     w, own = make(), make()
     states = run(method, w, rounds, cohort)
     peers = [Peer(model) for model in states[0].models]
-    assert_twins(states[0], peers)
+    assert_equal_peers(states[0], peers)
     for t in range(1, rounds + 1):
         own.begin(Stream(SEED, t, "world"))
-        slow_round(method, own, peers, states[0].start, own.clients(t) if cohort is None else cohort(t), stream(t))
-        assert_twins(states[t], peers)
+        reference_round(method, own, peers, states[0].start, own.clients(t) if cohort is None else cohort(t), stream(t))
+        assert_equal_peers(states[t], peers)
     sent = int(states[-1].vectors[:, 0].sum()) * 4 * w.spec.parameters
     assert w.ledger.total() == (sent, sent) and w.ledger.up == {"ask": sent}
     return states[-1]

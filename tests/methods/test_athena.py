@@ -14,7 +14,7 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.methods.athena import Athena
-from tests.methods.last_layer_clients import NOBODY, ROUND, Watched, groups, started, world
+from tests.methods.last_layer_clients import NOBODY, ROUND, RecordingWorld, groups, started, world
 
 # clients 0 1 2 have the classes 0 and 1, clients 3 and 4 the classes 2 and 3
 TARGET = [[0, 0], [0.1, 0], [0, 0.1], [0, 0], [0.1, 0.1]]
@@ -23,7 +23,7 @@ NEAR: dict[str, Any] = {"eps": 0.5}
 GIVEN = (0, 0, 0, 1, 1)
 
 
-def athena_world(counts: Any = COUNTS, target: Any = TARGET, **options: Any) -> Watched:
+def athena_world(counts: Any = COUNTS, target: Any = TARGET, **options: Any) -> RecordingWorld:
     return world(target, counts=np.array(counts), detects=True, **options)
 
 
@@ -62,7 +62,7 @@ def test_clusters_may_be_given_and_then_nobody_trains_for_them() -> None:
     assert not hasattr(w, "calls") and not state.suspects.any()
 
 
-def test_who_is_given_no_cluster_is_set_aside_and_never_asked() -> None:
+def test_who_is_given_no_cluster_is_excluded_and_never_asked() -> None:
     """As clients that Hierarchical found suspicious."""
     w, method = athena_world(), Athena(assignment=(0, 0, 0, 1, -1))
     state = started(method, w)
@@ -283,7 +283,7 @@ def test_a_method_is_a_value() -> None:
 
 
 def test_given_clusters_and_ways_to_find_them_exclude_each_other() -> None:
-    found: list[dict[str, Any]] = [{"suspicious": 0.5}, {"algorithm": "kmeans", "clusters": 2}]
-    for options in found:
+    result: list[dict[str, Any]] = [{"suspicious": 0.5}, {"algorithm": "kmeans", "clusters": 2}]
+    for options in result:
         with pytest.raises(MethodError, match="leave suspicious and clusters out"):
             Athena(**options, assignment=GIVEN)

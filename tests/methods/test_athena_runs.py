@@ -26,10 +26,10 @@ from fedkin.run.loop import run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.last_layer_clients import CLIENTS, ROUND, groups, kinds, started, world
-from tests.simulation import detectors
-from tests.simulation.detectors import linear
-from tests.simulation.small import samples
+from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, groups, started, world
+from tests.simulation import numpy_detectors
+from tests.simulation.numpy_detectors import linear
+from tests.simulation.small_federation import samples
 
 SGD = LocalTraining(epochs=2, batch_size=4, lr=0.3)
 KMEANS: dict[str, Any] = {"algorithm": "kmeans", "clusters": 3, "pretraining": 3}
@@ -40,7 +40,7 @@ P = 7
 
 
 def simulated(data: Any = None, **options: Any) -> SimulatedWorld:
-    return SimulatedWorld(data or kinds(), linear(), SGD, **options)
+    return SimulatedWorld(data or clustered_data(), linear(), SGD, **options)
 
 
 def after(method: Athena, w: SimulatedWorld, rounds: int = 1) -> Any:
@@ -52,7 +52,7 @@ def after(method: Athena, w: SimulatedWorld, rounds: int = 1) -> Any:
 
 def scores(assigned: Any, row: int, x: np.ndarray) -> np.ndarray:
     columns = [
-        detectors.scores(assigned.models[d], (6, 1), x) if d >= 0 else np.full(len(x), -np.inf)
+        numpy_detectors.scores(assigned.models[d], (6, 1), x) if d >= 0 else np.full(len(x), -np.inf)
         for d in assigned.model_index[row]
     ]
     return np.stack(columns, axis=1)
@@ -69,7 +69,7 @@ def test_the_clustering_round_sends_detectors_down_and_their_last_layers_up(laye
     assert w.ledger.total() == (CLIENTS * P * 4, CLIENTS * 2 * numbers * 4)
 
 
-def test_kinds_are_found() -> None:
+def test_true_clusters_are_found() -> None:
     assert groups(started(Athena(**KMEANS, layer="last_layer"), simulated())) == BY_KIND
 
 
@@ -90,7 +90,7 @@ def test_scores_of_a_run_by_hand() -> None:
     assigned = state.models_for(EVERYBODY)
     expected = []
     for row in EVERYBODY.tolist():
-        x, y = samples(kinds(), row, "test")
+        x, y = samples(clustered_data(), row, "test")
         expected.append(int(np.sum(scores(assigned, row, x).argmax(axis=1) == y)))
     assert track.scored is not None
     np.testing.assert_array_equal(track.scored.scores.correct, expected)
@@ -99,8 +99,8 @@ def test_scores_of_a_run_by_hand() -> None:
     assert len(last["accuracy_by_cluster"]) == 3 and last["cluster_sizes"] == [3, 3, 3]
     by_detector = []
     for d, (positive, home) in enumerate(zip(state.positive, state.home, strict=True)):
-        parts = [samples(kinds(), c, "test") for c in np.flatnonzero(state.assignment == home).tolist()]
-        right = [(detectors.scores(assigned.models[d], (6, 1), x) >= 0) == (y == positive) for x, y in parts]
+        parts = [samples(clustered_data(), c, "test") for c in np.flatnonzero(state.assignment == home).tolist()]
+        right = [(numpy_detectors.scores(assigned.models[d], (6, 1), x) >= 0) == (y == positive) for x, y in parts]
         by_detector.append(np.mean(np.concatenate(right)))
     np.testing.assert_allclose(last["accuracy_by_detector"], by_detector)
 
@@ -116,7 +116,7 @@ def test_detectors_that_have_met_only_their_cluster_learn_its_classes() -> None:
 
 def test_a_cluster_of_one_class_scores_zero() -> None:
     """Clients 2, 5 and 8 are left the class 4 only. Its detector says neither yes nor no, at any sample."""
-    data = kinds()
+    data = clustered_data()
     y = np.where(data.y == 5, 4, data.y)
     w = simulated(replace(data, y=y))
     method = Athena(assignment=GIVEN)
@@ -142,7 +142,7 @@ def test_calibrated_scores_are_a_s_plus_b() -> None:
     assert (state.scale != [1, 0]).all()
     raw, assigned = state.models_for(EVERYBODY[:1]), state.models_for(EVERYBODY[:1])
     raw = replace(raw, models=state.models)
-    x, _ = samples(kinds(), 0)
+    x, _ = samples(clustered_data(), 0)
     a, b = state.scale[state.table[0]].T
     np.testing.assert_allclose(scores(assigned, 0, x), scores(raw, 0, x) * a + b, rtol=1e-5, atol=1e-5)
 
@@ -156,9 +156,9 @@ def test_calibration_changes_no_training() -> None:
 def test_calibrated_scores_are_likelier_on_all_clients() -> None:
     """Platt's scale lowers the cross entropy of each detector on the training samples of everybody."""
     state = after(Athena(assignment=GIVEN, calibrate=1), simulated(), rounds=2)
-    x, y = kinds().x[kinds().train.rows], kinds().y[kinds().train.rows]
+    x, y = clustered_data().x[clustered_data().train.rows], clustered_data().y[clustered_data().train.rows]
     for d in range(6):
-        found, (a, b) = detectors.scores(state.models[d], (6, 1), x), state.scale[d]
+        found, (a, b) = numpy_detectors.scores(state.models[d], (6, 1), x), state.scale[d]
         losses = [np.mean(np.logaddexp(0, s) - (y == state.positive[d]) * s) for s in (found, a * found + b)]
         assert losses[1] < losses[0]
 
@@ -174,7 +174,7 @@ def test_late_arrivals_are_placed_with_their_kind() -> None:
 
 
 def test_a_suspicious_client_is_in_no_score_and_rounds_are_complete() -> None:
-    data = kinds(strange=True)
+    data = clustered_data(strange=True)
     method = Athena(**KMEANS, layer="last_layer", suspicious=2.0)
     result = fk.simulate(method, data, linear(), rounds=2, cohort=10, local=SGD)
     assert groups(result.state) == BY_KIND and result.assignment[9] == UNASSIGNED
@@ -184,8 +184,8 @@ def test_a_suspicious_client_is_in_no_score_and_rounds_are_complete() -> None:
 
 
 def test_all_clients_with_a_cluster_leave() -> None:
-    """Only a client that is set aside is left: nothing to train, to calibrate, or to score."""
-    data = kinds(strange=True)
+    """Only a client that is excluded is left: nothing to train, to calibrate, or to score."""
+    data = clustered_data(strange=True)
     w = simulated(data, population=Population(departures={2: 9}))
     track = run(w, Athena(assignment=(*GIVEN, -1), calibrate=1), Plan(3, 10))
     assert [record["accuracy"] is None for record in track.records] == [False, False, True, True]
@@ -213,7 +213,9 @@ def test_what_is_remarked_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 
 def test_other_models_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="detector"):
-        fk.simulate(Athena(assignment=GIVEN), kinds(), mclr(kinds()), rounds=1, cohort=3, out=tmp_path / "run")
+        fk.simulate(
+            Athena(assignment=GIVEN), clustered_data(), mclr(clustered_data()), rounds=1, cohort=3, out=tmp_path / "run"
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -221,7 +223,10 @@ def test_other_models_are_refused_before_anything_is_written(tmp_path: Path) -> 
 
 
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
-    method, data = Athena(**KMEANS, layer="last_layer", fraction=0.5, calibrate=2, suspicious=2.0), kinds(strange=True)
+    method, data = (
+        Athena(**KMEANS, layer="last_layer", fraction=0.5, calibrate=2, suspicious=2.0),
+        clustered_data(strange=True),
+    )
 
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
         settings = {"cohort": 7, "local": SGD, "checkpoint_every": 1, "scenario": Population(arrivals={3: 2})}

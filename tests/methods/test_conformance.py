@@ -26,7 +26,7 @@ from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from tests.simulation.detectors import linear
+from tests.simulation.numpy_detectors import linear
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Case:
     impossible: tuple[dict[str, Any], ...] = ()  # settings that must be refused
     clusters: int = 1
     resting: dict[str, Any] = field(default_factory=dict)  # settings under which an unselected cluster keeps its model
-    finding: dict[str, Any] = field(default_factory=dict)  # settings under which kinds that are far apart are found
+    finding: dict[str, Any] = field(default_factory=dict)  # settings under which clusters that are far apart are found
     grows: bool = False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
     places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
     models_down: int | float = 1  # messages to each client of a round
@@ -61,7 +61,7 @@ IFCA = Case(
     as_fedavg=ONE_MEAN,
     impossible=IMPOSSIBLE,
     clusters=3,
-    finding={"clusters": 6},  # three random models may leave two kinds to one of them
+    finding={"clusters": 6},  # three random models may leave two clusters to one of them
     places=False,
     models_down=3,
 )
@@ -107,7 +107,7 @@ CASES = {
         as_fedavg={"first_split": 99, "weighting": "examples"},
         impossible=({"eps1": -0.1}, {"eps2": float("nan")}, {"first_split": -1}, {"min_size": 0}, {"gamma_max": 1.1}),
         clusters=3,
-        finding={"eps2": 2.5, "min_size": 2},  # kinds are some seven apart, clients of a kind less than one
+        finding={"eps2": 2.5, "min_size": 2},  # clusters are some seven apart, clients of a cluster less than one
         grows=True,
     ),
     "flhc": Case(
@@ -124,7 +124,7 @@ CASES = {
         LAST_LAYER,
         options={**LAST_LAYER.options, "layer": "last_layer"},
         impossible=(*LAST_LAYER.impossible, {"assignment": (0, 2)}, {"calibrate": -1}),
-        models_down=2,  # the detectors of a kind's two classes
+        models_down=2,  # the detectors of a cluster's two classes
         models_up=2,
         detects=True,
     ),
@@ -138,7 +138,7 @@ CASES = {
         models_up=7,
     ),
     "gossip": replace(PEERS, models_down=7, models_up=7),
-    "oracle": replace(PEERS, models_down=3.25, models_up=3.25),  # five of a kind, and three of another
+    "oracle": replace(PEERS, models_down=3.25, models_up=3.25),  # five of a cluster, and three of another
     "local": Case(peers=True, models_down=0, models_up=0),
 }
 CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
@@ -158,10 +158,10 @@ def make(name: str, **changes: Any) -> Any:
 
 
 def fake(name: str, **options: Any) -> FakeWorld:
-    """Three kinds of clients, far apart, that differ a little within a kind. A kind has two of six classes."""
+    """Three clusters of clients, far apart, that differ a little within a cluster. A kind has two of six classes."""
     rng = np.random.default_rng(0)
-    kinds = np.array([[8, 0, 0, 1], [0, 9, 0, 1], [0, 0, 10, 1]])
-    target = kinds[np.arange(CLIENTS) % 3] + rng.normal(scale=0.3, size=(CLIENTS, 4))
+    cluster_means = np.array([[8, 0, 0, 1], [0, 9, 0, 1], [0, 0, 10, 1]])
+    target = cluster_means[np.arange(CLIENTS) % 3] + rng.normal(scale=0.3, size=(CLIENTS, 4))
     if CASES[name].detects:
         counts = np.repeat(np.eye(3, dtype=np.int64), 2, axis=1)[np.arange(CLIENTS) % 3]
         options = {"counts": counts, "detects": True, **options}
@@ -170,7 +170,7 @@ def fake(name: str, **options: Any) -> FakeWorld:
 
 
 def simulated(name: str, **options: Any) -> SimulatedWorld:
-    """Twenty-four clients of 6 to 12 samples; a kind is a pair of the six classes."""
+    """Twenty-four clients of 6 to 12 samples; a cluster is a pair of the six classes."""
     rng = np.random.default_rng(1)
     sizes = rng.integers(6, 13, CLIENTS)
     owner = np.repeat(np.arange(CLIENTS), sizes)
@@ -399,11 +399,11 @@ def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) 
 
 
 @each_clustered
-def test_kinds_that_are_far_apart_are_found(name: str) -> None:
+def test_clusters_that_are_far_apart_are_found(name: str) -> None:
     everybody = CASES[name].grows  # who is absent when a cluster is cut may end in none
     state = run(make(name, **CASES[name].finding), fake(name), rounds=8, cohort=CLIENTS if everybody else 8)
-    kinds = [set(state.assignment[k::3].tolist()) for k in range(3)]
-    assert all(len(kind) == 1 for kind in kinds) and len(set.union(*kinds)) == 3
+    cluster_means = [set(state.assignment[k::3].tolist()) for k in range(3)]
+    assert all(len(kind) == 1 for kind in cluster_means) and len(set.union(*cluster_means)) == 3
 
 
 # --- replies that do not come

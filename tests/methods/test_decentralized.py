@@ -34,7 +34,7 @@ def world(clients: int = 4, **options: Any) -> FakeWorld:
     return FakeWorld(np.zeros((clients, 3), np.float32), np.arange(1, clients + 1), **options)
 
 
-def begun(clients: int = 4, **options: Any) -> PeerState:
+def initial_state(clients: int = 4, **options: Any) -> PeerState:
     return PeerMethod().init(world(clients, **options), Stream(4, 0, "method/init"))
 
 
@@ -43,9 +43,9 @@ def begun(clients: int = 4, **options: Any) -> PeerState:
 
 def test_noise_is_each_peers_own_stream() -> None:
     peers = np.array([5, 0, 3])
-    found = draw_noise(STREAM, peers, 6)
-    assert found.shape == (3, 6)
-    for row, peer in zip(found, peers, strict=True):
+    result = draw_noise(STREAM, peers, 6)
+    assert result.shape == (3, 6)
+    for row, peer in zip(result, peers, strict=True):
         np.testing.assert_array_equal(row, STREAM.client(int(peer)).random(6))
 
 
@@ -72,20 +72,20 @@ def test_lowest_by_hand() -> None:
 def test_lowest_is_sorting(seed: int, n: int, N: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     values, mask = rng.integers(-3, 4, size=(n, N)).astype(float), rng.random((n, N)) < 0.6
-    found = lowest(values, mask, count)
-    assert found.shape == (n, N) and found.dtype == bool
+    result = lowest(values, mask, count)
+    assert result.shape == (n, N) and result.dtype == bool
     for i in range(n):
         there = sorted((values[i, j], j) for j in range(N) if mask[i, j])
-        assert np.flatnonzero(found[i]).tolist() == sorted(j for _, j in there[:count])
+        assert np.flatnonzero(result[i]).tolist() == sorted(j for _, j in there[:count])
 
 
 def test_ranks_by_hand() -> None:
     """Places from 0 among the values under the mask; the first of equals comes first."""
     values = np.array([[0.5, 0.1, 0.9, 0.3], [0.2, 0.2, 0.1, 0.2], [-0.4, 0.3, -0.2, 7.0], [4.0, 3.0, 2.0, 1.0]])
     mask = np.array([[1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]], bool)
-    found = ranks(values, mask)
-    assert found.shape == (4, 4)
-    assert [row[own].tolist() for row, own in zip(found, mask, strict=True)] == [
+    result = ranks(values, mask)
+    assert result.shape == (4, 4)
+    assert [row[own].tolist() for row, own in zip(result, mask, strict=True)] == [
         [1, 2, 0],
         [0, 1, 2],
         [0, 2, 1, 3],
@@ -106,10 +106,10 @@ def test_who_is_not_under_the_mask_has_no_place() -> None:
 def test_ranks_count_who_comes_before(seed: int, n: int, N: int) -> None:
     rng = np.random.default_rng(seed)
     values, mask = rng.integers(0, 5, size=(n, N)) / 4, rng.random((n, N)) < 0.6  # with equals
-    found = ranks(np.where(mask, values, np.nan), mask)
+    result = ranks(np.where(mask, values, np.nan), mask)
     for i, j in zip(*np.nonzero(mask), strict=True):
         before = [k for k in range(N) if mask[i, k] and (values[i, k], k) < (values[i, j], j)]
-        assert found[i, j] == len(before)
+        assert result[i, j] == len(before)
 
 
 # --- likeness
@@ -127,7 +127,7 @@ def test_similarity_is_pair_by_pair(alpha: float, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     start = rng.normal(size=7).astype(dtype)
     own, others = ([rng.normal(size=(n, 7)).astype(dtype) for _ in range(2)] for n in (3, 5))
-    found = gradient_similarity(alpha, start, (own[0], own[1]), (others[0], others[1]))
+    result = gradient_similarity(alpha, start, (own[0], own[1]), (others[0], others[1]))
     expected = [
         [
             alpha * slow_cosine(own[1][i], others[1][j])
@@ -136,7 +136,7 @@ def test_similarity_is_pair_by_pair(alpha: float, dtype: Any) -> None:
         ]
         for i in range(3)
     ]
-    np.testing.assert_allclose(found, expected, atol=1e-6 if dtype == np.float32 else 1e-12)
+    np.testing.assert_allclose(result, expected, atol=1e-6 if dtype == np.float32 else 1e-12)
 
 
 def test_similarity_by_hand() -> None:
@@ -160,8 +160,8 @@ def test_similarity_does_not_see_lengths() -> None:
     start, models, updates = rng.normal(size=6), rng.normal(size=(4, 6)), rng.normal(size=(4, 6))
     scale = np.array([[1e-9], [1e9], [3.0], [0.5]])
     longer = start + scale * (models - start), scale[::-1] * updates
-    found = gradient_similarity(0.5, start, (models, updates), longer)
-    np.testing.assert_allclose(found, gradient_similarity(0.5, start, (models, updates), (models, updates)), atol=1e-6)
+    result = gradient_similarity(0.5, start, (models, updates), longer)
+    np.testing.assert_allclose(result, gradient_similarity(0.5, start, (models, updates), (models, updates)), atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-15, 1e-12, 1.0, 1e12, 1e15])
@@ -182,9 +182,9 @@ def test_short_and_long_updates_in_single_precision(scale: float) -> None:
 def test_likeness_by_loss() -> None:
     """Eq. 1; a model without loss is the best of all, one without a number the worst, and both are numbers."""
     loss = np.array([0.25, 4.0, 0.0, np.inf, np.nan])
-    found = loss_similarity(loss)
-    np.testing.assert_allclose(found[[0, 1, 3, 4]], [4.0, 0.25, 0.0, 0.0])
-    assert np.isfinite(found[2]) and found[2] > 1e6
+    result = loss_similarity(loss)
+    np.testing.assert_allclose(result[[0, 1, 3, 4]], [4.0, 0.25, 0.0, 0.0])
+    assert np.isfinite(result[2]) and result[2] > 1e6
 
 
 # --- averages
@@ -193,9 +193,9 @@ def test_likeness_by_loss() -> None:
 def test_average_models_by_hand() -> None:
     """Weights are examples: 10 and 30 of models 0 and 4 make 3."""
     models = np.array([[0, 8], [4, 0], [100, 100]], np.float32)
-    found = average_models(models, np.array([[10, 30, 0], [0, 5, 0], [1, 1, 2]]) * 1.0)
-    np.testing.assert_allclose(found, [[3, 2], [4, 0], [51, 52]], rtol=1e-6)
-    assert found.dtype == np.float32
+    result = average_models(models, np.array([[10, 30, 0], [0, 5, 0], [1, 1, 2]]) * 1.0)
+    np.testing.assert_allclose(result, [[3, 2], [4, 0], [51, 52]], rtol=1e-6)
+    assert result.dtype == np.float32
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 9))
@@ -214,7 +214,7 @@ def test_average_models_is_each_rows_mean(seed: int, n: int, m: int) -> None:
 def test_query_by_hand() -> None:
     """Peers 2 and 0 ask; peer 3 is silent. An answer of two vectors of three numbers is 24 bytes, down and up."""
     w, asked = world(silent=frozenset({3})), np.array([[1, 1, 0, 1], [0, 0, 1, 1]], bool)
-    answered, state = query(w, begun(), np.array([2, 0]), asked, 2)
+    answered, state = query(w, initial_state(), np.array([2, 0]), asked, 2)
     np.testing.assert_array_equal(answered, [[1, 1, 0, 0], [0, 0, 1, 0]])
     np.testing.assert_array_equal(state.messages, [[1, 1], [0, 1], [2, 1], [0, 0]])  # got and given
     np.testing.assert_array_equal(state.vectors, 2 * state.messages)
@@ -226,13 +226,13 @@ def test_query_by_hand() -> None:
 
 
 def test_nobody_asks() -> None:
-    w, before = world(), begun()
+    w, before = world(), initial_state()
     answered, state = query(w, before, np.arange(4), np.zeros((4, 4), bool), 2)
     assert not answered.any() and not state.messages.any() and w.ledger.total() == (0, 0)
 
 
 def test_update_peers_changes_the_peers_of_the_round_only() -> None:
-    before, peers = begun(), np.array([3, 1])
+    before, peers = initial_state(), np.array([3, 1])
     trust = np.array([[0, 1, 0, 0], [0, 0, 0, 1]], bool)
     neighbourhood = Neighbourhood(trust, 2 * trust.astype(np.int32), np.array([9, 5]))
     models = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -263,9 +263,9 @@ def test_communities_are_what_can_be_reached(seed: int, N: int) -> None:
     reach = (trust & trust.T) | np.eye(N, dtype=bool)
     for _ in range(N):
         reach = reach @ reach
-    found = communities(trust)
-    np.testing.assert_array_equal(found[:, None] == found, reach)
-    seen = list(dict.fromkeys(found.tolist()))
+    result = communities(trust)
+    np.testing.assert_array_equal(result[:, None] == result, reach)
+    seen = list(dict.fromkeys(result.tolist()))
     assert seen == list(range(len(seen)))  # numbered by first members
 
 
@@ -274,7 +274,7 @@ def test_communities_are_what_can_be_reached(seed: int, N: int) -> None:
 
 def test_everybody_begins_with_the_same_model_and_knows_nobody() -> None:
     stream = Stream(4, 0, "method/init")
-    state = begun(5)
+    state = initial_state(5)
     start = world(5).initial(stream.child("model"))
     np.testing.assert_array_equal(state.start, start)
     np.testing.assert_array_equal(state.models, np.tile(start, (5, 1)))
@@ -287,7 +287,7 @@ def test_everybody_begins_with_the_same_model_and_knows_nobody() -> None:
 def test_each_peer_is_tested_on_its_own_model() -> None:
     """Whatever community it is in."""
     state = update_peers(
-        begun(), np.arange(4), Neighbourhood(*trusting(4)), np.arange(12, dtype=np.float32).reshape(4, 3)
+        initial_state(), np.arange(4), Neighbourhood(*trusting(4)), np.arange(12, dtype=np.float32).reshape(4, 3)
     )
     assert state.clusters == 1
     assigned = state.models_for(np.array([3, 1]))

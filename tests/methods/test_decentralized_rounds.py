@@ -7,7 +7,7 @@ import pytest
 
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, PeerState, update_peers
 from fedkin.simulation.fake_world import FakeWorld
-from tests.methods.test_decentralized import STREAM, begun, trusting, world
+from tests.methods.test_decentralized import STREAM, initial_state, trusting, world
 
 
 class Asking(PeerMethod):
@@ -18,9 +18,9 @@ class Asking(PeerMethod):
     def __init__(self, similarity_of: str = "nothing", alpha: float = 0.0) -> None:
         self.similarity_of, self.alpha = similarity_of, alpha  # type: ignore[misc]
 
-    def select_queries(self, neighbourhood: Neighbourhood, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        self.neighbourhood, self.there = neighbourhood, there
-        return there
+    def select_queries(self, neighbourhood: Neighbourhood, reachable: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        self.neighbourhood, self.reachable = neighbourhood, reachable
+        return reachable
 
     def match_neighbours(
         self, neighbourhood: Neighbourhood, answered: np.ndarray, similar: np.ndarray
@@ -28,9 +28,9 @@ class Asking(PeerMethod):
         self.answered = answered
         return neighbourhood
 
-    def select_partners(self, neighbourhood: Neighbourhood, there: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        np.testing.assert_array_equal(there, self.there)
-        return super().select_partners(neighbourhood, there, noise)
+    def select_partners(self, neighbourhood: Neighbourhood, reachable: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        np.testing.assert_array_equal(reachable, self.reachable)
+        return super().select_partners(neighbourhood, reachable, noise)
 
 
 class Leaving(FakeWorld):
@@ -49,16 +49,16 @@ def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
     return w, before, method.round(w, before, np.arange(4), STREAM)
 
 
-def test_all_who_can_be_reached_are_there_and_those_awake_answer() -> None:
+def test_all_who_can_be_reached_are_queried_and_active_ones_reply() -> None:
     method = Asking()
     _, before, after = a_round(method)
-    np.testing.assert_array_equal(method.there, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
+    np.testing.assert_array_equal(method.reachable, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
     np.testing.assert_array_equal(method.answered, [[0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]])
     assert before.age.tolist() == [1] * 6 and after.age.tolist() == [2, 2, 1, 1, 1, 1]
 
 
-def test_trust_loses_who_has_left_and_keeps_who_sleeps() -> None:
-    """Before anything is asked; peers that sleep change nothing."""
+def test_trust_loses_who_has_left_and_keeps_inactive_peers() -> None:
+    """Before anything is asked; peers that are inactive change nothing."""
     method = Asking()
     _, before, after = a_round(method)
     np.testing.assert_array_equal(method.neighbourhood.trust, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
@@ -90,7 +90,7 @@ def test_the_mean_is_of_those_that_answered() -> None:
 
 def test_neighbourhoods_are_of_the_round_that_begins() -> None:
     state = update_peers(
-        begun(),
+        initial_state(),
         np.array([2]),
         Neighbourhood(np.eye(4, dtype=bool)[[0]], np.eye(4, dtype=int)[[0]], np.array([6])),
         np.zeros((1, 3), np.float32),
@@ -102,5 +102,5 @@ def test_neighbourhoods_are_of_the_round_that_begins() -> None:
 
 
 def test_newcomers_need_no_place() -> None:
-    state = begun()
+    state = initial_state()
     assert PeerMethod().place(world(), state, np.array([1, 2]), STREAM) is state

@@ -1,4 +1,4 @@
-"""FedGroup on quadratic clients of three parameters, one kind of client per axis.
+"""FedGroup on quadratic clients of three parameters, one cluster per axis.
 
 One epoch of lr 0.5 goes half the way from the model to the client's target, so from w_0 = (1, 1, 1) an update is half
 of target - w_0. Expectations are worked out from the paper's algorithms and the published description of the code.
@@ -21,12 +21,12 @@ from fedkin.simulation.fake_world import FakeWorld
 ONE = np.ones(3, np.float32)
 # updates from w_0: (1,0,0) (3,0,0) | (0,2,0) (0,6,0) | (0,0,1) (0,0,2)
 UPDATE = np.array([[1, 0, 0], [0, 2, 0], [0, 0, 1], [3, 0, 0], [0, 6, 0], [0, 0, 2]], np.float32)
-KIND = np.array([0, 1, 2, 0, 1, 2])
+TRUE_CLUSTERS = np.array([0, 1, 2, 0, 1, 2])
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
 STREAM = Stream(3, 0, "init")
 
 
-class Watched(FakeWorld):
+class RecordingWorld(FakeWorld):
     """A fake world that remembers whom it was asked to train, and with what work."""
 
     def train(self, models: Any, clients: Any, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
@@ -34,10 +34,10 @@ class Watched(FakeWorld):
         return super().train(models, clients, *args, work=work, **options)
 
 
-def world(update: np.ndarray = UPDATE, epochs: int = 1, **options: Any) -> Watched:
+def world(update: np.ndarray = UPDATE, epochs: int = 1, **options: Any) -> RecordingWorld:
     n = len(update)
     work = LocalTraining(epochs=epochs, lr=0.5)
-    return Watched(ONE + 2 * update, EXAMPLES[np.arange(n) % 6], work, start=lambda _: ONE, **options)
+    return RecordingWorld(ONE + 2 * update, EXAMPLES[np.arange(n) % 6], work, start=lambda _: ONE, **options)
 
 
 def settled(method: FedGroup, w: FakeWorld) -> FedGroupState:
@@ -47,23 +47,23 @@ def settled(method: FedGroup, w: FakeWorld) -> FedGroupState:
     return method.place(w, state, cold, STREAM.child("place")) if len(cold) else state
 
 
-def by_kind(state: FedGroupState) -> np.ndarray:
-    """Cluster ids are arbitrary: the id of the cluster that holds the clients of kinds 0, 1 and 2."""
+def by_true_cluster(state: FedGroupState) -> np.ndarray:
+    """Cluster ids are arbitrary: the id of the cluster that holds the clients of clusters 0, 1 and 2."""
     return state.assignment[:3]
 
 
 # --- group cold start (Algorithm 3)
 
 
-def test_group_cold_start_finds_the_kinds() -> None:
+def test_group_cold_start_finds_the_true_clusters() -> None:
     state = settled(FedGroup(clusters=3), world())
-    np.testing.assert_array_equal(state.assignment, by_kind(state)[KIND])
-    assert sorted(by_kind(state)) == [0, 1, 2]
+    np.testing.assert_array_equal(state.assignment, by_true_cluster(state)[TRUE_CLUSTERS])
+    assert sorted(by_true_cluster(state)) == [0, 1, 2]
 
 
 def test_clusters_start_from_the_simple_mean_of_their_clients_solutions() -> None:
     state = FedGroup(clusters=3).init(world(), STREAM)
-    order = by_kind(state)
+    order = by_true_cluster(state)
     np.testing.assert_allclose(state.models[order], ONE + [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
     np.testing.assert_allclose(state.directions[order], [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
     np.testing.assert_array_equal(state.start, ONE)
@@ -78,7 +78,7 @@ def test_pretraining_lasts_one_epoch_whatever_the_run_says() -> None:
 
 
 def many(each: int = 20) -> np.ndarray:
-    """Clients of the three kinds with lengths 1 .. each, shuffled."""
+    """Clients of the three clusters with lengths 1 .. each, shuffled."""
     rows = np.concatenate([np.outer(np.arange(1, each + 1), axis) for axis in np.eye(3)])
     return np.random.default_rng(0).permutation(rows).astype(np.float32)
 

@@ -18,7 +18,7 @@ STREAM = Stream(7, 1, "round")
 COHORT = np.arange(2)
 
 
-class Watched(FakeWorld):
+class RecordingWorld(FakeWorld):
     """A fake world that remembers the local work it was asked for."""
 
     asked: LocalTraining
@@ -28,9 +28,9 @@ class Watched(FakeWorld):
         return super().train(*args, work=work, **options)
 
 
-def world(epochs: int = 2) -> Watched:
+def world(epochs: int = 2) -> RecordingWorld:
     target = np.array([[2, 0], [0, 4]], np.float32)
-    return Watched(target, np.array([10, 30]), LocalTraining(epochs=epochs, lr=0.5), start=lambda _: np.zeros(2))
+    return RecordingWorld(target, np.array([10, 30]), LocalTraining(epochs=epochs, lr=0.5), start=lambda _: np.zeros(2))
 
 
 def test_two_steps_by_hand() -> None:

@@ -12,7 +12,7 @@ from fedkin.core.randomness import Stream
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.simulation.fake_world import FakeWorld
-from tests.methods.fedsim_clients import EVERYONE, EXAMPLES, TARGET, Watched, given, same, world, world_of
+from tests.methods.fedsim_clients import EVERYONE, EXAMPLES, TARGET, RecordingWorld, given, same, world, world_of
 
 STREAM = Stream(3, 2, "method/round")
 
@@ -21,7 +21,7 @@ def round_of(method: FedSim, w: FakeWorld, cohort: np.ndarray = EVERYONE, stream
     return method.round(w, given(w), cohort, stream)
 
 
-def verbs(w: Watched) -> list[tuple[str, bool]]:
+def verbs(w: RecordingWorld) -> list[tuple[str, bool]]:
     return [(verb, gradient) for verb, _, _, gradient in getattr(w, "calls", [])]
 
 
@@ -39,7 +39,7 @@ def test_each_kind_counts_alike() -> None:
 
 
 def test_two_clusters_of_different_size() -> None:
-    """Without clients of the third kind: (4, 5) of the first and client 1 alone of the second."""
+    """Without clients of the third cluster: (4, 5) of the first and client 1 alone of the second."""
     state = round_of(FedSim(clusters=2), world(), np.array([0, 1, 3]))
     np.testing.assert_allclose(state.models, [[4.8 / 2, 4 / 2, 0]], rtol=1e-6)
     np.testing.assert_array_equal(state.groups[[2, 4, 5]], -1)
@@ -72,7 +72,7 @@ def test_gradients_come_with_the_solutions() -> None:
     assert verbs(w) == [("train", True)] * 3
 
 
-class Sides(Watched):
+class Sides(RecordingWorld):
     """Clients on a line, whose gradient says only on which side of the model they are."""
 
     def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
@@ -148,15 +148,15 @@ def test_a_dealt_round_by_hand() -> None:
     state = round_of(FedSim(clusters=4, clustering="round_robin"), world())
     solutions = TARGET / 2
     own = [state.groups == k for k in range(4)]
-    kinds = [EXAMPLES[mine] @ solutions[mine] / EXAMPLES[mine].sum() for mine in own]
-    np.testing.assert_allclose(state.models, [np.mean(kinds, axis=0)], rtol=1e-6)
+    cluster_means = [EXAMPLES[mine] @ solutions[mine] / EXAMPLES[mine].sum() for mine in own]
+    np.testing.assert_allclose(state.models, [np.mean(cluster_means, axis=0)], rtol=1e-6)
     coded = FedSim(clusters=4, clustering="round_robin", as_coded=("configured_count",))
     few = round_of(coded, world(), np.arange(3))
     np.testing.assert_allclose(few.models, [solutions[:3].sum(axis=0) / 4], rtol=1e-6)
 
 
 def test_seeds_differ_and_repeat() -> None:
-    """Without clear kinds K-means ends in the clusters that its stream leads to; the same stream, the same bits."""
+    """Without clear clusters K-means ends in the clusters that its stream leads to; the same stream, the same bits."""
     target = np.random.default_rng(1).normal(size=(6, 5))
     method = FedSim(clusters=3)
     states = [round_of(method, world(target=target), stream=Stream(seed, 2, "method")) for seed in range(12)]
@@ -167,20 +167,20 @@ def test_seeds_differ_and_repeat() -> None:
 # --- more clusters than can be
 
 
-class Equal(Watched):
+class Equal(RecordingWorld):
     """All the gradients are the same, and zero, whatever the targets."""
 
     def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
         return np.zeros((len(clients), models.shape[1]), np.float32)
 
 
-class EqualAndLarge(Watched):
+class EqualAndLarge(RecordingWorld):
     def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
         return np.full((len(clients), models.shape[1]), 0.1, np.float32)
 
 
 @pytest.mark.parametrize("kind", [Equal, EqualAndLarge])
-def test_equal_gradients_form_one_cluster(kind: type[Watched]) -> None:
+def test_equal_gradients_form_one_cluster(kind: type[RecordingWorld]) -> None:
     state = round_of(FedSim(clusters=3), world_of(kind))
     np.testing.assert_allclose(state.models, [EXAMPLES @ TARGET / 2 / EXAMPLES.sum()], rtol=1e-6)
     np.testing.assert_array_equal(state.groups, 0)
@@ -241,7 +241,7 @@ def test_nobody_answers(how: str, method: FedSim) -> None:
             assert same(method.round(w, before, cohort, STREAM.at(r)), before)
 
 
-class Cracked(Watched):
+class Cracked(RecordingWorld):
     """Client 2 finds no finite gradient."""
 
     def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
@@ -249,19 +249,19 @@ class Cracked(Watched):
         return (super().slope(models, clients, model_index) + bad).astype(np.float32)
 
 
-def test_a_leftover_gradient_that_is_not_finite_is_set_aside() -> None:
+def test_a_leftover_gradient_that_is_not_finite_is_excluded() -> None:
     """Asked for by itself, a gradient may be broken where the update is sound."""
     method = FedSim(clusters=3, as_coded=("leftover_model",))
-    found = round_of(method, world_of(Cracked))
+    result = round_of(method, world_of(Cracked))
     without = round_of(method, world(), np.array([0, 1, 3, 4, 5]))
-    np.testing.assert_allclose(found.models, without.models, rtol=1e-6)
+    np.testing.assert_allclose(result.models, without.models, rtol=1e-6)
 
 
-def test_garbage_is_set_aside() -> None:
-    found = round_of(FedSim(clusters=3), world(garbage=frozenset({2, 3})))
+def test_garbage_is_excluded() -> None:
+    result = round_of(FedSim(clusters=3), world(garbage=frozenset({2, 3})))
     without = round_of(FedSim(clusters=3), world(), np.array([0, 1, 4, 5]))
-    np.testing.assert_array_equal(found.models, without.models)
-    np.testing.assert_array_equal(found.groups[[2, 3]], -1)
+    np.testing.assert_array_equal(result.models, without.models)
+    np.testing.assert_array_equal(result.groups[[2, 3]], -1)
 
 
 # --- a run

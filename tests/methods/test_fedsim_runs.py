@@ -30,8 +30,8 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.trainer import Trainer
 from tests.methods.fedsim_clients import same, world
-from tests.simulation import slow_twin
-from tests.simulation.small import federation, samples
+from tests.simulation import numpy_reference
+from tests.simulation.small_federation import federation, samples
 
 STREAM = Stream(3, 2, "method/round")
 
@@ -100,13 +100,13 @@ def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
     state = method.init(w, Stream(5, 0, "init"))
     everybody, nobody = np.arange(DATA.clients), np.zeros(DATA.clients, np.int64)
     updates = simulated(work).train(state.models, everybody, nobody, stream=STREAM.child("train"))
-    gradients = [slow_twin.loss_and_gradient(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
+    gradients = [numpy_reference.loss_and_gradient(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
     scores = PCA(n_components=0.95, svd_solver="full").fit_transform(np.stack(gradients))
     labels = KMeans(3, n_init=50, random_state=0).fit_predict(scores)  # pyright: ignore[reportArgumentType]
     solutions, n = state.models + updates.update.astype(float), DATA.train.sizes
-    kinds = [n[labels == k] @ solutions[labels == k] / n[labels == k].sum() for k in range(3)]
-    found = method.round(w, state, everybody, STREAM)
-    np.testing.assert_allclose(found.models, [np.mean(kinds, axis=0)], rtol=1e-5, atol=1e-6)
+    cluster_means = [n[labels == k] @ solutions[labels == k] / n[labels == k].sum() for k in range(3)]
+    result = method.round(w, state, everybody, STREAM)
+    np.testing.assert_allclose(result.models, [np.mean(cluster_means, axis=0)], rtol=1e-5, atol=1e-6)
 
 
 def test_a_gradient_and_an_update_are_two_messages_up() -> None:
@@ -178,16 +178,16 @@ def test_one_cluster_beside_fedavg() -> None:
     assert run.records[-1]["bytes_up"] == 2 * plain.records[-1]["bytes_up"] > 0
 
 
-def test_a_broken_client_is_named(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its gradient alone is not finite: the client is set aside, counted, and the run goes on."""
+def test_a_nonfinite_client_is_named(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradient alone is not finite: the client is excluded, counted, and the run goes on."""
     train = Trainer.train
 
-    def cracked(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
-        update, last, first, slope = train(self, models, clients, *rest)
-        bad = np.where(clients[: len(slope)] == 3, np.nan, 0).astype(np.float32)
-        return update, last, first, slope + bad[:, None]
+    def with_nan(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
+        result = train(self, models, clients, *rest)
+        bad = np.where(clients[: len(result.gradient)] == 3, np.nan, 0).astype(np.float32)
+        return result._replace(gradient=result.gradient + bad[:, None])
 
-    monkeypatch.setattr(Trainer, "train", cracked)
+    monkeypatch.setattr(Trainer, "train", with_nan)
     with caplog.at_level(logging.WARNING, "fedkin"):
         run = go(FedSim(clusters=2), rounds=1, cohort=7)
     assert "client 3" in caplog.text and np.isfinite(run.models).all()

@@ -69,8 +69,8 @@ def test_every_client_goes_to_the_model_nearest_to_its_last_solution() -> None:
 
 def test_a_tie_goes_to_the_first_model() -> None:
     local = np.array([[4, 7]], np.float32)
-    found = after([0], world(TARGET[:1]), given([1], local=local))
-    np.testing.assert_array_equal(found.assignment, [0])
+    result = after([0], world(TARGET[:1]), given([1], local=local))
+    np.testing.assert_array_equal(result.assignment, [0])
 
 
 def test_a_cluster_is_the_simple_mean_of_its_clients_solutions() -> None:
@@ -94,9 +94,9 @@ def test_a_cluster_without_clients_keeps_its_model() -> None:
 
 
 def test_clients_outside_the_cohort_keep_all_they_have() -> None:
-    found = after([0, 3], state=given([2, 2, UNASSIGNED, 2, 2]))
-    np.testing.assert_array_equal(found.assignment, [0, 2, UNASSIGNED, 1, 2])
-    np.testing.assert_array_equal(found.local[[1, 2, 4]], LOCAL[[1, 2, 4]])
+    result = after([0, 3], state=given([2, 2, UNASSIGNED, 2, 2]))
+    np.testing.assert_array_equal(result.assignment, [0, 2, UNASSIGNED, 1, 2])
+    np.testing.assert_array_equal(result.local[[1, 2, 4]], LOCAL[[1, 2, 4]])
 
 
 def test_the_mean_by_examples() -> None:
@@ -105,9 +105,9 @@ def test_the_mean_by_examples() -> None:
 
 
 def test_the_first_client_as_coded() -> None:
-    found = after([4, 2, 3, 1, 0], weighting="first_client")
-    np.testing.assert_allclose(found.models[:2], [[20, 0], [4, 2]], rtol=1e-6)
-    np.testing.assert_allclose(found.local, after().local, rtol=1e-6)
+    result = after([4, 2, 3, 1, 0], weighting="first_client")
+    np.testing.assert_allclose(result.models[:2], [[20, 0], [4, 2]], rtol=1e-6)
+    np.testing.assert_allclose(result.local, after().local, rtol=1e-6)
 
 
 # --- what is measured
@@ -165,20 +165,20 @@ def test_the_head_in_the_simulator() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_a_client_that_does_not_answer_keeps_its_solution(how: str) -> None:
-    found = after(w=world(**{how: frozenset({0, 4})}))
-    np.testing.assert_array_equal(found.local[[0, 4]], LOCAL[[0, 4]])
-    np.testing.assert_allclose(found.models[:2], [[2, 1], [4, 2]], rtol=1e-6)
+    result = after(w=world(**{how: frozenset({0, 4})}))
+    np.testing.assert_array_equal(result.local[[0, 4]], LOCAL[[0, 4]])
+    np.testing.assert_allclose(result.models[:2], [[2, 1], [4, 2]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("weighting", ["simple", "examples", "first_client"])
 @pytest.mark.parametrize("cohort", [NOBODY, np.array([0, 1])])
 def test_without_any_answer_no_model_changes(cohort: np.ndarray, weighting: Any) -> None:
-    found = after(cohort, world(silent=frozenset(range(5))), weighting=weighting)
-    assert found.models.tobytes() == MODELS.tobytes() and found.local.tobytes() == LOCAL.tobytes()
+    result = after(cohort, world(silent=frozenset(range(5))), weighting=weighting)
+    assert result.models.tobytes() == MODELS.tobytes() and result.local.tobytes() == LOCAL.tobytes()
 
 
 @pytest.mark.parametrize("migration", ["none", "label_blind"])
-def test_broken_data_stay_with_their_client(migration: Any) -> None:
+def test_nonfinite_data_stay_with_their_client(migration: Any) -> None:
     w = simulated()
     w.data.x[w.data.train[2]] = np.nan
     method = FeSEM(clusters=2, newcomers="loss", migration=migration)
@@ -186,14 +186,14 @@ def test_broken_data_stay_with_their_client(migration: Any) -> None:
     state = method.place(w, before, np.array([1, 2, 3]), STREAM)
     assert state.assignment[2] == UNASSIGNED and np.all(state.assignment[[1, 3]] != UNASSIGNED)
     np.testing.assert_array_equal(state.local[2], before.local[2])
-    found = method.round(w, state, np.array([1, 2, 3]), STREAM)
-    assert np.isfinite(found.models).all() and np.isfinite(found.local).all()
+    result = method.round(w, state, np.array([1, 2, 3]), STREAM)
+    assert np.isfinite(result.models).all() and np.isfinite(result.local).all()
 
 
 @pytest.mark.parametrize("cohort", [[], [4]])
 def test_a_cohort_of_one_or_none_in_the_simulator(cohort: Any) -> None:
     w, method = simulated(), FeSEM(clusters=2)
     state = method.init(w, Stream(3))
-    found = method.round(w, state, np.array(cohort, np.int64), STREAM)
-    assert np.sum(np.any(found.models != state.models, axis=1)) == len(cohort)
-    assert np.isfinite(found.models).all()
+    result = method.round(w, state, np.array(cohort, np.int64), STREAM)
+    assert np.sum(np.any(result.models != state.models, axis=1)) == len(cohort)
+    assert np.isfinite(result.models).all()

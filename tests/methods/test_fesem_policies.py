@@ -42,15 +42,15 @@ def test_a_newcomer_holds_the_model_of_the_cluster_it_was_given() -> None:
 @pytest.mark.parametrize("newcomers", ["loss", "random"])
 def test_a_newcomer_that_could_not_be_placed_waits(newcomers: Any) -> None:
     """Client 0 alone trains in cluster 0, half the way from (0, 0) to (40, 0); client 2 is still cold."""
-    found = after([0, 2], state=given([0, 0, UNASSIGNED, 1, 1]), newcomers=newcomers)
-    np.testing.assert_array_equal(found.assignment, [0, 0, UNASSIGNED, 1, 1])
-    np.testing.assert_allclose(found.models, [[20, 0], *MODELS[1:]], rtol=1e-6)
-    np.testing.assert_array_equal(found.local[2], LOCAL[2])
+    result = after([0, 2], state=given([0, 0, UNASSIGNED, 1, 1]), newcomers=newcomers)
+    np.testing.assert_array_equal(result.assignment, [0, 0, UNASSIGNED, 1, 1])
+    np.testing.assert_allclose(result.models, [[20, 0], *MODELS[1:]], rtol=1e-6)
+    np.testing.assert_array_equal(result.local[2], LOCAL[2])
 
 
 def test_by_its_own_solution_every_newcomer_finds_a_cluster_in_the_round() -> None:
-    found = after([0, 2], state=given([0, 0, UNASSIGNED, 1, 1]))
-    np.testing.assert_array_equal(found.assignment, [0, 0, 0, 1, 1])
+    result = after([0, 2], state=given([0, 0, UNASSIGNED, 1, 1]))
+    np.testing.assert_array_equal(result.assignment, [0, 0, 0, 1, 1])
 
 
 def test_newcomers_at_random() -> None:
@@ -77,16 +77,16 @@ def shifting() -> FakeWorld:
 @pytest.mark.parametrize(("migration", "moves"), [("none", False), ("label_blind", True), ("label_aware", True)])
 def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves: bool) -> None:
     w = shifting()
-    found = after(NOBODY, w, given([2] * 5), migration=migration)
-    np.testing.assert_array_equal(found.assignment, [2, 0, 2, 2, 1] if moves else [2] * 5)
+    result = after(NOBODY, w, given([2] * 5), migration=migration)
+    np.testing.assert_array_equal(result.assignment, [2, 0, 2, 2, 1] if moves else [2] * 5)
     assert bool(w.shifted(EVERYBODY).any()) != moves
 
 
 def test_only_a_first_cluster_notes_what_the_data_are() -> None:
     """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on comparing."""
     w = shifting()
-    found = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
-    np.testing.assert_array_equal(found.assignment, [2, 0, 2, 2, 1])
+    result = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
+    np.testing.assert_array_equal(result.assignment, [2, 0, 2, 2, 1])
     np.testing.assert_array_equal(w.shifted(EVERYBODY), [False, False, False, False, True])
 
 
@@ -110,8 +110,8 @@ def test_the_variant_differs_in_one_default() -> None:
 def test_clusters_that_have_clients_share() -> None:
     """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
-    found = after([0, 1], world(models[:2]), given([0, 1], models, models[:2]), eta_g=2.0).models
-    np.testing.assert_allclose(found, [[3 / 1.2, 5], [1.2 / 1.4, 11.6 / 1.4], [80, 80]], rtol=1e-6)
+    result = after([0, 1], world(models[:2]), given([0, 1], models, models[:2]), eta_g=2.0).models
+    np.testing.assert_allclose(result, [[3 / 1.2, 5], [1.2 / 1.4, 11.6 / 1.4], [80, 80]], rtol=1e-6)
 
 
 # --- communication (FlexCFL, Fig. 6)

@@ -20,17 +20,17 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.flexcfl_clients import KIND, ONE, ROUND, STREAM, UPDATE, given, many, world
+from tests.methods.flexcfl_clients import ONE, ROUND, STREAM, TRUE_CLUSTERS, UPDATE, given, many, world
 
 # --- group cold start (Algorithm 3)
 
 
 @pytest.mark.parametrize("measure", ["edc", "madc"])
-def test_group_cold_start_finds_the_kinds(measure: Any) -> None:
+def test_group_cold_start_finds_the_true_clusters(measure: Any) -> None:
     state = FlexCFL(measure=measure).init(world(), STREAM)
     order = state.assignment[:3]
     assert sorted(order) == [0, 1, 2]
-    np.testing.assert_array_equal(state.assignment, order[KIND])
+    np.testing.assert_array_equal(state.assignment, order[TRUE_CLUSTERS])
     np.testing.assert_allclose(state.models[order], ONE + [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
     np.testing.assert_allclose(state.directions[order], [[2, 0, 0], [0, 4, 0], [0, 0, 1.5]], rtol=1e-6)
     np.testing.assert_array_equal(state.start, ONE)
@@ -45,8 +45,8 @@ def test_madc_is_clustered_by_complete_linkage() -> None:
     complete, average, single = (
         fcluster(linkage(pairs, method), 3, "maxclust") for method in ("complete", "average", "single")
     )
-    found = FlexCFL(measure="madc").init(world(updates), STREAM).assignment
-    assert adjusted_rand_score(complete, found) == 1
+    result = FlexCFL(measure="madc").init(world(updates), STREAM).assignment
+    assert adjusted_rand_score(complete, result) == 1
     assert adjusted_rand_score(complete, average) < 1 and adjusted_rand_score(complete, single) < 1
 
 
@@ -125,7 +125,7 @@ def test_a_newcomer_goes_where_its_update_points() -> None:
     assert after.informed.all() and w.ledger.down == {"send": 4 * 2 * 2 * 3}
 
 
-def test_one_without_an_answer_stays_cold_and_is_told_the_directions_once() -> None:
+def test_one_without_an_answer_stays_unassigned_and_gets_the_directions_once() -> None:
     w = world(np.where(np.arange(6)[:, None] == 4, 0, UPDATE), silent=frozenset({1}), garbage=frozenset({2}))
     after = FlexCFL().place(w, given([UNASSIGNED] * 6, informed=False), np.arange(6), STREAM)
     np.testing.assert_array_equal(after.assignment, [0, UNASSIGNED, UNASSIGNED, 0, UNASSIGNED, 2])

@@ -11,14 +11,14 @@ import pytest
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.world import LocalTraining
 from fedkin.methods.flexcfl import FlexCFL
-from tests.methods.flexcfl_clients import COUNTS, KIND, ONE, ROUND, UPDATE, Watched, given, swap, world
+from tests.methods.flexcfl_clients import COUNTS, ONE, ROUND, TRUE_CLUSTERS, UPDATE, RecordingWorld, given, swap, world
 
 # --- migration (Algorithm 2, l. 4-6)
 
 
 def test_two_migrations_in_one_round_selected_or_not() -> None:
     """Clients 0 and 1 have exchanged their data; only client 1 is selected, and trains its new cluster's model."""
-    w, state = world(), given(KIND)
+    w, state = world(), given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.array([1, 2]), ROUND)
     np.testing.assert_array_equal(after.assignment, [1, 0, 2, 0, 1, 2])
@@ -27,7 +27,7 @@ def test_two_migrations_in_one_round_selected_or_not() -> None:
 
 
 def test_who_has_migrated_is_not_flagged_again() -> None:
-    w, state = world(), given(KIND)
+    w, state = world(), given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.array([2]), ROUND)
     np.testing.assert_array_equal(w.told, [True, True, False, False, False, False])
@@ -36,7 +36,7 @@ def test_who_has_migrated_is_not_flagged_again() -> None:
 
 
 def test_one_that_gives_no_answer_keeps_its_cluster_and_is_flagged_again() -> None:
-    w, state = world(silent=frozenset({0})), given(KIND)
+    w, state = world(silent=frozenset({0})), given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.array([2]), ROUND)
     np.testing.assert_array_equal(after.assignment, [0, 0, 2, 0, 1, 2])
@@ -48,7 +48,7 @@ def test_one_that_gives_no_answer_keeps_its_cluster_and_is_flagged_again() -> No
 
 @pytest.mark.parametrize(("migration", "expected"), [("none", 0), ("label_blind", 0), ("label_aware", 1)])
 def test_a_renaming_of_classes_is_seen_by_the_aware_only(migration: Any, expected: int) -> None:
-    w, state = world(), given(KIND)
+    w, state = world(), given(TRUE_CLUSTERS)
     assert w.counts is not None
     w.counts = w.counts[:, [2, 0, 1]]
     w.target = w.target[[1, 0, 2, 3, 4, 5]]
@@ -65,12 +65,12 @@ def test_the_threshold_is_the_methods() -> None:
             w.counts - 3 * np.eye(6, 3, dtype=int) * (np.arange(6) == 0)[:, None],
             w.target[[1, *range(1, 6)]],
         )
-        after = FlexCFL(threshold=threshold).round(w, given(KIND), np.array([2]), ROUND)
+        after = FlexCFL(threshold=threshold).round(w, given(TRUE_CLUSTERS), np.array([2]), ROUND)
         assert after.assignment[0] == cluster
 
 
 def test_cold_and_absent_clients_are_not_tested() -> None:
-    class Small(Watched):
+    class Small(RecordingWorld):
         def clients(self, round: int) -> Any:
             return np.arange(5)
 
@@ -82,15 +82,15 @@ def test_cold_and_absent_clients_are_not_tested() -> None:
 def test_the_static_version_tests_nobody() -> None:
     w = world()
     swap(w, 0, 1)
-    after = FlexCFL(migration="none").round(w, given(KIND), np.arange(6), ROUND)
-    np.testing.assert_array_equal(after.assignment, KIND)
+    after = FlexCFL(migration="none").round(w, given(TRUE_CLUSTERS), np.arange(6), ROUND)
+    np.testing.assert_array_equal(after.assignment, TRUE_CLUSTERS)
     assert not hasattr(w, "tested")
 
 
 def test_a_migrated_client_is_sent_nothing_and_sends_no_update() -> None:
     w = world()
     swap(w, 0, 1)
-    FlexCFL().round(w, given(KIND), np.array([2]), ROUND)
+    FlexCFL().round(w, given(TRUE_CLUSTERS), np.array([2]), ROUND)
     assert w.ledger.down.get("send", 0) == 0
 
 
@@ -99,7 +99,7 @@ def test_a_migrated_client_is_sent_nothing_and_sends_no_update() -> None:
 
 def test_a_cluster_that_empties_keeps_its_model_and_is_left_alone() -> None:
     """Clients 0 and 3 were all that cluster 0 had; they now want what cluster 1 wants."""
-    w, state = world(), given(KIND)
+    w, state = world(), given(TRUE_CLUSTERS)
     assert w.counts is not None
     w.target, w.counts = w.target[[1, 1, 2, 4, 4, 5]], w.counts[[1, 1, 2, 4, 4, 5]]
     after = FlexCFL(eta_g=0.5).round(w, state, np.arange(6), ROUND)
@@ -109,7 +109,7 @@ def test_a_cluster_that_empties_keeps_its_model_and_is_left_alone() -> None:
 
 
 def test_a_cluster_without_selected_members_keeps_its_model() -> None:
-    state = given(KIND)
+    state = given(TRUE_CLUSTERS)
     after = FlexCFL().round(world(), state, np.array([1, 4]), ROUND)
     np.testing.assert_array_equal(after.models[[0, 2]], state.models[[0, 2]])
     assert np.any(after.models[1] != state.models[1])
@@ -125,7 +125,7 @@ def test_a_cohort_of_one_and_a_cold_one_in_it() -> None:
 
 
 def test_in_an_empty_round_data_may_still_move() -> None:
-    w, state = world(), given(KIND)
+    w, state = world(), given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.zeros(0, np.int64), ROUND)
     np.testing.assert_array_equal(after.models, state.models)
@@ -133,7 +133,7 @@ def test_in_an_empty_round_data_may_still_move() -> None:
 
 
 def test_states_are_left_alone() -> None:
-    w, before = world(), given(KIND)
+    w, before = world(), given(TRUE_CLUSTERS)
     kept = replace(before, models=before.models.copy(), assignment=before.assignment.copy())
     swap(w, 0, 1)
     FlexCFL(eta_g=0.1).round(w, before, np.arange(6), ROUND)

@@ -1,4 +1,4 @@
-"""The baselines of peer methods: gossip with anybody, an oracle's kin, nobody at all. Quadratic peers, by hand."""
+"""The baselines of peer methods: gossip with anybody, an oracle's cluster, nobody at all. Quadratic peers, by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SELF = np.eye(7, dtype=bool)
 SEED = 3
 
 
-class Watched(FakeWorld):
+class RecordingWorld(FakeWorld):
     """Remembers who asked whom, call by call; ``here`` can be reached."""
 
     here: np.ndarray = EVERYBODY
@@ -39,8 +39,10 @@ class Watched(FakeWorld):
         return super().ask(askers, asked, vectors)
 
 
-def world(**options: Any) -> Watched:
-    return Watched(TARGET, EXAMPLES, LocalTraining(lr=0.5), start=lambda _: np.zeros(2), true_clusters=TRUTH, **options)
+def world(**options: Any) -> RecordingWorld:
+    return RecordingWorld(
+        TARGET, EXAMPLES, LocalTraining(lr=0.5), start=lambda _: np.zeros(2), true_clusters=TRUTH, **options
+    )
 
 
 def stream(t: int) -> Stream:
@@ -54,7 +56,7 @@ def run(method: Any, w: FakeWorld, rounds: int, cohort: np.ndarray = EVERYBODY) 
     return state
 
 
-def contacts(w: Watched) -> np.ndarray:
+def contacts(w: RecordingWorld) -> np.ndarray:
     """Who got an answer of whom, round by round."""
     return np.stack([pairs for pairs in w.asked if pairs.any()])
 
@@ -144,19 +146,19 @@ def drawn(t: int, peer: int, pool: np.ndarray, count: int) -> np.ndarray:
     return np.sort(pool[np.argsort(noise[pool])][:count])
 
 
-def test_gossip_does_not_know_who_sleeps() -> None:
+def test_gossip_does_not_know_who_is_inactive() -> None:
     """2 drops out, 4 sends NaN, 5 is not in the cohort: they are drawn as all others are (k = 3 of six), and give no
     answer. Nobody comes in their place: the mean is of those that are left."""
     w = world(silent=frozenset({2}), garbage=frozenset({4}))
     state = run(Gossip(neighbours=3), w, 1, np.array([0, 1, 2, 3, 4, 6]))
-    awake, got, given = np.array([0, 1, 3, 6]), np.zeros(7, int), np.zeros(7, int)
-    for i in awake.tolist():
-        partners = np.intersect1d(drawn(1, i, np.setdiff1d(EVERYBODY, [i]), 3), awake)
+    active, got, given = np.array([0, 1, 3, 6]), np.zeros(7, int), np.zeros(7, int)
+    for i in active.tolist():
+        partners = np.intersect1d(drawn(1, i, np.setdiff1d(EVERYBODY, [i]), 3), active)
         got[i], given[partners] = len(partners), given[partners] + 1
         together = np.append(partners, i)
         mean = np.average(TARGET[together] / 2, axis=0, weights=EXAMPLES[together])
         np.testing.assert_allclose(state.models[i], mean, rtol=1e-6)
-    assert 0 < got.sum() < 3 * len(awake)  # some questions were wasted, and others not
+    assert 0 < got.sum() < 3 * len(active)  # some questions were wasted, and others not
     np.testing.assert_array_equal(state.messages, np.stack([got, given], axis=1))
     np.testing.assert_array_equal(state.vectors, state.messages)
     assert w.ledger.total() == (got.sum() * 8,) * 2
@@ -192,7 +194,7 @@ def test_the_oracle_needs_the_truth() -> None:
 
 
 def test_the_oracle_averages_within_the_true_cluster() -> None:
-    """With k = 3 everybody of one's kind: the mean by examples of each kind."""
+    """With k = 3 everybody of one's cluster: the mean by examples of each cluster."""
     state = run(Oracle(neighbours=3), world(), 1)
     for kind in (5, 2):
         own = np.equal(TRUTH, kind)
@@ -207,8 +209,8 @@ def test_the_oracle_draws_k_of_its_kind() -> None:
     state = run(Oracle(neighbours=1), w, 30)
     met = contacts(w)
     assert np.all(met.sum(axis=2) == 1) and not met[:, TRUTH[:, None] != TRUTH].any()
-    kin = (TRUTH[:, None] == TRUTH) & ~SELF
-    assert np.all(met.any(axis=0) == kin)  # each of them, some time
+    same_cluster = (TRUTH[:, None] == TRUTH) & ~SELF
+    assert np.all(met.any(axis=0) == same_cluster)  # each of them, some time
     assert w.ledger.total() == (30 * 7 * 8,) * 2
     np.testing.assert_array_equal(state.messages[:, 0], 30)
 
@@ -225,8 +227,8 @@ def test_the_oracle_knows_when_the_truth_moves() -> None:
         np.testing.assert_allclose(after.models[own], np.tile(mean, (len(own), 1)), rtol=1e-6)
 
 
-def test_the_oracle_does_not_know_who_sleeps() -> None:
-    """k = 2 of 0's kin 2, 4 and 6: 2 is not in the cohort, and its place is not filled; the next round it is there."""
+def test_the_oracle_does_not_know_who_is_inactive() -> None:
+    """k = 2 of 0's cluster 2, 4 and 6: 2 is not in the cohort, and its place is not filled; in the next it is."""
     w, method = world(), Oracle(neighbours=2)
     sizes = []
     for seed in range(6):
@@ -244,7 +246,7 @@ def test_the_oracle_does_not_know_who_sleeps() -> None:
 
 
 def test_the_oracle_forgets_who_has_left() -> None:
-    """2 is gone: k = 2 of 0's kin are 4 and 6 in every round."""
+    """2 is gone: k = 2 of 0's cluster are 4 and 6 in every round."""
     w, there = world(), np.setdiff1d(EVERYBODY, [2])
     w.here = there
     state = run(Oracle(neighbours=2), w, 3, there)

@@ -90,7 +90,7 @@ def test_a_single_client_is_a_cluster() -> None:
 
 
 def test_who_is_placed_notes_what_its_data_are() -> None:
-    """Client 1 does not answer, client 2 is set aside."""
+    """Client 1 does not answer, client 2 is excluded."""
     w = world(POINTS, silent=frozenset({1}))
     started(Hierarchical(**NEAR, suspicious=20.0), w)
     assert w.noted == [0, 3, 4]

@@ -91,7 +91,7 @@ def test_who_is_cold_is_left_out_of_a_round() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [{"eps": 2.0}, {"algorithm": "kmeans", "clusters": 2}], ids=["dbscan", "kmeans"])
-def test_one_that_is_far_from_everybody_is_set_aside(algorithm: Any) -> None:
+def test_one_that_is_far_from_everybody_is_excluded(algorithm: Any) -> None:
     """Client 2 is 29 from its nearest; the others are clustered as if it were not there."""
     w = world(POINTS)
     method = Hierarchical(**algorithm, suspicious=28.9)
@@ -109,7 +109,7 @@ def test_farther_is_more_than_the_distance() -> None:
     assert not state.suspects.any() and state.clusters == 3
 
 
-def test_a_suspicious_newcomer_is_set_aside_and_not_asked_again() -> None:
+def test_a_suspicious_newcomer_is_excluded_and_not_asked_again() -> None:
     w = world([*POINTS, [80, 0], [81, 0], [41, 0]], late={1: 3})
     method = Hierarchical(**NEAR, suspicious=30.0)
     state = method.place(w, started(method, w), np.array([5, 7]), ROUND)
@@ -143,20 +143,20 @@ def test_an_eps_that_tells_clients_apart_needs_no_remark(eps: float) -> None:
 
 
 @pytest.mark.parametrize(("eps", "what"), [(0.99, "noise of all clients"), (29.0, "one cluster of all clients")])
-def test_another_eps_is_told_with_the_useful_range(eps: float, what: str) -> None:
-    [said] = remarks(eps=eps)
-    assert f"eps = {eps:g} makes {what}" in said and "from 1 up to 29" in said
+def test_another_eps_is_suggested_with_the_useful_range(eps: float, what: str) -> None:
+    [messages] = remarks(eps=eps)
+    assert f"eps = {eps:g} makes {what}" in messages and "from 1 up to 29" in messages
 
 
 def test_a_gap_is_suggested_on_its_logarithmic_middle() -> None:
     """Without client 2 two clusters are there from 1 up to 9."""
-    [said] = remarks([POINTS[i] for i in (0, 1, 3, 4)], eps=100.0)
-    assert "from 1 up to 9" in said and "3 is suggested" in said
+    [messages] = remarks([POINTS[i] for i in (0, 1, 3, 4)], eps=100.0)
+    assert "from 1 up to 9" in messages and "3 is suggested" in messages
 
 
 def test_where_no_eps_helps_that_is_said() -> None:
-    [said] = remarks([[1, 1]] * 4, eps=1.0)
-    assert "one cluster of all clients" in said and "no other" in said
+    [messages] = remarks([[1, 1]] * 4, eps=1.0)
+    assert "one cluster of all clients" in messages and "no other" in messages
 
 
 @pytest.mark.parametrize("options", [{"algorithm": "optics"}, {"algorithm": "kmeans", "clusters": 2}], ids=str)

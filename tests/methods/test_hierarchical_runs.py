@@ -1,5 +1,5 @@
 """Hierarchical clustering in the simulated world and through the runner: what travels, narrow heads, late arrivals,
-clients set aside, configurations, and runs that go on."""
+clients excluded, configurations, and runs that go on."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from fedkin.models import as_model, mclr, mlp
 from fedkin.run.loop import run
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.last_layer_clients import CLIENTS, INIT, ROUND, groups, kinds, simulated, started, world
-from tests.simulation.detectors import linear
+from tests.methods.last_layer_clients import CLIENTS, INIT, ROUND, clustered_data, groups, simulated, started, world
+from tests.simulation.numpy_detectors import linear
 
 KMEANS: dict[str, Any] = {"algorithm": "kmeans", "clusters": 3, "pretraining": 2}
 BY_KIND = [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
@@ -36,14 +36,14 @@ SGD = LocalTraining(epochs=1, batch_size=4, lr=0.1)
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 6), ("last_layer", 5 * 6 + 6)])
 def test_only_the_last_layer_travels_up(layer: Any, numbers: int) -> None:
     """A network of five hidden units: 6 x 5 + 5 + 5 x 6 + 6 numbers go down, C or (inputs + 1) C come up."""
-    w = SimulatedWorld(kinds(), mlp(kinds(), hidden=5), SGD)
+    w = SimulatedWorld(clustered_data(), mlp(clustered_data(), hidden=5), SGD)
     state = started(Hierarchical(**KMEANS, layer=layer), w)
     assert w.ledger.total() == (CLIENTS * 71 * 4, CLIENTS * numbers * 4)
     assert state.layers.shape == (CLIENTS, numbers)
 
 
 def test_ten_classes_are_ten_numbers() -> None:
-    data = replace(kinds(), classes=10)
+    data = replace(clustered_data(), classes=10)
     w = SimulatedWorld(data, mclr(data), SGD)
     started(Hierarchical(**KMEANS), w)
     assert w.ledger.total()[1] == CLIENTS * 10 * 4
@@ -74,7 +74,7 @@ def test_the_layers_are_those_of_the_whole_update() -> None:
 
 
 @pytest.mark.parametrize("options", [KMEANS, {"eps": 0.1, "pretraining": 2}, {"algorithm": "optics", "pretraining": 2}])
-def test_kinds_are_found(options: Any) -> None:
+def test_true_clusters_are_found(options: Any) -> None:
     assert groups(started(Hierarchical(**options), simulated())) == BY_KIND
 
 
@@ -111,7 +111,7 @@ def test_late_arrivals_are_placed_with_their_kind(algorithm: str) -> None:
 
 def test_a_suspicious_client_is_in_no_round_and_in_no_score() -> None:
     """Client 9 has features twenty times as large, with another sign."""
-    data = kinds(strange=True)
+    data = clustered_data(strange=True)
     method = Hierarchical(**KMEANS, suspicious=0.1)
     result = fk.simulate(method, data, mclr(data), rounds=3, cohort=10, local=SGD)
     assert groups(result.state) == BY_KIND
@@ -120,7 +120,7 @@ def test_a_suspicious_client_is_in_no_round_and_in_no_score() -> None:
     assert not any(record["partial"] for record in result.records)
     assert result.summary()["best_accuracy"] is not None
     assert sorted(result.clients["client"]) == list(range(9))
-    without = fk.simulate(replace(method, suspicious=None), kinds(), mclr(data), rounds=3, cohort=9, local=SGD)
+    without = fk.simulate(replace(method, suspicious=None), clustered_data(), mclr(data), rounds=3, cohort=9, local=SGD)
     each_round = [np.diff([r["bytes_up"] for r in one.records]).tolist() for one in (result, without)]
     assert each_round[0] == each_round[1], "it sends nothing after the clustering round"
 
@@ -158,7 +158,7 @@ def test_nothing_to_remark_is_nothing_logged(caplog: pytest.LogCaptureFixture) -
 def test_detectors_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     for method in (Hierarchical(**KMEANS), FedAvg()):
         with pytest.raises(ConfigError, match="detector"):
-            fk.simulate(method, kinds(), linear(), rounds=1, cohort=3, out=tmp_path / "run")
+            fk.simulate(method, clustered_data(), linear(), rounds=1, cohort=3, out=tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
 
@@ -169,5 +169,5 @@ def test_odd_leaves_are_no_last_layer(tmp_path: Path) -> None:
     odd = as_model((lambda key: {"a": jnp.ones((6, 6)), "b": jnp.ones(())}, lambda p, x, key: p["b"] * x @ p["a"]))
     assert odd.spec.head is None
     with pytest.raises(MethodError, match="last layer"):
-        fk.simulate(Hierarchical(**KMEANS), kinds(), odd, rounds=1, cohort=3, out=tmp_path / "run")
+        fk.simulate(Hierarchical(**KMEANS), clustered_data(), odd, rounds=1, cohort=3, out=tmp_path / "run")
     assert not (tmp_path / "run").exists(), "what was begun is withdrawn"

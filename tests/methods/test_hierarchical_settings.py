@@ -23,7 +23,7 @@ from fedkin.run import run_folder
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.last_layer_clients import CLIENTS, ROUND, kinds, simulated, started
+from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, simulated, started
 from tests.methods.test_hierarchical_runs import KMEANS, SGD
 
 # --- narrow heads
@@ -31,12 +31,12 @@ from tests.methods.test_hierarchical_runs import KMEANS, SGD
 
 def narrow(adam: bool = False, model: Model | None = None, **options: Any) -> tuple[Any, SimulatedWorld]:
     work = LocalTraining(epochs=2, batch_size=4, lr=0.05, optimizer="adam" if adam else "sgd")
-    w = SimulatedWorld(kinds(), model or mclr(kinds()), work)
+    w = SimulatedWorld(clustered_data(), model or mclr(clustered_data()), work)
     return Hierarchical(**KMEANS, narrow=True, **options), w
 
 
 def classes_of(state: Any, cluster: int) -> np.ndarray:
-    """Which classes a cluster has: two for each kind of its clients."""
+    """Which classes a cluster has: two for each cluster of its clients."""
     members = np.flatnonzero(state.assignment == cluster)
     return np.isin(np.arange(6) // 2, members % 3)
 
@@ -61,7 +61,7 @@ def test_the_numbers_of_other_classes_never_move(adam: bool) -> None:
 
 
 def test_other_classes_are_never_predicted() -> None:
-    """Every client tries the models of the two other kinds: none of its samples is ever of their classes."""
+    """Every client tries the models of the two other clusters: none of its samples is ever of their classes."""
     method, w = narrow()
     state = method.round(w, started(method, w), np.arange(CLIENTS), ROUND)
     everybody = np.arange(CLIENTS)
@@ -101,9 +101,9 @@ def test_only_biases_of_missing_classes_differ_from_the_start() -> None:
 
 def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
     """Its class is learned, in its own cluster; else its samples would push the layers below for ever."""
-    data = kinds()
+    data = clustered_data()
     y = data.y.copy()
-    y[data.train[8]] = np.where(y[data.train[8]] == 4, 0, y[data.train[8]])  # half of a kind, half of another
+    y[data.train[8]] = np.where(y[data.train[8]] == 4, 0, y[data.train[8]])  # half of a cluster, half of another
     data = replace(data, y=y)
     w = SimulatedWorld(data, mclr(data), SGD, population=Population(arrivals={1: 1}))
     method = Hierarchical(**KMEANS, narrow=True)
@@ -132,7 +132,7 @@ def assert_same(one: Any, other: Any) -> None:
 
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
     method = Hierarchical(**KMEANS, narrow=True, fraction=0.5, own={1: {"lr": 0.01}}, suspicious=0.1)
-    data = kinds(strange=True)
+    data = clustered_data(strange=True)
 
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
         scenario, settings = Population(arrivals={3: 2}), {"cohort": 7, "local": SGD, "checkpoint_every": 1}

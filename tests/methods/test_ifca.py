@@ -14,7 +14,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import LocalTraining, ModelSpec
 from fedkin.methods.ifca import IFCA
-from tests.methods.ifca_clients import CLIENTS, MODELS, NEAREST, STREAM, Watched, after, given, simulated, world
+from tests.methods.ifca_clients import CLIENTS, MODELS, NEAREST, STREAM, RecordingWorld, after, given, simulated, world
 
 # --- start
 
@@ -130,15 +130,15 @@ def test_gradient_averaging_in_the_simulator() -> None:
     gradient = w.gradients(state.models, everybody, model_index)
     expected = state.models.astype(float)
     np.add.at(expected, model_index, -0.05 / CLIENTS * gradient)
-    found = IFCA(clusters=2, averaging="gradients").round(w, state, everybody, STREAM)
-    np.testing.assert_allclose(found.models, expected, rtol=1e-5, atol=1e-6)
-    assert np.any(found.models != state.models)
+    result = IFCA(clusters=2, averaging="gradients").round(w, state, everybody, STREAM)
+    np.testing.assert_allclose(result.models, expected, rtol=1e-5, atol=1e-6)
+    assert np.any(result.models != state.models)
 
 
 # --- a shared base
 
 
-def with_head(w: Watched, head: slice | None = slice(1, 2)) -> Watched:
+def with_head(w: RecordingWorld, head: slice | None = slice(1, 2)) -> RecordingWorld:
     w.spec = ModelSpec(2, head=head)
     return w
 
@@ -157,9 +157,9 @@ def test_a_shared_base_learns_from_everybody(averaging: Any) -> None:
     """Half the way to 6, 0, 4, 8, 4 from 4, over five clients: 4 + 0.5 * 2 / 5 = 4.2, in every model.
     Heads: 0.5 * 3 to cluster 0 and 0.5 * 2 to cluster 1, over its own clients (models) or all (gradients)."""
     w = with_head(world(BASED_TARGET))
-    found = after(w=w, state=given(models=BASED), shared_base=True, averaging=averaging).models
+    result = after(w=w, state=given(models=BASED), shared_base=True, averaging=averaging).models
     heads = {"models": [0.5, 8.5, 40], "gradients": [0.3, 8.2, 40]}[averaging]
-    np.testing.assert_allclose(found, np.stack([[4.2] * 3, heads], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(result, np.stack([[4.2] * 3, heads], axis=1), rtol=1e-6)
 
 
 def test_a_shared_base_needs_a_last_layer() -> None:
@@ -170,9 +170,9 @@ def test_a_shared_base_needs_a_last_layer() -> None:
 def test_a_base_is_shared_in_the_simulator() -> None:
     w, method = simulated(), IFCA(clusters=2, shared_base=True)
     before = method.init(w, Stream(3))
-    found = method.round(w, before, np.arange(CLIENTS), STREAM).models
+    result = method.round(w, before, np.arange(CLIENTS), STREAM).models
     assert w.spec.head is not None
-    base, heads = np.split(found, [w.spec.head.start], axis=1)
+    base, heads = np.split(result, [w.spec.head.start], axis=1)
     assert base[0].tobytes() == base[1].tobytes() and np.any(base[0] != before.models[0, : base.shape[1]])
     assert np.any(heads[0] != heads[1])
 
@@ -182,18 +182,18 @@ def test_a_base_is_shared_in_the_simulator() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_a_client_that_does_not_answer_keeps_its_cluster(how: str) -> None:
-    found = after(w=world(**{how: frozenset({1, 4})}), state=given([2, 2, 2, 2, UNASSIGNED]))
-    np.testing.assert_array_equal(found.assignment, [0, 2, 0, 1, UNASSIGNED])
-    np.testing.assert_allclose(found.models[:2], [[0.75, 0.25], [8, 2]], rtol=1e-6)
+    result = after(w=world(**{how: frozenset({1, 4})}), state=given([2, 2, 2, 2, UNASSIGNED]))
+    np.testing.assert_array_equal(result.assignment, [0, 2, 0, 1, UNASSIGNED])
+    np.testing.assert_allclose(result.models[:2], [[0.75, 0.25], [8, 2]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("averaging", ["models", "gradients"])
 @pytest.mark.parametrize("cohort", [[], [0, 1]])
 def test_without_any_answer_nothing_changes(cohort: Any, averaging: Any) -> None:
     w = world(silent=frozenset(range(5)))
-    found = after(np.array(cohort, np.int64), w, averaging=averaging, weighting="examples")
-    assert found.models.tobytes() == MODELS.tobytes()
-    np.testing.assert_array_equal(found.assignment, [UNASSIGNED] * 5)
+    result = after(np.array(cohort, np.int64), w, averaging=averaging, weighting="examples")
+    assert result.models.tobytes() == MODELS.tobytes()
+    np.testing.assert_array_equal(result.assignment, [UNASSIGNED] * 5)
 
 
 @pytest.mark.parametrize("migration", ["none", "label_blind"])
@@ -202,16 +202,16 @@ def test_a_client_without_a_finite_loss_is_left_out(migration: Any) -> None:
     w.data.x[w.data.train[2]] = np.nan
     method = IFCA(clusters=2, migration=migration)
     state = method.init(w, Stream(3))
-    found = method.round(w, state, np.array([1, 2, 3]), STREAM)
+    result = method.round(w, state, np.array([1, 2, 3]), STREAM)
     without = method.round(w, state, np.array([1, 3]), STREAM)
-    assert found.assignment[2] == UNASSIGNED and np.isfinite(found.models).all()
-    np.testing.assert_allclose(found.models, without.models, rtol=1e-6)
+    assert result.assignment[2] == UNASSIGNED and np.isfinite(result.models).all()
+    np.testing.assert_allclose(result.models, without.models, rtol=1e-6)
 
 
 @pytest.mark.parametrize("cohort", [[], [4]])
 def test_a_cohort_of_one_or_none_in_the_simulator(cohort: Any) -> None:
     w, method = simulated(), IFCA(clusters=2)
     state = method.init(w, Stream(3))
-    found = method.round(w, state, np.array(cohort, np.int64), STREAM)
-    assert np.sum(np.any(found.models != state.models, axis=1)) == len(cohort)
-    assert np.isfinite(found.models).all()
+    result = method.round(w, state, np.array(cohort, np.int64), STREAM)
+    assert np.sum(np.any(result.models != state.models, axis=1)) == len(cohort)
+    assert np.isfinite(result.models).all()

@@ -12,7 +12,17 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.ifca import IFCA, IFCAMig
 from fedkin.simulation.engine import SimulatedWorld
-from tests.methods.ifca_clients import CLIENTS, EVERYBODY, MODELS, STREAM, Watched, after, given, simulated, world
+from tests.methods.ifca_clients import (
+    CLIENTS,
+    EVERYBODY,
+    MODELS,
+    STREAM,
+    RecordingWorld,
+    after,
+    given,
+    simulated,
+    world,
+)
 
 # --- newcomers
 
@@ -42,7 +52,7 @@ def test_newcomers_at_random() -> None:
 LABELS = np.tile([10, 10, 0], (5, 1))
 
 
-def shifting(relabelled: bool = False) -> Watched:
+def shifting(relabelled: bool = False) -> RecordingWorld:
     """Clients 1 and 4 have other labels than they noted: other classes in the same numbers, or other numbers too."""
     w = world(counts=LABELS.copy())
     assert w.counts is not None
@@ -60,8 +70,8 @@ def shifting(relabelled: bool = False) -> Watched:
     ],
 )
 def test_shifted_clients_choose_anew_selected_or_not(migration: Any, relabelled: bool, moves: bool) -> None:
-    found = after([0], shifting(relabelled), given([2] * 5), migration=migration)
-    np.testing.assert_array_equal(found.assignment, [0, 0, 2, 2, 1] if moves else [0, 2, 2, 2, 2])
+    result = after([0], shifting(relabelled), given([2] * 5), migration=migration)
+    np.testing.assert_array_equal(result.assignment, [0, 0, 2, 2, 1] if moves else [0, 2, 2, 2, 2])
 
 
 def test_only_shifted_clients_are_asked_and_only_once() -> None:
@@ -90,9 +100,9 @@ def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_s
 def test_migration_goes_as_newcomers_do() -> None:
     """At random, so that nobody's losses are asked for."""
     w = shifting()
-    found = IFCAMig(newcomers="random").round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
+    result = IFCAMig(newcomers="random").round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
     assert not any(w.asked) and not w.shifted(EVERYBODY).any()
-    np.testing.assert_array_equal(found.assignment[[0, 2, 3]], [2, 2, 2])
+    np.testing.assert_array_equal(result.assignment[[0, 2, 3]], [2, 2, 2])
 
 
 def test_the_variant_differs_in_one_default() -> None:
@@ -106,8 +116,8 @@ def test_clusters_that_have_clients_share() -> None:
     """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
     w = world(models[:2])
-    found = after([0, 1], w, given([0, 1], models), eta_g=2.0).models
-    np.testing.assert_allclose(found, [[3 / 1.2, 5], [1.2 / 1.4, 11.6 / 1.4], [80, 80]], rtol=1e-6)
+    result = after([0, 1], w, given([0, 1], models), eta_g=2.0).models
+    np.testing.assert_allclose(result, [[3 / 1.2, 5], [1.2 / 1.4, 11.6 / 1.4], [80, 80]], rtol=1e-6)
 
 
 # --- communication (FlexCFL, Fig. 6)

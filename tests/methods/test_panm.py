@@ -26,7 +26,7 @@ def one_peer(N: int, trust: Any, age: int) -> Neighbourhood:
 
 
 def others(N: int, *away: int, me: int = 0) -> np.ndarray:
-    """Who can be reached, awake or not."""
+    """Who can be reached, active or not."""
     return ~row(N, me, *away)
 
 
@@ -36,9 +36,9 @@ def noise(N: int, *order: int) -> np.ndarray:
     return np.argsort(ranking)[None] / N
 
 
-def members(found: np.ndarray) -> list[int]:
-    assert found.shape[0] == 1
-    return np.flatnonzero(found[0]).tolist()
+def members(result: np.ndarray) -> list[int]:
+    assert result.shape[0] == 1
+    return np.flatnonzero(result[0]).tolist()
 
 
 def queried(known: Neighbourhood, reachable: np.ndarray, noise: np.ndarray) -> list[int]:
@@ -114,8 +114,8 @@ def test_in_stage_one_it_asks_candidates_and_all_neighbours(age: int) -> None:
 
 def test_in_stage_one_neighbours_are_not_counted_against_l() -> None:
     """A bag of five (from a peer that begins again, say) is asked whole, with three candidates."""
-    found = SMALL.select_queries(one_peer(10, [1, 2, 3, 4, 5], 2), others(10), noise(10, 9, 8, 7, 6))
-    assert members(found) == [1, 2, 3, 4, 5, 7, 8, 9]
+    result = SMALL.select_queries(one_peer(10, [1, 2, 3, 4, 5], 2), others(10), noise(10, 9, 8, 7, 6))
+    assert members(result) == [1, 2, 3, 4, 5, 7, 8, 9]
 
 
 def test_it_asks_only_those_who_are_there() -> None:
@@ -137,14 +137,14 @@ def test_in_stage_two_it_asks_nobody_between_matchings(age: int) -> None:
 @pytest.mark.parametrize("age", [8, 12, 400])
 def test_where_t_is_a_multiple_of_tau_it_asks_outside_and_inside_the_bag(age: int) -> None:
     """C = l = 3 of 1, 2, 3, 8; S = 3 of the bag's four."""
-    found = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], age), others(9), noise(9, 8, 3, 6, 5, 1, 7, 2, 4))
-    assert members(found) == [1, 3, 5, 6, 7, 8]
+    result = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], age), others(9), noise(9, 8, 3, 6, 5, 1, 7, 2, 4))
+    assert members(result) == [1, 3, 5, 6, 7, 8]
 
 
 def test_multiples_of_tau_in_stage_one_are_stage_one() -> None:
     """t = 4: all of a bag of four, and not a sample of it."""
-    found = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], 4), others(9), noise(9))
-    assert members(found) == [1, 2, 3, 4, 5, 6, 7]
+    result = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], 4), others(9), noise(9))
+    assert members(result) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_small_bag_is_asked_whole() -> None:
@@ -153,8 +153,8 @@ def test_a_small_bag_is_asked_whole() -> None:
 
 def test_candidates_are_of_those_there() -> None:
     """1 and 8 have not come yet, or have left; C = 2, 3 are all outside the bag that can be asked."""
-    found = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], MATCHING), others(9, 1, 8), noise(9, 8, 1, 4, 7, 5))
-    assert members(found) == [2, 3, 4, 5, 7]
+    result = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], MATCHING), others(9, 1, 8), noise(9, 8, 1, 4, 7, 5))
+    assert members(result) == [2, 3, 4, 5, 7]
 
 
 @pytest.mark.parametrize("age", [QUIET, 7, MATCHING, 400])
@@ -164,7 +164,7 @@ def test_who_trusts_nobody_begins_anew(age: int) -> None:
 
 
 def test_who_trusts_somebody_does_not() -> None:
-    """Whether its bag is awake it cannot know."""
+    """Whether its bag is active it cannot know."""
     assert queried(one_peer(9, [4], QUIET), others(9), noise(9)) == []
     assert queried(one_peer(9, [4], MATCHING), others(9), noise(9, 8, 4, 6, 5)) == [4, 5, 6, 8]
 
@@ -229,7 +229,7 @@ def test_in_stage_two_a_peer_without_answers_keeps_its_bag(age: int) -> None:
     assert trusted(one_peer(9, [4, 7], age), row(9), np.zeros((1, 9))) == [4, 7]
 
 
-# S = {4, 5, 6} and C = {1, 2, 3}: the kinds are {2, 4, 5} and {1, 3, 6}, with 7 and 8 unasked
+# S = {4, 5, 6} and C = {1, 2, 3}: the clusters are {2, 4, 5} and {1, 3, 6}, with 7 and 8 unasked
 SPLIT = np.array([[9.0, 0.10, 0.79, 0.12, 0.80, 0.81, 0.11, 9.0, 9.0]])
 
 

@@ -1,4 +1,4 @@
-"""Rounds of PANM with cohorts smaller than N: the others sleep, and nobody forgets them."""
+"""Rounds of PANM with cohorts smaller than N: the others are inactive, and nobody forgets them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fedkin.core.randomness import Stream
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching, PANMLoss
 from fedkin.run.cohort_selection import select_cohort
-from tests.methods.panm_reference import CLIENTS, EVERYBODY, SEED, fake, run, twins
+from tests.methods.panm_reference import CLIENTS, EVERYBODY, SEED, compare_with_reference, fake, run
 
 METHODS = [kind(neighbours=2, candidates=4, stage_one=4, period=2) for kind in (PANM, PANMLoss)]
 each_method = pytest.mark.parametrize("method", METHODS, ids=["gradient", "loss"])
 
 
 @each_method
-def test_sleeping_neighbours_keep_their_places_by_hand(method: Matching) -> None:
-    """k = 2, and l = 11 asks all. Round 1: of 3, 6, 1 and 4 its kin 3 and 6 are 0's neighbours. Round 2: both sleep, so
-    no place is free, not even for 9, which is of its kind, and 0 trains alone; nobody forgets anybody. Round 3: 6
-    sleeps, and 3 and 9 are there for the other place."""
+def test_inactive_neighbours_keep_their_places_by_hand(method: Matching) -> None:
+    """k = 2, and l = 11 asks all. Round 1: 3 and 6, of 0's cluster, become its neighbours. Round 2: both are inactive,
+    so no place is free, not even for 9, which is of its cluster, and 0 trains alone; nothing is forgotten. Round 3: 6
+    is inactive, and 3 and 9 are there for the other place."""
     wide, w = replace(method, candidates=11, stage_one=9), fake(noise=0.0)
     cohorts = [np.array(c) for c in ([0, 1, 3, 4, 6], [0, 1, 2, 9], [0, 1, 3, 9])]
     states = run(wide, w, 3, lambda t: cohorts[t - 1])
@@ -31,9 +31,9 @@ def test_sleeping_neighbours_keep_their_places_by_hand(method: Matching) -> None
     assert [int(s.messages[0, 0]) for s in states] == [0, 4, 4 + 3, 4 + 3 + 3]  # 11 asked, these answer
     np.testing.assert_allclose(states[2].models[0], states[1].models[0] + 0.3 * (w.target[0] - states[1].models[0]))
     for t, cohort in enumerate(cohorts, 1):
-        asleep = np.setdiff1d(EVERYBODY, cohort)
-        np.testing.assert_array_equal(states[t].trust[asleep], states[t - 1].trust[asleep])
-        np.testing.assert_array_equal(states[t].messages[asleep], states[t - 1].messages[asleep])
+        inactive = np.setdiff1d(EVERYBODY, cohort)
+        np.testing.assert_array_equal(states[t].trust[inactive], states[t - 1].trust[inactive])
+        np.testing.assert_array_equal(states[t].messages[inactive], states[t - 1].messages[inactive])
 
 
 def drawn(t: int) -> np.ndarray:
@@ -42,11 +42,11 @@ def drawn(t: int) -> np.ndarray:
 
 
 def slept(states: list[PeerState]) -> list[int]:
-    """How many neighbours of awake peers slept in each round; each of them is kept."""
+    """How many neighbours of active peers was inactive in each round; each of them is kept."""
     count = []
     for t, (before, after) in enumerate(zip(states, states[1:], strict=False), 1):
-        awake = np.isin(EVERYBODY, drawn(t))
-        sleeping = before.trust & awake[:, None] & ~awake
+        active = np.isin(EVERYBODY, drawn(t))
+        sleeping = before.trust & active[:, None] & ~active
         assert np.all(after.trust[sleeping])
         count.append(int(sleeping.sum()))
     return count
@@ -54,9 +54,9 @@ def slept(states: list[PeerState]) -> list[int]:
 
 @each_method
 @pytest.mark.parametrize("stage_one", [1, 9])
-def test_three_rounds_of_small_cohorts_forget_nobody_who_sleeps(method: Matching, stage_one: int) -> None:
+def test_three_rounds_of_small_cohorts_forget_no_inactive_peer(method: Matching, stage_one: int) -> None:
     """In stage one, and where the second and third round match the bag."""
     some = replace(method, stage_one=stage_one, period=1)
-    twins(some, fake, 3, drawn)
+    compare_with_reference(some, fake, 3, drawn)
     first, *later = slept(run(some, fake(), 3, drawn))
     assert first == 0 and min(later) > 0

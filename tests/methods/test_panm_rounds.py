@@ -1,4 +1,4 @@
-"""Whole rounds of PANM, in worlds of twelve peers of three kinds, against a slow twin and by hand."""
+"""Whole rounds of PANM, in worlds of twelve peers of three clusters, against a slow reference and by hand."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fedkin.scenarios.population import Population
 from tests.methods.panm_reference import (
     CLIENTS,
     EVERYBODY,
-    KIND,
     SAME,
     SEED,
-    Mute,
+    TRUE_CLUSTERS,
+    UnresponsivePeers,
+    compare_with_reference,
     draw,
     fake,
     run,
     simulated,
     stream,
-    twins,
 )
 
 METHOD = PANM(neighbours=2, candidates=4, stage_one=4, period=2)
@@ -32,25 +32,25 @@ each_method = pytest.mark.parametrize("method", [GRADIENT, LOSS], ids=["gradient
 @each_method
 def test_everybody_is_there(method: Matching) -> None:
     """Four rounds of stage one, then matching in rounds 6, 8, 10, 12."""
-    state = twins(method, fake, 12)
+    state = compare_with_reference(method, fake, 12)
     assert np.all(state.age == 12) and state.trust.any(axis=1).all()
 
 
 @pytest.mark.parametrize("alpha", [0, 1, 0.2])
 def test_other_weights_of_the_last_update(alpha: float) -> None:
-    twins(replace(METHOD, alpha=alpha), fake, 8)
+    compare_with_reference(replace(METHOD, alpha=alpha), fake, 8)
 
 
 @each_method
 def test_peers_that_do_not_answer(method: Matching) -> None:
-    """3 is silent, 7 sends NaN: nobody knows them. 5 trains and asks, and is never heard."""
+    """3 is silent, 7 sends NaN: nobody knows them. 5 trains and asks, and is never answered."""
 
-    def make() -> Mute:
+    def make() -> UnresponsivePeers:
         w = fake(silent=frozenset({3}), garbage=frozenset({7}))
         w.mute = (5,)
         return w
 
-    state = twins(method, make, 10)
+    state = compare_with_reference(method, make, 10)
     assert not state.trust[:, [3, 5, 7]].any() and not state.messages[:, 1][[3, 5, 7]].any()
     assert not state.trust[[3, 7]].any() and not state.messages[[3, 7]].any() and state.messages[5, 0] > 0
     np.testing.assert_array_equal(state.models[[3, 7]], np.tile(state.start, (2, 1)))
@@ -61,26 +61,26 @@ def test_peers_that_do_not_answer(method: Matching) -> None:
 def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> None:
     """From round 9 on 4 gives no answer: that is no reason to forget it, but nobody can average with it."""
 
-    def make() -> Mute:
+    def make() -> UnresponsivePeers:
         w = fake()
         w.mute, w.since = (4,), 9
         return w
 
-    after, before = twins(method, make, 10), run(method, make(), 8)[-1]
+    after, before = compare_with_reference(method, make, 10), run(method, make(), 8)[-1]
     trusted = before.trust[:, 4]
     assert trusted.sum() >= 2 and np.all(after.trust[trusted, 4])
     assert after.messages[4, 1] == before.messages[4, 1]
 
 
 @each_method
-def test_cohorts_are_whoever_is_awake(method: Matching) -> None:
+def test_cohorts_are_the_active_peers(method: Matching) -> None:
     """Peers of a round are any seven or more; the others keep all they have, their age too, and do not answer."""
 
     def cohort(t: int) -> np.ndarray:
         rng = np.random.default_rng(t)
         return np.sort(rng.choice(CLIENTS, int(rng.integers(7, CLIENTS)), replace=False))
 
-    assert len(set(twins(method, fake, 14, cohort).age.tolist())) > 1
+    assert len(set(compare_with_reference(method, fake, 14, cohort).age.tolist())) > 1
 
 
 def from_round_7(t: int) -> np.ndarray:
@@ -90,7 +90,7 @@ def from_round_7(t: int) -> np.ndarray:
 @each_method
 def test_a_newcomer_has_a_stage_one_of_its_own(method: Matching) -> None:
     """11 comes in round 7. It asks in its rounds 1 to 4, which are 7 to 10; the others in 8 and 10 only."""
-    twins(method, lambda: fake(here=from_round_7), 14)
+    compare_with_reference(method, lambda: fake(here=from_round_7), 14)
     states = run(method, fake(here=from_round_7), 14)
     assert not (states[6].messages[11].any() or states[6].vectors[11].any())
     assert not states[6].trust[:, 11].any() and not states[6].trust[11].any()
@@ -117,7 +117,7 @@ def test_departures(method: Matching) -> None:
     def here(t: int) -> np.ndarray:
         return EVERYBODY if t < 9 else EVERYBODY[3:]
 
-    twins(method, lambda: fake(here=here), 12)
+    compare_with_reference(method, lambda: fake(here=here), 12)
     states = run(method, fake(here=here), 12)
     for name in ("models", "trust", "age"):
         np.testing.assert_array_equal(getattr(states[12], name)[:3], getattr(states[8], name)[:3])
@@ -128,12 +128,12 @@ def test_departures(method: Matching) -> None:
     np.testing.assert_array_equal(states[9].trust[3:, 3:][kept], others[kept])
 
 
-BY_THEMSELVES = np.setdiff1d(EVERYBODY, [3, 6, 9])  # 0 without its kin
+BY_THEMSELVES = np.setdiff1d(EVERYBODY, [3, 6, 9])  # 0 without its cluster
 
 
 @each_method
 def test_where_the_whole_bag_has_left_it_begins_anew(method: Matching) -> None:
-    """Of the kind 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l = 4 others at once,
+    """Of the cluster 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l = 4 others at once,
     keeps k = 2 of them, and forgets who left."""
 
     def here(t: int) -> np.ndarray:
@@ -144,13 +144,13 @@ def test_where_the_whole_bag_has_left_it_begins_anew(method: Matching) -> None:
     assert set(np.flatnonzero(before.trust[0])) <= {3, 6, 9} and before.trust[0].any()
     assert after.trust[0].sum() == 2 and not after.trust[0, [0, 3, 6, 9]].any()
     assert after.messages[0, 0] == before.messages[0, 0] + 4
-    twins(method, lambda: fake(here=here), 14)
+    compare_with_reference(method, lambda: fake(here=here), 14)
 
 
 @each_method
 @pytest.mark.parametrize("t", [9, 10])
-def test_where_the_whole_bag_sleeps_it_stays(method: Matching, t: int) -> None:
-    """Nobody of 0's kind is awake in round 9, or in round 10, where it asks the bag in vain, and l = 4 others: it
+def test_where_the_whole_bag_is_inactive_it_stays(method: Matching, t: int) -> None:
+    """Nobody of 0's cluster is active in round 9, or in round 10, where it asks the bag in vain, and l = 4 others: it
     trains alone, and trusts whom it trusted."""
     w = fake()
     states = run(method, w, t, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
@@ -162,7 +162,7 @@ def test_where_the_whole_bag_sleeps_it_stays(method: Matching, t: int) -> None:
     answers = len(candidates - {3, 6, 9}) if t == 10 else 0
     assert after.messages[0, 0] == before.messages[0, 0] + answers
     np.testing.assert_array_equal(after.messages[[3, 6, 9]], before.messages[[3, 6, 9]])
-    twins(method, fake, 14, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
+    compare_with_reference(method, fake, 14, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
 
 
 def test_alone() -> None:
@@ -177,14 +177,14 @@ def test_alone() -> None:
 
 @each_method
 @pytest.mark.parametrize("lr", [0.3, 1.0])
-def test_kin_are_found(method: Matching, lr: float) -> None:
-    """Where all of a kind want the same, neighbours are of one's kind by the end of stage one, nearly all, and bags
-    become the whole kind and nobody else. With lr 1 models arrive in the first round: losses are 0 from then on, and
-    updates too where a peer has averaged with its kind only; nothing is divided by."""
+def test_true_clusters_are_found(method: Matching, lr: float) -> None:
+    """Where all of a cluster want the same, nearly all neighbours are of one's cluster by the end of stage one, and
+    bags become the whole cluster and nobody else. With lr 1 models arrive in the first round: losses are 0 from then on, and
+    updates too where a peer has averaged with its cluster only; nothing is divided by."""
     states = run(method, fake(noise=0.0, lr=lr), 36)
     assert (states[4].trust & SAME).sum() >= 0.9 * states[4].trust.sum() and np.all(states[4].trust.sum(axis=1) == 2)
     np.testing.assert_array_equal(states[36].trust, SAME)
-    np.testing.assert_array_equal(states[36].assignment, KIND)
+    np.testing.assert_array_equal(states[36].assignment, TRUE_CLUSTERS)
     assert states[36].clusters == 3 and np.isfinite(states[36].models).all()
 
 
@@ -234,19 +234,19 @@ def test_what_a_round_costs(method: Matching, vectors: int) -> None:
 @each_method
 def test_simulated_rounds(method: Matching) -> None:
     """Trained and judged together as one by one; what is evaluated at home costs nothing."""
-    twins(method, simulated, 8)
+    compare_with_reference(method, simulated, 8)
 
 
 @each_method
 def test_simulated_peers_drop_out_come_and_go(method: Matching) -> None:
-    """Peers 10 and 11 come in round 3, 0 leaves in round 6, each sleeps through a fifth of its rounds."""
+    """Peers 10 and 11 come in round 3, 0 leaves in round 6, each is inactive through a fifth of its rounds."""
     population = Population(dropout=0.2, arrivals={3: 2}, departures={6: 1})
-    state = twins(method, lambda: simulated(population=population), 9)
+    state = compare_with_reference(method, lambda: simulated(population=population), 9)
     assert np.all(state.age[[10, 11]] <= 7) and state.age[0] <= 5 and state.age.max() > 7
-    assert len(set(state.age[1:10].tolist())) > 1  # some slept, and are younger for it
+    assert len(set(state.age[1:10].tolist())) > 1  # some was inactive, and are younger for it
 
 
-def test_simulated_kin_are_found() -> None:
+def test_true_clusters_are_found_in_a_simulation() -> None:
     states = run(METHOD, simulated(), 20)
     trust = states[-1].trust
     assert (trust & SAME).sum() >= 0.9 * trust.sum() and (trust & SAME).sum() >= 0.9 * SAME.sum()

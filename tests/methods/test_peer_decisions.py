@@ -23,9 +23,11 @@ def some(seed: int, n: int = 6, N: int = 9) -> tuple[Neighbourhood, np.ndarray, 
     """Peers 0 .. n-1 in rounds of all stages: what they know (nobody has left), who is reachable, noise, similarity."""
     rng = np.random.default_rng(seed)
     self = np.eye(n, N, dtype=bool)
-    trust, there = (rng.random((2, n, N)) < [[[0.4]], [[0.7]]]) & ~self
-    known = Neighbourhood(trust & there, (rng.integers(0, 4, (n, N)) * ~self).astype(np.int32), rng.integers(1, 14, n))
-    return known, there, rng.random((n, N)), rng.normal(size=(n, N))
+    trust, reachable = (rng.random((2, n, N)) < [[[0.4]], [[0.7]]]) & ~self
+    known = Neighbourhood(
+        trust & reachable, (rng.integers(0, 4, (n, N)) * ~self).astype(np.int32), rng.integers(1, 14, n)
+    )
+    return known, reachable, rng.random((n, N)), rng.normal(size=(n, N))
 
 
 def only(known: Neighbourhood, i: int) -> Neighbourhood:
@@ -36,29 +38,29 @@ def only(known: Neighbourhood, i: int) -> Neighbourhood:
 @given(seed=st.integers(0, 10_000))
 def test_each_peer_decides_for_itself(method: Any, seed: int) -> None:
     """A row alone, as a real peer calls it, is the row among others; and nothing is changed in place."""
-    known, there, random, similar = some(seed)
-    for array in (known.trust, known.votes, known.age, there, random, similar):
+    known, reachable, random, similar = some(seed)
+    for array in (known.trust, known.votes, known.age, reachable, random, similar):
         array.flags.writeable = False
-    asked = method.select_queries(known, there, random)
+    asked = method.select_queries(known, reachable, random)
     answered = asked & (similar > -0.8)
     after = method.match_neighbours(known, answered, similar)
-    chosen = method.select_partners(after, there, random)
-    for i in range(len(there)):
+    chosen = method.select_partners(after, reachable, random)
+    for i in range(len(reachable)):
         alone, own = only(known, i), slice(i, i + 1)
-        np.testing.assert_array_equal(method.select_queries(alone, there[own], random[own]), asked[own])
+        np.testing.assert_array_equal(method.select_queries(alone, reachable[own], random[own]), asked[own])
         next_ = method.match_neighbours(alone, answered[own], similar[own])
         for name in ("trust", "votes", "age"):
             np.testing.assert_array_equal(getattr(next_, name), getattr(after, name)[own])
-        np.testing.assert_array_equal(method.select_partners(next_, there[own], random[own]), chosen[own])
+        np.testing.assert_array_equal(method.select_partners(next_, reachable[own], random[own]), chosen[own])
 
 
 @each_method
 @given(seed=st.integers(0, 10_000))
 def test_nobody_deals_with_the_absent_or_with_itself(method: Any, seed: int) -> None:
-    known, there, random, similar = some(seed)
-    asked = method.select_queries(known, there, random)
+    known, reachable, random, similar = some(seed)
+    asked = method.select_queries(known, reachable, random)
     after = method.match_neighbours(known, asked & (similar > -0.8), np.where(asked, similar, np.nan))
-    assert not (asked & ~there).any() and not (method.select_partners(after, there, random) & ~there).any()
+    assert not (asked & ~reachable).any() and not (method.select_partners(after, reachable, random) & ~reachable).any()
     if not isinstance(method, PENS):  # whose neighbours come from votes that it was given
         assert not (after.trust & ~known.trust & ~asked).any()
-    assert not (after.trust & np.eye(*there.shape, dtype=bool)).any()
+    assert not (after.trust & np.eye(*reachable.shape, dtype=bool)).any()

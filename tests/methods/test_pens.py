@@ -28,9 +28,9 @@ def one_peer(votes: Any, age: int, trust: tuple[int, ...] = ()) -> Neighbourhood
     return Neighbourhood(row(counts.shape[1], *trust), counts, np.array([age]))
 
 
-def members(found: np.ndarray) -> list[int]:
-    assert found.shape[0] == 1
-    return np.flatnonzero(found[0]).tolist()
+def members(result: np.ndarray) -> list[int]:
+    assert result.shape[0] == 1
+    return np.flatnonzero(result[0]).tolist()
 
 
 def kept(method: PENS, votes: Any, age: int | None = None) -> list[int]:
@@ -100,9 +100,9 @@ def test_neighbours_stay_what_they_were_chosen_to_be() -> None:
 @pytest.mark.parametrize("age", [1, 4])
 def test_in_stage_one_it_tries_random_peers(age: int) -> None:
     noise = np.array([[0.0, 0.5, 0.1, 0.3, 0.4, 0.2]])  # 2, 5, 3, 4, 1; 5 is away
-    there = ~row(6, 0, 5)
-    assert members(SMALL.select_queries(one_peer([0] * 6, age), there, noise)) == [2, 3, 4]
-    assert members(SMALL.select_queries(one_peer([0] * 6, age, (2, 3)), there, noise)) == [2, 3, 4]
+    reachable = ~row(6, 0, 5)
+    assert members(SMALL.select_queries(one_peer([0] * 6, age), reachable, noise)) == [2, 3, 4]
+    assert members(SMALL.select_queries(one_peer([0] * 6, age, (2, 3)), reachable, noise)) == [2, 3, 4]
 
 
 def test_in_stage_two_it_asks_nobody_for_a_trial() -> None:
@@ -137,7 +137,7 @@ def test_in_stage_two_it_averages_with_random_neighbours() -> None:
 
 # --- rounds in a world
 
-# two kinds on a line, {0, 2, 4} around 0 and {1, 3, 5} around 10; the nearest of a kind are each other's best
+# two clusters on a line, {0, 2, 4} around 0 and {1, 3, 5} around 10; the nearest of a cluster are each other's best
 TARGET = np.array([[0.0, 0], [10, 1], [1, 0], [11, 1], [0, 1], [10, 0]], np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
 EVERYBODY = np.arange(6)
@@ -159,11 +159,11 @@ def world(here: Callable[[int], np.ndarray] = Passing.here, **options: Any) -> P
 
 
 def run(method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int = 3) -> list[PeerState]:
-    """States before the first round and after each; ``cohort`` says who is awake of those there."""
+    """States before the first round and after each; ``cohort`` says who is active of those there."""
     states = [method.init(w, Stream(seed, 0, "method/init"))]
     for t in range(1, rounds + 1):
-        awake = w.clients(t) if cohort is None else np.asarray(cohort(t))
-        states.append(method.round(w, states[-1], awake, Stream(seed, t, "method").child("round")))
+        active = w.clients(t) if cohort is None else np.asarray(cohort(t))
+        states.append(method.round(w, states[-1], active, Stream(seed, t, "method").child("round")))
     return states
 
 
@@ -175,8 +175,8 @@ def test_first_round_by_hand() -> None:
     np.testing.assert_array_equal(after.trust, alike & ~np.eye(6, dtype=bool))
     np.testing.assert_array_equal(after.votes, after.trust)
     half = (TARGET + [5, 0.5]) / 2
-    kinds = [np.average(half[own], axis=0, weights=EXAMPLES[own]) for own in ([0, 2, 4], [1, 3, 5])]
-    np.testing.assert_allclose(after.models, np.array(kinds)[EVERYBODY % 2], rtol=1e-6)
+    cluster_means = [np.average(half[own], axis=0, weights=EXAMPLES[own]) for own in ([0, 2, 4], [1, 3, 5])]
+    np.testing.assert_allclose(after.models, np.array(cluster_means)[EVERYBODY % 2], rtol=1e-6)
     np.testing.assert_array_equal(after.assignment, EVERYBODY % 2)
 
 
@@ -210,7 +210,7 @@ def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
     np.testing.assert_array_equal(states[-1].trust[5], 6 * states[-1].votes[5] > 1 * 3)
 
 
-def test_a_silent_peer_sleeps() -> None:
+def test_a_silent_peer_is_inactive() -> None:
     states = run(PENS(sampled=5, top=2, stage_one=2), world(silent=frozenset({2})), 3)
     after = states[-1]
     assert not after.votes[:, 2].any() and not after.trust[:, 2].any() and after.age[2] == 0
@@ -218,9 +218,9 @@ def test_a_silent_peer_sleeps() -> None:
     np.testing.assert_array_equal(after.messages[2], 0)
 
 
-def test_who_is_awake_answers_and_gets_votes() -> None:
-    """All five others are asked, 4 and 5 are not in the cohort: of 1, 2 and 3 the two best are 2, of 0's kind, and 1 or
-    3; they get the votes, and questions to sleepers count nowhere."""
+def test_active_peers_reply_and_get_votes() -> None:
+    """All five others are asked, 4 and 5 are not in the cohort: of the rest the best are 2, of its cluster, and 1 or 3;
+    they get the votes, and queries to inactive peers do not count."""
     w = world()
     after = run(PENS(sampled=5, top=2, stage_one=3), w, 1, lambda t: EVERYBODY[:4])[-1]
     half = (TARGET + [5, 0.5]) / 2
@@ -233,7 +233,7 @@ def test_who_is_awake_answers_and_gets_votes() -> None:
 
 
 def test_few_trials_may_be_wasted() -> None:
-    """n_s = 2 of the five others, of which three sleep: no other is tried in their place."""
+    """n_s = 2 of the five others, of which three are inactive: no other is tried in their place."""
     asked, method = [], PENS(sampled=2, top=1, stage_one=9)
     states = run(method, world(), 8, lambda t: EVERYBODY[:3])
     for t, (before, after) in enumerate(zip(states, states[1:], strict=False), 1):
@@ -246,12 +246,12 @@ def test_few_trials_may_be_wasted() -> None:
 
 
 def without_2_and_4() -> tuple[PeerState, PeerState]:
-    """The first round of stage two, in which the kin of 0 have left; the states before and after."""
+    """The first round of stage two, in which 0's cluster have left; the states before and after."""
     w, method = world(), PENS(sampled=5, top=2, stage_one=2)
-    before, there = run(method, w, 2)[-1], np.array([0, 1, 3, 5])
+    before, reachable = run(method, w, 2)[-1], np.array([0, 1, 3, 5])
     assert members(before.trust[:1]) == [2, 4]
-    w.here = lambda round: there
-    return before, method.round(w, before, there, Stream(3, 3, "method").child("round"))
+    w.here = lambda round: reachable
+    return before, method.round(w, before, reachable, Stream(3, 3, "method").child("round"))
 
 
 def test_who_has_no_neighbours_left_trains_alone() -> None:
@@ -269,7 +269,7 @@ def test_who_has_left_is_trusted_no_more() -> None:
     assert not after.trust[np.ix_([0, 1, 3, 5], [2, 4])].any()
 
 
-def test_neighbours_that_sleep_stay_neighbours() -> None:
+def test_inactive_neighbours_stay_neighbours() -> None:
     """The same two are not in the cohort: 0 trains alone in this round, and trusts them on."""
     w, method = world(), PENS(sampled=5, top=2, stage_one=2)
     before = run(method, w, 2)[-1]

@@ -21,7 +21,7 @@ TARGET = np.array([[4, 0], [0, 4], [3, 1], [-2, 0]], np.float32)
 EVERYONE = np.arange(4)
 
 
-class Watched(FakeWorld):
+class RecordingWorld(FakeWorld):
     """A fake world that remembers who noted, with which work clients trained, and that can answer odd losses."""
 
     odd_losses: Any = None
@@ -50,9 +50,9 @@ class Settings:
     eta_g: float = 0.0
 
 
-def world(target: Any = TARGET, **options: Any) -> Watched:
+def world(target: Any = TARGET, **options: Any) -> RecordingWorld:
     target = np.asarray(target, np.float32)
-    return Watched(target, np.full(len(target), 5), LocalTraining(lr=0.5), **options)
+    return RecordingWorld(target, np.full(len(target), 5), LocalTraining(lr=0.5), **options)
 
 
 def state(assignment: Any = (UNASSIGNED,) * 4, models: Any = ((1, 0), (0, 1))) -> State:

@@ -27,7 +27,7 @@ def world(updates: Any, **options: Any) -> FakeWorld:
     return FakeWorld(target, examples, LocalTraining(lr=0.5), start=lambda _: np.zeros(target.shape[1]), **options)
 
 
-def begun(w: FakeWorld, assignment: Any = None, models: Any = None) -> SattlerState:
+def initial_state(w: FakeWorld, assignment: Any = None, models: Any = None) -> SattlerState:
     """The state at the start, or one that is given."""
     nothing = np.zeros((1, w.spec.parameters), np.float32)
     assignment = np.zeros(w.total_clients, np.int64) if assignment is None else np.array(assignment)
@@ -36,7 +36,7 @@ def begun(w: FakeWorld, assignment: Any = None, models: Any = None) -> SattlerSt
 
 def one_round(method: SattlerCFL, w: FakeWorld, state: Any = None, cohort: Any = None, round: int = 30) -> SattlerState:
     cohort = np.arange(w.total_clients) if cohort is None else np.array(cohort, np.int64)
-    return method.round(w, begun(w) if state is None else state, cohort, Stream(1, round, "method"))
+    return method.round(w, initial_state(w) if state is None else state, cohort, Stream(1, round, "method"))
 
 
 def cut_into(updates: Any, **options: Any) -> list[int]:
@@ -142,7 +142,7 @@ def test_clients_keep_their_ids_in_later_cuts() -> None:
     """Cluster 1 is clients 1, 3, 4 and 6, so its rows are not its ids."""
     updates = [[9, 9], [1, 0], [9, 9], [-1, 0], [1, 0], [9, 9], [-1, 0]]
     w = world(updates)
-    before = begun(w, [0, 1, 0, 1, 1, 0, 1], [[9, 9], [0, 0]])
+    before = initial_state(w, [0, 1, 0, 1, 1, 0, 1], [[9, 9], [0, 0]])
     state = one_round(SattlerCFL(**EVERY_TIME), w, before, cohort=[1, 3, 4, 6])
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 2, 1, 0, 2])
     np.testing.assert_allclose(state.models, [[9, 9], [1, 0], [-1, 0]])
@@ -150,22 +150,22 @@ def test_clients_keep_their_ids_in_later_cuts() -> None:
 
 def test_two_clusters_can_be_cut_in_one_round() -> None:
     w = world([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 0], [0, 1]])
-    state = one_round(SattlerCFL(**EVERY_TIME), w, begun(w, [0, 1, 0, 1, 0, 1], [[0, 0], [0, 0]]))
+    state = one_round(SattlerCFL(**EVERY_TIME), w, initial_state(w, [0, 1, 0, 1, 0, 1], [[0, 0], [0, 0]]))
     np.testing.assert_array_equal(state.assignment, [0, 1, 2, 3, 0, 1])
     np.testing.assert_allclose(state.models, [[1, 0], [0, 1], [-1, 0], [0, -1]])
 
 
 def test_a_new_cluster_is_not_cut_in_the_round_that_made_it() -> None:
-    """Three kinds: the first cut leaves two of them together."""
-    kinds = [*at(0, 10, 20), *at(120, 130, 140), *at(240, 250, 260)]
-    assert len(set(cut_into(kinds))) == 2
+    """Three clusters: the first cut leaves two of them together."""
+    cluster_means = [*at(0, 10, 20), *at(120, 130, 140), *at(240, 250, 260)]
+    assert len(set(cut_into(cluster_means))) == 2
 
 
 def test_whoever_was_absent_or_silent_is_cold_and_placed_later() -> None:
     """Client 2 is silent, client 5 not selected, client 6 in another cluster."""
     w = world([[1, 0], [-1, 0], [1, 0], [-1, 0], [1, 0], [-1, 0], [5, 5]], silent=frozenset({2}))
     method = SattlerCFL(**EVERY_TIME)
-    before = begun(w, [0, 0, 0, 0, 0, 0, 1], [[0, 0], [10, 10]])
+    before = initial_state(w, [0, 0, 0, 0, 0, 0, 1], [[0, 0], [10, 10]])
     state = one_round(method, w, before, cohort=[0, 1, 2, 3, 4])
     np.testing.assert_array_equal(state.assignment, [0, 2, UNASSIGNED, 2, 0, UNASSIGNED, 1])
     w.silent = frozenset()
@@ -184,14 +184,14 @@ def test_a_cluster_without_cut_loses_nobody() -> None:
 
 def test_a_cluster_that_emptied_keeps_its_model() -> None:
     w = world(APART)
-    state = one_round(SattlerCFL(**EVERY_TIME), w, begun(w, [0, 0, 0, 0], [[0, 0], [7, 7]]))
+    state = one_round(SattlerCFL(**EVERY_TIME), w, initial_state(w, [0, 0, 0, 0], [[0, 0], [7, 7]]))
     np.testing.assert_allclose(state.models, [[1, 0.05], [7, 7], [-1, 0.05]], rtol=1e-6)
     np.testing.assert_array_equal(state.assignment, [0, 2, 0, 2])
 
 
 def test_a_cohort_of_one_moves_its_own_cluster() -> None:
     w = world(APART)
-    before = begun(w, [0, 1, 0, 1], [[0, 0], [0, 0]])
+    before = initial_state(w, [0, 1, 0, 1], [[0, 0], [0, 0]])
     state = one_round(SattlerCFL(**EVERY_TIME, min_size=1), w, before, cohort=[3])
     np.testing.assert_allclose(state.models, [[0, 0], [-1, 0.1]])
     np.testing.assert_array_equal(state.assignment, before.assignment)
@@ -200,7 +200,7 @@ def test_a_cohort_of_one_moves_its_own_cluster() -> None:
 @pytest.mark.parametrize(("cohort", "silent"), [([], ()), ([0, 1, 2, 3], (0, 1, 2, 3)), ([2], ())])
 def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(cohort: list[int], silent: tuple) -> None:
     w = world(APART, silent=frozenset(silent))
-    before = begun(w, [0, 1, UNASSIGNED, 1], [[0, 3], [3, 0]])
+    before = initial_state(w, [0, 1, UNASSIGNED, 1], [[0, 3], [3, 0]])
     state = one_round(SattlerCFL(**EVERY_TIME), w, before, cohort)
     np.testing.assert_array_equal(state.models, before.models)
     np.testing.assert_array_equal(state.assignment, before.assignment)
@@ -211,7 +211,7 @@ def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(cohort: lis
 
 def test_newcomers_by_direction_go_where_the_models_have_gone() -> None:
     w = world([[1, 0], [-1, 0]])
-    before = begun(w, [UNASSIGNED, UNASSIGNED], [[-4, 0], [0.1, 0]])  # by loss client 1 would go to the second
+    before = initial_state(w, [UNASSIGNED, UNASSIGNED], [[-4, 0], [0.1, 0]])  # by loss client 1 would go to the second
     placed = SattlerCFL(newcomers="direction").place(w, before, np.array([0, 1]), Stream(1, 30, "place"))
     np.testing.assert_array_equal(placed.assignment, [1, 0])
 
@@ -219,7 +219,7 @@ def test_newcomers_by_direction_go_where_the_models_have_gone() -> None:
 @pytest.mark.parametrize(("migration", "cluster"), [("none", 0), ("label_blind", 1)])
 def test_a_client_whose_data_shift_moves(migration: Any, cluster: int) -> None:
     w = world(APART, counts=np.full((4, 2), 5))
-    before = begun(w, [0, 1, 0, 1], [[1, 0], [-1, 0]])
+    before = initial_state(w, [0, 1, 0, 1], [[1, 0], [-1, 0]])
     w.counts = np.array([[10, 0], [5, 5], [5, 5], [5, 5]])
     w.target = w.target * np.array([[-1], [1], [1], [1]], np.float32)
     state = one_round(SattlerCFL(migration=migration), w, before)
@@ -229,6 +229,6 @@ def test_a_client_whose_data_shift_moves(migration: Any, cluster: int) -> None:
 def test_clusters_can_share() -> None:
     """Models come to (1, 0) and (0, 2): w_0 + eta w_1 / |w_1| over 1 + eta / |w_1|, and the other way round."""
     w = world([[1, 0], [0, 1]])
-    before = begun(w, [0, 1], [[0, 0], [0, 2]])
+    before = initial_state(w, [0, 1], [[0, 0], [0, 2]])
     state = one_round(SattlerCFL(eta_g=0.5), w, before)
     np.testing.assert_allclose(state.models, [[1 / 1.25, 0.5 / 1.25], [0.5 / 1.5, 2 / 1.5]], rtol=1e-6)
