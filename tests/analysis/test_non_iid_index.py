@@ -16,7 +16,7 @@ from fedkin.core.errors import ConfigError, MethodError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.simulation.fake_world import FakeWorld
-from tests.simulation.small import federation
+from tests.simulation.small_federation import federation
 
 TARGETS = np.array([0.0, 1.0, 4.0, 9.5])
 

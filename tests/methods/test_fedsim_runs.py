@@ -100,7 +100,8 @@ def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
     state = method.init(w, Stream(5, 0, "init"))
     everybody, nobody = np.arange(DATA.clients), np.zeros(DATA.clients, np.int64)
     updates = simulated(work).train(state.models, everybody, nobody, stream=STREAM.child("train"))
-    gradients = [numpy_reference.loss_and_gradient(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
+    compute = numpy_reference.loss_and_gradient
+    gradients = [compute(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
     scores = PCA(n_components=0.95, svd_solver="full").fit_transform(np.stack(gradients))
     labels = KMeans(3, n_init=50, random_state=0).fit_predict(scores)  # pyright: ignore[reportArgumentType]
     solutions, n = state.models + updates.update.astype(float), DATA.train.sizes

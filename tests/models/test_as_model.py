@@ -17,7 +17,7 @@ from fedkin.core.world import LocalTraining
 from fedkin.models import as_model
 from fedkin.models.model import Model, flatten
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation.small import EVERYONE, federation
+from tests.simulation.small_federation import EVERYONE, federation
 
 DATA = federation()
 WORDS = np.array([3, 4], np.uint32)

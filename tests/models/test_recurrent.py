@@ -20,7 +20,7 @@ from fedkin.models import MODELS, cnn, lstm, mclr, mlp, rnn
 from fedkin.models.model import Model
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.local_training import sample_losses
-from tests.simulation.small import federation
+from tests.simulation.small_federation import federation
 
 WORDS = np.array([3, 4], np.uint32)
 

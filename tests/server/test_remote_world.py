@@ -17,7 +17,7 @@ from fedkin.models.model import Model
 from fedkin.server.remote_world import RemoteWorld
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import WORK, clustered_data, join_nodes, model_of, remote, simulated
-from tests.simulation.detectors import linear
+from tests.simulation.numpy_detectors import linear
 
 LAYOUTS = {
     "lone": [[0], [1], [2], [3], [4], [5]],

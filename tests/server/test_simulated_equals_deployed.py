@@ -14,7 +14,7 @@ from fedkin.models.model import Model
 from fedkin.run.loop import RunState, run
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated
-from tests.simulation.detectors import linear
+from tests.simulation.numpy_detectors import linear
 
 CLIENTS = 6
 GROUP = {"clusters": 2, "alpha": 2}

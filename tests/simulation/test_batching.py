@@ -1,4 +1,4 @@
-"""Which samples a client takes in which step: laws that hold for every size, and FlexCFL's step generator."""
+"""Mini-batches: properties for every size, and FlexCFL's step generator."""
 
 from __future__ import annotations
 

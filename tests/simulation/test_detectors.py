@@ -16,9 +16,9 @@ from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
 from fedkin.simulation import engine
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation import detectors
-from tests.simulation.detectors import linear, small, widths
-from tests.simulation.small import federation, models, samples
+from tests.simulation import numpy_detectors
+from tests.simulation.numpy_detectors import linear, small, widths
+from tests.simulation.small_federation import federation, models, samples
 
 DATA = federation(test_sizes=(3, 0, 1, 20, 0, 5, 40))
 STREAM = Stream(3, 2, "run").child("train")
@@ -57,7 +57,7 @@ def test_it_learns_to_tell_its_class_from_all_others(model: Model, work: LocalTr
     got = train(world(model), work=work)
     for row, (client, model_index, positive) in enumerate(zip(CLIENTS.tolist(), WHICH, POSITIVE, strict=True)):
         x, y = samples(DATA, client)
-        expected = detectors.trained(models(model, 3)[model_index], widths(model), x, y == positive, work)
+        expected = numpy_detectors.trained(models(model, 3)[model_index], widths(model), x, y == positive, work)
         np.testing.assert_allclose(got.update[row], expected[0], rtol=2e-4, atol=2e-6)
         np.testing.assert_allclose((got.loss[row], got.first_loss[row]), expected[1:], rtol=1e-5)
         assert got.examples[row] == len(y)

@@ -1,4 +1,4 @@
-"""Clients that diverge, drop out, run out of time, or have not arrived yet."""
+"""Clients that diverge, drop out, straggle, or have not arrived yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.models import mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation.small import SIZES, federation, models
+from tests.simulation.small_federation import SIZES, federation, models
 
 DATA = federation(sizes=(12, 5, 30) * 10)
 MODEL = mlp(DATA, hidden=64)

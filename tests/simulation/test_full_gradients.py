@@ -27,8 +27,8 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation import engine
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.trainer import Trainer
-from tests.simulation import digests, slow_twin
-from tests.simulation.small import EVERYONE, federation, models, samples
+from tests.simulation import numpy_reference, training_digests
+from tests.simulation.small_federation import EVERYONE, federation, models, samples
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = federation()
@@ -68,7 +68,7 @@ def by_hand(name: str, l2: float) -> np.ndarray:
     widths, make = NETWORKS[name]
     start = models(make(l2))
     pairs = zip(EVERYONE.tolist(), WHICH, strict=True)
-    return np.stack([slow_twin.loss_and_gradient(start[k], widths, *samples(DATA, c), l2)[1] for c, k in pairs])
+    return np.stack([numpy_reference.loss_and_gradient(start[k], widths, *samples(DATA, c), l2)[1] for c, k in pairs])
 
 
 def assert_equals_hand(name: str, work: LocalTraining, l2: float = 0.0) -> None:
@@ -112,10 +112,12 @@ def test_asking_changes_nothing_else(work: LocalTraining) -> None:
 
 def test_asking_changes_no_random_number() -> None:
     """The network drops out units while it trains, and none where its full gradient is taken."""
-    plain, asked = (SimulatedWorld(digests.DATA, digests.MODEL, digests.WORK) for _ in range(2))
+    plain, asked = (
+        SimulatedWorld(training_digests.DATA, training_digests.MODEL, training_digests.WORK) for _ in range(2)
+    )
     found = trained(asked)
     same_but_gradient(trained(plain, gradient=False), found)
-    expected = plain.gradients(models(digests.MODEL), EVERYONE, WHICH)
+    expected = plain.gradients(models(training_digests.MODEL), EVERYONE, WHICH)
     np.testing.assert_allclose(gradient_of(found), expected, rtol=1e-4, atol=2e-6)
 
 
@@ -247,10 +249,10 @@ def test_clients_side_by_side() -> None:
 def found_on(devices: int) -> list[str]:
     """Digests of the gradients and the updates, by epochs and by steps, and of the label errors, on this many
     devices."""
-    w = SimulatedWorld(digests.DATA, digests.MODEL, devices=devices)
-    found = [hashlib.sha256(w.label_errors(models(digests.MODEL), EVERYONE).tobytes()).hexdigest()]
-    for work in (digests.WORK, replace(digests.WORK, steps=9)):
-        reply = trained(SimulatedWorld(digests.DATA, digests.MODEL, work, devices=devices))
+    w = SimulatedWorld(training_digests.DATA, training_digests.MODEL, devices=devices)
+    found = [hashlib.sha256(w.label_errors(models(training_digests.MODEL), EVERYONE).tobytes()).hexdigest()]
+    for work in (training_digests.WORK, replace(training_digests.WORK, steps=9)):
+        reply = trained(SimulatedWorld(training_digests.DATA, training_digests.MODEL, work, devices=devices))
         found += [hashlib.sha256(part.tobytes()).hexdigest() for part in (gradient_of(reply), reply.update)]
     return found
 

@@ -16,8 +16,8 @@ from fedkin.models import as_model, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation import scoring
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation import slow_twin
-from tests.simulation.small import EVERYONE, SIZES, federation, models, samples
+from tests.simulation import numpy_reference
+from tests.simulation.small_federation import EVERYONE, SIZES, federation, models, samples
 
 WIDTHS = (6, 64, 3)
 DATA = federation()
@@ -35,7 +35,7 @@ def by_hand() -> np.ndarray:
     for client in EVERYONE.tolist():
         x, y = samples(DATA, client)
         for k, w in enumerate(START):
-            predicted = slow_twin.forward(w, WIDTHS, x)[-1].argmax(axis=1)
+            predicted = numpy_reference.forward(w, WIDTHS, x)[-1].argmax(axis=1)
             found[client, k] = np.sqrt(np.mean((predicted - y) ** 2))
     return found
 

@@ -1,4 +1,4 @@
-"""The flat arrays that compiled programs read: nothing is lost, mixed up or invented on the way into them."""
+"""Padded input of the compiled programs, and blocks of samples to score: no sample is lost or mixed up."""
 
 from __future__ import annotations
 

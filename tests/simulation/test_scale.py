@@ -1,4 +1,4 @@
-"""A million clients are ordinary: a round's work goes with its cohort."""
+"""A million clients: the cost of a round depends on its cohort only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation import slow_twin
+from tests.simulation import numpy_reference
 
 N = 1_000_000
 
@@ -68,5 +68,5 @@ def test_a_round_of_twenty(data: FederatedData, touched: list[int]) -> None:
     sample = data.train[int(cohort[row])]
     batches = [np.array([0]), np.array([0])]
     work = LocalTraining(lr=0.1)
-    update, _, _ = slow_twin.train(start[0], (2, 3), data.x[sample], data.y[sample], batches, 1, work)
+    update, _, _ = numpy_reference.train(start[0], (2, 3), data.x[sample], data.y[sample], batches, 1, work)
     np.testing.assert_allclose(got.update[row], update, rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""What clients remember of their labels, by hand."""
+"""The shift test against distances worked out by hand."""
 
 from __future__ import annotations
 

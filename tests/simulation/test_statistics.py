@@ -20,8 +20,8 @@ from fedkin.methods.fedavg import FedAvg
 from fedkin.models import as_model
 from fedkin.models.model import Tree
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation import slow_twin
-from tests.simulation.small import EVERYONE, federation, models, samples
+from tests.simulation import numpy_reference
+from tests.simulation.small_federation import EVERYONE, federation, models, samples
 
 DATA = federation()
 STREAM = Stream(3, 2, "run/train")
@@ -62,9 +62,9 @@ def by_hand(start: np.ndarray, client: int, work: LocalTraining) -> np.ndarray:
     x = x.astype(np.float64)
     start = start.astype(np.float64)
     mean, w = start[MEAN], start[REST]
-    optimizer = slow_twin.Optimizer(work, np.zeros(21), np.zeros(21))
+    optimizer = numpy_reference.Optimizer(work, np.zeros(21), np.zeros(21))
     for _ in range(int(work.epochs)):
-        _, gradient = slow_twin.loss_and_gradient(w, KERNEL, x - x.mean(axis=0), y)
+        _, gradient = numpy_reference.loss_and_gradient(w, KERNEL, x - x.mean(axis=0), y)
         w = w + optimizer.move(gradient + work.mu * (w - start[REST]))
         mean = 0.9 * mean + 0.1 * x.mean(axis=0)
     return np.concatenate([mean, w]) - start
@@ -105,9 +105,9 @@ def test_scores_are_taken_at_the_running_mean() -> None:
     for row, client in enumerate(EVERYONE.tolist()):
         x, y = samples(DATA, client, "test")
         w = start[WHICH[row]]
-        expected = slow_twin.cross_entropy(w[REST], KERNEL, x - w[MEAN], y)
+        expected = numpy_reference.cross_entropy(w[REST], KERNEL, x - w[MEAN], y)
         np.testing.assert_allclose(got.loss[row], expected, rtol=1e-5)
-        assert got.correct[row] == slow_twin.correct(w[REST], KERNEL, x - w[MEAN], y)
+        assert got.correct[row] == numpy_reference.correct(w[REST], KERNEL, x - w[MEAN], y)
 
 
 @pytest.mark.parametrize("riding", [False, True], ids=["asked for", "with training"])
@@ -119,7 +119,7 @@ def test_full_gradients_of_statistics_are_zero(riding: bool) -> None:
     for row, client in enumerate(EVERYONE.tolist()):
         x, y = samples(DATA, client)
         w = start[WHICH[row]]
-        _, expected = slow_twin.loss_and_gradient(w[REST], KERNEL, x - w[MEAN], y)
+        _, expected = numpy_reference.loss_and_gradient(w[REST], KERNEL, x - w[MEAN], y)
         np.testing.assert_allclose(got[row, REST], expected, rtol=1e-4, atol=2e-6)
 
 

@@ -23,7 +23,7 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.torch import torch_model
 from fedkin.simulation.torch.flat_module import flat_vector, float_entries
 from fedkin.simulation.torch.model import TorchModel
-from tests.simulation.small import EVERYONE, federation, models, samples
+from tests.simulation.small_federation import EVERYONE, federation, models, samples
 from tests.simulation.torch.twins import pair, perceptron
 
 DATA = federation()

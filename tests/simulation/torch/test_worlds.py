@@ -15,8 +15,8 @@ from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from tests.methods import test_conformance as conformance
-from tests.simulation import detectors
-from tests.simulation.small import EVERYONE, SIZES, federation, models
+from tests.simulation import numpy_detectors
+from tests.simulation.small_federation import EVERYONE, SIZES, federation, models
 from tests.simulation.torch.twins import of_jax, pair
 
 DATA = federation()
@@ -160,7 +160,7 @@ def test_a_broken_model_is_set_aside() -> None:
 def both(name: str) -> tuple[SimulatedWorld, SimulatedWorld]:
     """The conformance suite's federation of three kinds, in both worlds."""
     there = conformance.simulated(name)
-    jax, widths = (detectors.linear(), (6, 1)) if there.spec.detects else (mclr(there.data), (6, 6))
+    jax, widths = (numpy_detectors.linear(), (6, 1)) if there.spec.detects else (mclr(there.data), (6, 6))
     return there, SimulatedWorld(there.data, of_jax(jax, widths), there.work)
 
 

@@ -13,10 +13,10 @@ from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
 from fedkin.simulation.torch import torch_model
 from fedkin.simulation.torch.model import TorchModel
-from tests.simulation import detectors
+from tests.simulation import numpy_detectors
 
 HIDDEN = 8
-WIDTHS = {"mclr": (6, 3), "mlp": (6, HIDDEN, 3), "linear": (6, 1), "small": (6, detectors.HIDDEN, 1)}
+WIDTHS = {"mclr": (6, 3), "mlp": (6, HIDDEN, 3), "linear": (6, 1), "small": (6, numpy_detectors.HIDDEN, 1)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ def pair(name: str, data: Any) -> tuple[Model, StartsLike]:
     jax = {
         "mclr": lambda: mclr(data),
         "mlp": lambda: mlp(data, hidden=HIDDEN),
-        "linear": detectors.linear,
-        "small": detectors.small,
+        "linear": numpy_detectors.linear,
+        "small": numpy_detectors.small,
     }[name]()
     return jax, of_jax(jax, WIDTHS[name])

@@ -1,4 +1,4 @@
-"""Training of which a part travels back: that slice of the whole update, bit for bit, and no other client."""
+"""Training with partial updates: a slice of the whole update, bit for bit, with the same clients excluded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.models.layers import Dense
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.trainer import Trainer
-from tests.simulation.small import federation, models
+from tests.simulation.small_federation import federation, models
 
 DATA = federation(sizes=(12, 5, 30) * 4)
 MODEL = mlp(DATA, hidden=4)

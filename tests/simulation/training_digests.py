@@ -16,7 +16,7 @@ from fedkin.core.world import LocalTraining, TrainingReply
 from fedkin.models import as_model
 from fedkin.models.layers import Dense, dropout
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation.small import EVERYONE, federation, models
+from tests.simulation.small_federation import EVERYONE, federation, models
 
 DATA = federation()
 STREAM = Stream(5, 1, "run").child("train")

@@ -1,4 +1,4 @@
-"""Clients that ask each other: who answers, and what is counted."""
+"""Requests between clients: which are answered, and the bytes counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkin.core.world import LocalTraining
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation.small import federation, models
+from tests.simulation.small_federation import federation, models
 
 DATA = federation((6,) * 40)
 ASKERS, ASKED = np.arange(40), (np.arange(40) + 1) % 40

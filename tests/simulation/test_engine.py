@@ -15,8 +15,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mlp
 from fedkin.simulation import scoring
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation import slow_twin
-from tests.simulation.small import EVERYONE, SIZES, federation, models, samples
+from tests.simulation import numpy_reference
+from tests.simulation.small_federation import EVERYONE, SIZES, federation, models, samples
 
 WIDTHS = (6, 64, 3)
 DATA = federation(test_sizes=(3, 0, 1, 20, 0, 5, 40))
@@ -32,7 +32,7 @@ def world(**options: Any) -> SimulatedWorld:
 
 
 def expected_losses() -> np.ndarray:
-    rows = [[slow_twin.cross_entropy(w, WIDTHS, *samples(DATA, c)) for w in START] for c in EVERYONE.tolist()]
+    rows = [[numpy_reference.cross_entropy(w, WIDTHS, *samples(DATA, c)) for w in START] for c in EVERYONE.tolist()]
     return np.array(rows)
 
 
@@ -50,7 +50,7 @@ def test_losses_count_the_penalty_that_training_adds() -> None:
 def test_gradients() -> None:
     got = world().gradients(START, EVERYONE, WHICH)
     for row, client in enumerate(EVERYONE.tolist()):
-        _, gradient = slow_twin.loss_and_gradient(START[WHICH[row]], WIDTHS, *samples(DATA, client))
+        _, gradient = numpy_reference.loss_and_gradient(START[WHICH[row]], WIDTHS, *samples(DATA, client))
         np.testing.assert_allclose(got[row], gradient, rtol=1e-4, atol=1e-6)
 
 
@@ -60,7 +60,7 @@ def test_gradients_of_many_samples_with_a_penalty() -> None:
     w = SimulatedWorld(data, mlp(data, hidden=64, l2=0.05))
     got = w.gradients(START, np.array([1, 0]), np.array([0, 1]))
     for row, (client, model_index) in enumerate([(1, 0), (0, 1)]):
-        _, gradient = slow_twin.loss_and_gradient(START[model_index], WIDTHS, *samples(data, client), l2=0.05)
+        _, gradient = numpy_reference.loss_and_gradient(START[model_index], WIDTHS, *samples(data, client), l2=0.05)
         np.testing.assert_allclose(got[row], gradient, rtol=1e-4, atol=1e-6)
 
 
@@ -71,8 +71,8 @@ def test_evaluate(split: str) -> None:
         x, y = samples(DATA, client, split)
         w = START[WHICH[row]]
         assert got.examples[row] == len(y)
-        assert got.correct[row] == slow_twin.correct(w, WIDTHS, x, y)
-        expected = slow_twin.cross_entropy(w, WIDTHS, x, y) if len(y) else 0
+        assert got.correct[row] == numpy_reference.correct(w, WIDTHS, x, y)
+        expected = numpy_reference.cross_entropy(w, WIDTHS, x, y) if len(y) else 0
         np.testing.assert_allclose(got.loss[row], expected, rtol=1e-5)
     assert 0 < got.correct.sum() < got.examples.sum()
 
@@ -103,7 +103,7 @@ def test_evaluate_a_client_alone_and_in_several_rows() -> None:
     thrice = world().evaluate(START, np.array([3, 3, 3]), np.array([0, 1, 2]))
     assert alone.correct[0] == every.correct[3] == thrice.correct[1]
     np.testing.assert_allclose([alone.loss[0], thrice.loss[1]], every.loss[3], rtol=1e-6)
-    expected = [slow_twin.correct(w, WIDTHS, *samples(DATA, 3, "test")) for w in START]
+    expected = [numpy_reference.correct(w, WIDTHS, *samples(DATA, 3, "test")) for w in START]
     np.testing.assert_array_equal(thrice.correct, expected)
 
 
@@ -120,7 +120,7 @@ def test_evaluate_after_the_models_moved() -> None:
 def test_one_model_per_client() -> None:
     own = models(MODEL, len(SIZES))
     got = world().evaluate(own, EVERYONE, EVERYONE)
-    expected = [slow_twin.correct(own[c], WIDTHS, *samples(DATA, c, "test")) for c in EVERYONE.tolist()]
+    expected = [numpy_reference.correct(own[c], WIDTHS, *samples(DATA, c, "test")) for c in EVERYONE.tolist()]
     np.testing.assert_array_equal(got.correct, expected)
 
 

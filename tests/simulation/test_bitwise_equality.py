@@ -1,4 +1,4 @@
-"""The same seed gives the same bits, however the work is arranged."""
+"""The same seed gives the same bits, whatever the devices, chunks and order of clients."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulation import engine, local_training
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation.digests import DATA, MODEL, STREAM, WHICH, WORK, digests, trained
-from tests.simulation.small import EVERYONE, models
+from tests.simulation.small_federation import EVERYONE, models
+from tests.simulation.training_digests import DATA, MODEL, STREAM, WHICH, WORK, digests, trained
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,7 +57,7 @@ def test_number_of_devices() -> None:
     """One, two and three host devices, and this process with its one."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=3"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.simulation.digests"]
+    command = [sys.executable, "-m", "tests.simulation.training_digests"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

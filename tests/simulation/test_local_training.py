@@ -1,4 +1,4 @@
-"""The compiled local training against its slow twin, and one step against a published formula's vector."""
+"""The compiled local training against its NumPy reference, and one step against a published formula's vector."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fedkin.models import as_model, mclr, mlp
 from fedkin.models.model import Model
 from fedkin.simulation.batching import epoch_batches, step_batches
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation import slow_twin
-from tests.simulation.small import EVERYONE, SIZES, federation, models, samples
+from tests.simulation import numpy_reference
+from tests.simulation.small_federation import EVERYONE, SIZES, federation, models, samples
 
 DATA = federation()
 STREAM = Stream(3, 2, "run").child("train")
@@ -59,7 +59,7 @@ def assert_equals_twin(name: str, work: LocalTraining, l2: float = 0.0) -> None:
     epochs = np.broadcast_to(work.epochs, len(SIZES))
     for i, client in enumerate(EVERYONE.tolist()):
         batches, per_epoch = batch_lists(client, work, int(epochs[i]))
-        update, last, first = slow_twin.train(
+        update, last, first = numpy_reference.train(
             start[WHICH[i]], widths, *samples(DATA, client), batches, per_epoch, work, l2
         )
         np.testing.assert_allclose(got.update[i], update, rtol=1e-4, atol=3e-6, err_msg=f"client {client}")
@@ -95,9 +95,9 @@ def test_the_twins_gradient_is_the_slope_of_its_loss() -> None:
     widths, make = NETWORKS["mlp"]
     w = models(make(DATA, 0.1))[0].astype(np.float64)
     x, y = samples(DATA, 4)
-    _, gradient = slow_twin.loss_and_gradient(w, widths, x, y, l2=0.1)
+    _, gradient = numpy_reference.loss_and_gradient(w, widths, x, y, l2=0.1)
     for j, unit in enumerate(np.eye(len(w)) * 1e-6):
-        up, down = (slow_twin.loss_and_gradient(w + s * unit, widths, x, y, l2=0.1)[0] for s in (1, -1))
+        up, down = (numpy_reference.loss_and_gradient(w + s * unit, widths, x, y, l2=0.1)[0] for s in (1, -1))
         np.testing.assert_allclose((up - down) / 2e-6, gradient[j], rtol=1e-5, atol=1e-8)
 
 

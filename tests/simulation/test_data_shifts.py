@@ -1,4 +1,4 @@
-"""Data that move under the simulator's verbs: a world whose data have moved answers as one that was made with them."""
+"""Data shifts in the simulated world: after a shift it gives the results of a world made with the new data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedkin.scenarios.population import Population
 from fedkin.scenarios.swaps import ShiftedRound
 from fedkin.simulation import engine
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation.small import EVERYONE, federation, models
+from tests.simulation.small_federation import EVERYONE, federation, models
 
 DATA = federation()
 MODEL = mclr(DATA)

@@ -1,4 +1,4 @@
-"""Local training again, slowly and in the open: NumPy, float64, gradients by hand, one sample list at a time.
+"""Reference implementation of local training: NumPy, float64, gradients by hand, one client at a time.
 
 A network is its widths: (6, 3) is logistic regression, (6, 8, 3) has one hidden layer of rectified units. Its flat
 vector holds, layer after layer, the kernel [out, in] row by row and then the bias.

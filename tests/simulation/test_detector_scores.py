@@ -13,9 +13,9 @@ from fedkin.core.randomness import Stream
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from tests.simulation import detectors
-from tests.simulation.detectors import linear, small, widths
-from tests.simulation.small import EVERYONE, models, samples
+from tests.simulation import numpy_detectors
+from tests.simulation.numpy_detectors import linear, small, widths
+from tests.simulation.small_federation import EVERYONE, models, samples
 from tests.simulation.test_detectors import BYTES, CLIENTS, DATA, POSITIVE, ROWS, STREAM, WHICH, WORK, train, world
 
 # --- the combined classifier
@@ -28,7 +28,8 @@ def by_hand(model_index: np.ndarray, client: int, split: str) -> tuple[np.ndarra
     x, y = samples(DATA, client, split)
     start = models(small(), 3)
     columns = [
-        detectors.scores(start[k], widths(small()), x) if k >= 0 else np.full(len(x), -np.inf) for k in model_index
+        numpy_detectors.scores(start[k], widths(small()), x) if k >= 0 else np.full(len(x), -np.inf)
+        for k in model_index
     ]
     return np.stack(columns, axis=1), y
 
@@ -89,7 +90,7 @@ def test_histograms_of_scores(split: str) -> None:
     assert got.shape == (len(ROWS), 2, 64)
     for row, client in enumerate(CLIENTS.tolist()):
         x, y = samples(DATA, client, split)
-        found = np.clip(detectors.scores(start[WHICH[row]], (6, 1), x), -15.9, 15.9)
+        found = np.clip(numpy_detectors.scores(start[WHICH[row]], (6, 1), x), -15.9, 15.9)
         for side, chosen in enumerate((y == POSITIVE[row], y != POSITIVE[row])):
             np.testing.assert_array_equal(got[row, side], np.histogram(found[chosen], 64, (-16, 16))[0])
     assert got[:, :, [0, 63]].any(), "some are beyond the edges"

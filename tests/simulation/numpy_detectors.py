@@ -1,7 +1,7 @@
 """Tiny detectors for tests, and what they do by hand: NumPy, float64. A score per sample, positive where it sees its
 class.
 
-The flat vector holds, layer after layer, the kernel [out, in] row by row and then the bias, as in ``slow_twin``.
+The flat vector holds, layer after layer, the kernel [out, in] row by row and then the bias, as in ``numpy_reference``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedkin.core.world import LocalTraining
 from fedkin.models import as_model
 from fedkin.models.layers import Dense
 from fedkin.models.model import Model
-from tests.simulation import slow_twin
+from tests.simulation import numpy_reference
 
 HIDDEN = 4
 
@@ -63,7 +63,7 @@ def widths(model: Model, features: int = 6) -> tuple[int, ...]:
 
 
 def scores(flat: np.ndarray, widths: tuple[int, ...], x: np.ndarray) -> np.ndarray:
-    return slow_twin.forward(flat, widths, x)[-1][:, 0]
+    return numpy_reference.forward(flat, widths, x)[-1][:, 0]
 
 
 def loss_and_gradient(
@@ -71,11 +71,11 @@ def loss_and_gradient(
 ) -> tuple[float, np.ndarray]:
     """Mean binary cross entropy of whether a sample is of the detector's class, and its gradient."""
     flat = flat.astype(np.float64)
-    values = slow_twin.forward(flat, widths, x)
+    values = numpy_reference.forward(flat, widths, x)
     score = values[-1][:, 0]
     chance = 1 / (1 + np.exp(-score))
     loss = -np.mean(np.where(found, np.log(chance), np.log1p(-chance)))
-    error, net, parts = ((chance - found) / len(found))[:, None], slow_twin.layers(flat, widths), []
+    error, net, parts = ((chance - found) / len(found))[:, None], numpy_reference.layers(flat, widths), []
     for depth in reversed(range(len(net))):
         parts.append(np.concatenate([(error.T @ values[depth]).ravel(), error.sum(axis=0)]))
         error = (error @ net[depth][0]) * (values[depth] > 0)
@@ -87,7 +87,7 @@ def trained(
 ) -> tuple[np.ndarray, float, float]:
     """Update, last loss and first loss of a client whose batch holds all that it has."""
     start = start.astype(np.float64)
-    w, optimizer, seen = start.copy(), slow_twin.Optimizer(work, np.zeros(len(start)), np.zeros(len(start))), []
+    w, optimizer, seen = start.copy(), numpy_reference.Optimizer(work, np.zeros(len(start)), np.zeros(len(start))), []
     for _ in range(int(work.epochs)):
         loss, gradient = loss_and_gradient(w, widths, x, found)
         seen.append(loss)
