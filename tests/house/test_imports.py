@@ -23,17 +23,17 @@ ROOMS: dict[str, str] = {
     "simulation": "core aggregation measures models data scenarios",
     "simulation.torch": "core measures data simulation",
     "config": "core methods models data scenarios simulation.torch",
-    "server": "core aggregation measures config security",
+    "server": "core aggregation measures config",
     "p2p": "core methods config security simulation",
     "tracking": "core",
     "run": "core aggregation measures methods models data scenarios simulation simulation.torch config tracking",
-    "server.deploy": "core data models simulation simulation.torch config server security run tracking reporting",
+    "server.deploy": "core data simulation simulation.torch config server security run tracking reporting",
     "analysis": "core methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run tracking analysis",
     "analysis.advise": "core methods measures clustering data simulation config run analysis",
     "reporting": "core config data models simulation run analysis analysis.compare analysis.advise",
     "reporting.html": "core measures config data models simulation run analysis analysis.compare reporting",
-    "cli": "core data models config run analysis analysis.compare analysis.advise reporting p2p server server.deploy papers",
+    "cli": "core data models config run analysis analysis.compare analysis.advise reporting p2p server.deploy papers",
     "": "every room",  # fedkin/__init__.py gathers the public names
 }
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself

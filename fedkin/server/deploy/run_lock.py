@@ -17,7 +17,7 @@ _log = logging.getLogger("fedkin")
 
 
 @contextmanager
-def run_lock(folder: Path, timeout: float = _TIMEOUT, poll: float = _POLL) -> Iterator[None]:
+def run_lock(folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = _POLL) -> Iterator[None]:
     """Hold the lock of a run folder; another server that has it is waited for.
 
     Args:
