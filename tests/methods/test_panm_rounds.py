@@ -179,8 +179,8 @@ def test_alone() -> None:
 @pytest.mark.parametrize("lr", [0.3, 1.0])
 def test_true_clusters_are_found(method: Matching, lr: float) -> None:
     """Where all of a cluster want the same, nearly all neighbours are of one's cluster by the end of stage one, and
-    bags become the whole cluster and nobody else. With lr 1 models arrive in the first round: losses are 0 from then on, and
-    updates too where a peer has averaged with its cluster only; nothing is divided by."""
+    bags become the whole cluster and nobody else. With lr 1 models arrive in the first round: losses are 0 from then
+    on, and updates too where a peer has averaged with its cluster only; nothing is divided by."""
     states = run(method, fake(noise=0.0, lr=lr), 36)
     assert (states[4].trust & SAME).sum() >= 0.9 * states[4].trust.sum() and np.all(states[4].trust.sum(axis=1) == 2)
     np.testing.assert_array_equal(states[36].trust, SAME)
