@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fedkin.core import renamed
+
 if TYPE_CHECKING:
     from fedkin import data as data
     from fedkin import models as models
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from fedkin.analysis.eps_study import EpsStudy as EpsStudy
     from fedkin.analysis.eps_study import study_eps as study_eps
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
-    from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
     from fedkin.analysis.repeat import repeat as repeat
+    from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
     from fedkin.core.errors import CheckpointError as CheckpointError
     from fedkin.core.errors import ChecksumError as ChecksumError
     from fedkin.core.errors import ConfigError as ConfigError
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from fedkin.tracking.tracker import Tracker as Tracker
 
 __version__ = "0.2.0"
+renamed.install()
 
 _HOME = {
     "Adam": "fedkin.core.world",
@@ -227,6 +230,8 @@ def __getattr__(name: str) -> Any:
     """A public name, from where it lives."""
     if name in _MODULES:
         return importlib.import_module(f"fedkin.{name}")
+    if name in renamed.PUBLIC_NAMES:
+        raise AttributeError(f"fedkin.{name} of version 0.1 is fedkin.{renamed.PUBLIC_NAMES[name]} now")
     if name not in _HOME:
         raise AttributeError(f"module 'fedkin' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
