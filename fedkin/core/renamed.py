@@ -76,16 +76,8 @@ MODULES = dict(
 )
 
 
-FORMER_PACKAGES = {
-    package for name in MODULES if (package := name.rpartition(".")[0]).startswith(("experiment", "federation", "simulator"))
-}
-    "",
-    "data",
-    "scenarios",
-    "clustering",
-    "methods",
-    "cli",
-}
+_EMPTY = ("experiment", "federation", "simulator")  # their modules are in several places now
+FORMER_PACKAGES = {package for name in MODULES if (package := name.rpartition(".")[0]).startswith(_EMPTY)}
 
 
 def new_place(former: str) -> str | None:
