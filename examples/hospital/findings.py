@@ -1,7 +1,6 @@
-"""Each hospital's own file: images (handwritten digits, in place of scans) and what is seen on them.
+"""Each hospital's own file: images (handwritten digits, in place of scans) and their findings.
 
-Hospitals 0 and 1 see mostly findings 0 to 4, hospitals 2, 3 and 4 mostly findings 5 to 9. No two have an image in
-common.
+Hospitals 0 and 1 see mostly findings 0 to 4, hospitals 2, 3 and 4 mostly findings 5 to 9. No image is in two files.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
-KIND = (0, 0, 1, 1, 1)  # of each hospital; the last one comes late
-USUAL, IMAGES = 0.95, 160  # share of a hospital's images with its usual findings, and how many it has
+CLUSTERS = (0, 0, 1, 1, 1)  # of each hospital; the last one joins late
+SHARE, IMAGES = 0.95, 160  # of a hospital's images with its cluster's findings, and images of a hospital
 
 
 def findings(seed: int = 0) -> pd.DataFrame:
-    """All hospitals' images in one table: columns p0 .. p63, y and client_id. For the simulation beforehand."""
+    """All hospitals' images in one table: columns p0 .. p63, y and client_id."""
     x, y = load_digits(return_X_y=True)
     order, taken, tables = np.random.default_rng(seed).permutation(len(y)), np.zeros(len(y), bool), []
-    for hospital, kind in enumerate(KIND):
-        usual = round(USUAL * IMAGES)
-        own = [*_next(order, taken, (y >= 5) == kind, usual), *_next(order, taken, (y >= 5) != kind, IMAGES - usual)]
+    for hospital, cluster in enumerate(CLUSTERS):
+        count = round(SHARE * IMAGES)
+        typical, others = (y >= 5) == cluster, (y >= 5) != cluster
+        own = [*_next(order, taken, typical, count), *_next(order, taken, others, IMAGES - count)]
         table = pd.DataFrame(x[own] / 16, columns=[f"p{i}" for i in range(64)])
         tables.append(table.assign(y=y[own], client_id=hospital))
     return pd.concat(tables, ignore_index=True)
@@ -30,12 +30,12 @@ def findings(seed: int = 0) -> pd.DataFrame:
 
 def write(folder: Path, hospital: int) -> None:
     """One hospital's file, ``findings.csv``, in its own folder."""
-    everybody = findings()
-    everybody[everybody.client_id == hospital].to_csv(folder / "findings.csv", index=False)
+    table = findings()
+    table[table.client_id == hospital].to_csv(folder / "findings.csv", index=False)
 
 
-def _next(order: np.ndarray, taken: np.ndarray, wanted: np.ndarray, count: int) -> list[int]:
-    """The next images in a random order that are wanted, and nobody has."""
-    found = [int(i) for i in order if wanted[i] and not taken[i]][:count]
-    taken[found] = True
-    return found
+def _next(order: np.ndarray, taken: np.ndarray, eligible: np.ndarray, count: int) -> list[int]:
+    """The next eligible images in a random order that no hospital has; marks them as taken."""
+    images = [int(i) for i in order if eligible[i] and not taken[i]][:count]
+    taken[images] = True
+    return images

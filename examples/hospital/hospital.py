@@ -1,4 +1,4 @@
-"""What the hospitals share: the network that all of them train. Their data they keep."""
+"""The network that all hospitals train."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
     pip install 'fedkin[flower,torch]'
     python examples/hospital/run.py [FOLDER]
 
-Four of them begin; the fifth comes when two rounds are done. FlexCFL is run, then FedAvg, in some ten minutes.
-Everything is kept in FOLDER (hospital-run), and everything that was started is ended. Started again, it goes on where
-it was.
+Four of them start; the fifth joins after two rounds. FlexCFL is run, then FedAvg, in some ten minutes. All files are in
+FOLDER (hospital-run), and all processes are stopped at the end. The same command resumes a stopped run.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ SETTINGS = (
 
 
 def prepare(folder: Path) -> None:
-    """Files, keys and certificates of all, as `fedkin deploy init` writes them; the network and everybody's data."""
+    """Write files, keys and certificates with `fedkin deploy init`, the network and each hospital's data."""
     init = [PROGRAMS / "fedkin", "deploy", "init", folder, "--clients", str(HOSPITALS), "--port", str(PORT)]
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
     subprocess.run([*init, *SETTINGS], check=True, env=environment, stdout=subprocess.DEVNULL)
-    shutil.copy(HERE / "hospital.py", folder / "app")  # travels to the hospitals with the app
+    shutil.copy(HERE / "hospital.py", folder / "app")  # is sent to the hospitals with the app
     for k in range(HOSPITALS):
         findings.write(folder / f"site-{k}", k)
 
 
 class Federation:
-    """The processes of a folder that was prepared."""
+    """The processes of a prepared folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.started = folder, []
@@ -58,15 +57,15 @@ class Federation:
 
     def environment(self, home: str) -> dict[str, str]:
         lines = (self.folder / "flower.env").read_text().splitlines()
-        told = dict(line.split("=", 1) for line in lines if "=" in line)
+        variables = dict(line.split("=", 1) for line in lines if "=" in line)
         path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
-        return {**os.environ, **told, "PATH": path, "FLWR_HOME": str(self.folder / home)}
+        return {**os.environ, **variables, "PATH": path, "FLWR_HOME": str(self.folder / home)}
 
     def start(self, where: str, *command: str) -> None:
-        """A program in the background, in a folder, with a log there."""
+        """Start a program in the background, in a folder, with a log there."""
         log = (self.folder / where / f"{command[0]}.log").open("ab")
-        more = {"cwd": self.folder / where, "env": self.environment(f"{where}/flwr"), "stdout": log, "stderr": log}
-        self.started.append(subprocess.Popen(command, **more))
+        options = {"cwd": self.folder / where, "env": self.environment(f"{where}/flwr"), "stdout": log, "stderr": log}
+        self.started.append(subprocess.Popen(command, **options))
 
     def flwr(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """One of Flower's own commands."""
@@ -89,14 +88,14 @@ class Federation:
 
     def hospital(self, site: str) -> None:
         """Register a hospital's public key, and start its node."""
-        self.flwr("supernode", "register", f"{site}/key.pub", "fedkin", "--name", site, check=False)  # twice is refused
+        self.flwr("supernode", "register", f"{site}/key.pub", "fedkin", "--name", site, check=False)  # fails if known
         port = 9094 + int(site.removeprefix("site-"))
         how = f"--superlink 127.0.0.1:{PORT} --port {port} --root-certificates ca.pem --auth-supernode-private-key key"
         self.start(site, "flower-supernode", *how.split(), "--node-config", 'config="client.toml"')
 
 
 def rounds_done(folder: Path) -> int:
-    """Of FlexCFL."""
+    """Rounds of FlexCFL that are complete."""
     metrics = folder / "run" / "metrics.jsonl"
     return len(metrics.read_text().splitlines()) - 1 if metrics.exists() else -1
 
@@ -113,15 +112,15 @@ def main() -> None:
         run = federation.started[-1]
         while rounds_done(folder) < 2 and run.poll() is None:
             time.sleep(0.5)
-        print(f"two rounds are done; {LATE} comes", flush=True)
+        print(f"two rounds are complete; {LATE} joins", flush=True)
         federation.hospital(LATE)
         run.wait()
     if not (folder / "run" / "summary.json").exists():
-        sys.exit(f"the run has ended early: see {folder}/flwr.log and {folder}/flower-superlink.log")
+        sys.exit(f"the run has failed: see {folder}/flwr.log and {folder}/flower-superlink.log")
     for name in (".", "against/fedavg"):
-        told = json.loads((folder / "run" / name / "summary.json").read_text())
-        print(f"{told['method']}: accuracy {told['final_accuracy']:.3f}, ", end="")
-        print(f"worst hospital {told['bottom_decile']:.3f}, clusters of {told['cluster_sizes']}")
+        summary = json.loads((folder / "run" / name / "summary.json").read_text())
+        print(f"{summary['method']}: accuracy {summary['final_accuracy']:.3f}, ", end="")
+        print(f"worst hospital {summary['bottom_decile']:.3f}, clusters of {summary['cluster_sizes']}")
 
 
 if __name__ == "__main__":

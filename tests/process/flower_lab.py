@@ -1,4 +1,4 @@
-"""A laboratory of Flower's own processes, on the loopback and in a folder of their own.
+"""Flower's own processes for tests, on the loopback and in a folder of their own.
 
     with Lab(tmp_path) as lab:
         lab.superlink()
@@ -6,8 +6,8 @@
         run = lab.run(tmp_path / "app", {"rounds": 2})
         assert lab.wait(run, 60) == "finished:completed"
 
-Every process has its own FLWR_HOME, which whatever it starts inherits: so all that it has started can be found (in
-/proc, which is Linux's) and ended, although some of Flower's processes leave their group.
+Every process has its own FLWR_HOME, which its children inherit: so all of them can be found (in Linux's /proc) and
+ended, although some of Flower's processes leave their group.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from fedkin.security.certificates import write_secret
 from tests.free_ports import free_ports, until
 
 SUPERLINK, CONNECTION, CLI = "superlink", "lab", "flwr"
-PATIENCE = 60.0  # seconds; on a quiet machine a process is ready in 3 to 6
-READY = {  # what a program says when it is ready, and the number by which it is known then
+TIMEOUT = 60.0  # seconds; on a quiet machine a process is ready in 3 to 6
+READY = {  # the log line of a program that is ready, with its number
     "flower-superlink": r"Uvicorn running on \S+:(\d+)",
     "flower-supernode": r"SuperNode ID: (\d+)",
     "flwr": r"Successfully started run (\d+)",
 }
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"}
-HURRY = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # the only interval that Flower lets one choose
+FAST = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # the only interval that Flower has a setting for
 
-OTHERS = re.compile("^FLWR_|_proxy$", re.IGNORECASE)  # what would take Flower elsewhere
+REMOVED = re.compile("^FLWR_|_proxy$", re.IGNORECASE)  # variables that would change Flower's connections
 
 
 class Ended(AssertionError):
-    """A process ended before it was ready, with an exit code, and wrote a log."""
+    """A process that was not ready in time (its code is None) or ended before, with its log."""
 
     def __init__(self, name: str, code: int | None, log: str) -> None:
         super().__init__(f"{name} was not ready when it ended with {code}:\n{log}")
@@ -55,14 +55,14 @@ class Ended(AssertionError):
 
 
 class Refused(AssertionError):
-    """Flower's command line said no, and why."""
+    """Flower's command line refused a command; the text is its message."""
 
 
 class Lab:
     """One SuperLink and its SuperNodes, below ``folder``; with ``tls``, certificates and keys of nodes too.
 
-    Each process has a name, and a log file and a home of that name. What is started is ready when the method returns;
-    what ends before raises ``Ended``, and so does what is not ready within a minute (its code is None).
+    Each process has a name, and a log file and a home of that name. A method that starts one returns when it is ready,
+    and raises ``Ended`` where it ends before or is not ready within a minute.
     """
 
     def __init__(self, folder: Path, *, tls: bool = False) -> None:
@@ -91,16 +91,16 @@ class Lab:
         self.restart(SUPERLINK)
 
     def node(self, name: str, node_config: Mapping[str, Any], secure: Sequence[str] | None = None) -> int:
-        """Start a SuperNode; its node id. ``secure`` are the options that let it in, where not its own."""
+        """Start a SuperNode; its node id. ``secure``: options other than its own keys."""
         self._describe(name, node_config, secure)
         return self.restart(name)
 
     def nodes(self, configs: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-        """Start SuperNodes side by side, which is quicker; their node ids."""
+        """Start SuperNodes at the same time; their node ids."""
         for name in configs:
             self._describe(name, configs[name])
-        read = {name: self._start(name) for name in configs}
-        return {name: self._ready(name, read[name]) for name in configs}
+        offsets = {name: self._start(name) for name in configs}
+        return {name: self._ready(name, offsets[name]) for name in configs}
 
     def register(self, name: str) -> int:
         """Make the key of a SuperNode known to the SuperLink; the node id that it will have. Raises Refused."""
@@ -119,21 +119,21 @@ class Lab:
     def wait(self, run: int, timeout: float) -> str:
         """The status of a run that has finished. Raises AssertionError if it does not within so many seconds."""
         streams, end = self._started[self._runs[run]], time.monotonic() + timeout
-        until(lambda: streams.poll() is not None, timeout)  # costs nothing; to ask for a status costs a process
+        until(lambda: streams.poll() is not None, timeout)  # a status takes a process, this does not
         while not (status := self.status(run)).startswith("finished"):
-            assert time.monotonic() < end, f"run {run} is {status} after {timeout} s:\n{self.said(run)}"
+            assert time.monotonic() < end, f"run {run} is {status} after {timeout} s:\n{self.output(run)}"
         return status
 
     def status(self, run: int) -> str:
         """Such as ``running`` or ``finished:completed``. Raises Refused where the SuperLink does not answer."""
         return self.flwr("list", CONNECTION, "--run-id", str(run))["runs"][0]["status"]
 
-    def said(self, run: int) -> str:
-        """What the ServerApp of a run has said, as ``flwr run --stream`` shows it."""
+    def output(self, run: int) -> str:
+        """The log of a run's ServerApp, as ``flwr run --stream`` shows it."""
         return self.log(self._runs[run])
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
-        """One of Flower's commands, and its answer. Raises Refused."""
+        """The output of one of Flower's commands. Raises Refused."""
         command = ["flwr", *arguments, "--format", "json"]
         done = subprocess.run(command, env=self._environment(CLI), cwd=self.folder, text=True, capture_output=True)
         try:
@@ -149,25 +149,25 @@ class Lab:
         self._signal_all(name, only)
 
     def stop(self, name: str) -> int:
-        """SIGTERM for a process; its exit code. What it had started is left to end by itself."""
+        """SIGTERM for a process; its exit code. Its children end by themselves."""
         self._started[name].send_signal(signal.SIGTERM)
-        return self._started[name].wait(2 * PATIENCE)  # a SuperLink waits for whoever reads a run's log
+        return self._started[name].wait(2 * TIMEOUT)  # a SuperLink waits for readers of a run's log
 
     def restart(self, name: str) -> int:
-        """Start what has ended (or what was never started) by its command; the node id of a SuperNode."""
+        """Start a process by its command, again or for the first time; the node id of a SuperNode."""
         return self._ready(name, self._start(name))
 
     def log(self, name: str) -> str:
-        """All that a process has written, and what it started; over all its starts."""
+        """The output of a process and its children, over all its starts."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def processes(self, name: str = "", only: str = "") -> dict[int, str]:
-        """Process ids and command lines of a process and what it started; without a name, of all that is here."""
+        """Process ids and command lines of a process and its children; without a name, of all of the lab."""
         mark = f"FLWR_HOME={self.folder}/{name}\0" if name else f"FLWR_HOME={self.folder}/"
-        return {process: line for process, line in _having(mark).items() if only in line}
+        return {process: line for process, line in _processes_with(mark).items() if only in line}
 
     def close(self) -> None:
-        """End everything that was ever started here, at once."""
+        """End all processes of the lab."""
         self._signal_all("", "")
         for process in self._started.values():
             process.wait()
@@ -179,12 +179,12 @@ class Lab:
         self._commands[name] = ["flower-supernode", *secure, *where, *_options("--node-config", node_config)]
 
     def _start(self, name: str) -> int:
-        """Start a process; how long its log was before."""
+        """Start a process; the length of its log before."""
         before = self._started.get(name)
         assert before is None or before.poll() is not None, f"{name} runs: stop or kill it first"
         home = CLI if self._commands[name][0] == CLI else name
         with (self.folder / f"{name}.log").open("ab") as log:
-            read = log.tell()
+            offset = log.tell()
             self._started[name] = subprocess.Popen(
                 self._commands[name],
                 env=self._environment(home),
@@ -193,41 +193,41 @@ class Lab:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-            return read
+            return offset
 
-    def _ready(self, name: str, read: int) -> int:
-        """Wait until it says so, after the first ``read`` bytes of its log; the number it is known by."""
-        says = re.compile(READY[self._commands[name][0]])
+    def _ready(self, name: str, offset: int) -> int:
+        """Wait for its line in the log after ``offset`` bytes; the number in that line."""
+        pattern = re.compile(READY[self._commands[name][0]])
         path, process = self.folder / f"{name}.log", self._started[name]
 
-        def said() -> str:
-            return path.read_bytes()[read:].decode(errors="replace")
+        def output() -> str:
+            return path.read_bytes()[offset:].decode(errors="replace")
 
-        until(lambda: bool(says.search(said())) or process.poll() is not None, PATIENCE)
-        if found := says.search(said()):
-            return int(found[1])
-        raise Ended(name, process.poll(), said())
+        until(lambda: bool(pattern.search(output())) or process.poll() is not None, TIMEOUT)
+        if match := pattern.search(output()):
+            return int(match[1])
+        raise Ended(name, process.poll(), output())
 
     def _environment(self, home: str) -> dict[str, str]:
-        """That of a process: ours, without what would change Flower's ways."""
-        kept = {key: value for key, value in os.environ.items() if not OTHERS.search(key)}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"  # Flower starts its programs by name
-        return {**kept, **QUIET, **HURRY, "PATH": path, "FLWR_HOME": f"{self.folder}/{home}"}
+        """The environment of a process: this one's, without what would change Flower's connections."""
+        inherited = {key: value for key, value in os.environ.items() if not REMOVED.search(key)}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}"  # for Flower's programs
+        return {**inherited, **QUIET, **FAST, "PATH": path, "FLWR_HOME": f"{self.folder}/{home}"}
 
     def _signal_all(self, name: str, only: str) -> None:
-        """SIGKILL until nobody is left: one may be starting another just now."""
+        """SIGKILL until none is left: one may just be starting another."""
 
         def gone() -> bool:
             alive = self.processes(name, only)
             for process in alive:
-                with suppress(ProcessLookupError):  # it was quicker
+                with suppress(ProcessLookupError):  # it has just ended
                     os.kill(process, signal.SIGKILL)
             for killed in self._started.values():
                 if killed.pid in alive:
-                    killed.wait()  # until then its id is taken, and what it started believes that it lives
+                    killed.wait()  # until then its id exists, and its children take it for alive
             return not alive
 
-        assert until(gone, PATIENCE), f"cannot be ended: {self.processes(name, only)}"
+        assert until(gone, TIMEOUT), f"still running: {self.processes(name, only)}"
 
 
 class Keys:
@@ -243,14 +243,14 @@ class Keys:
         """A new certificate for the SuperLink, valid for so many days (or expired, if below 0), as its options."""
         key = ec.generate_private_key(ec.SECP384R1())
         at = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        made = self._certificate("localhost", key, days, x509.SubjectAlternativeName(at))
-        write_secret(self.folder / "server.pem", made)
+        certificate = self._certificate("localhost", key, days, x509.SubjectAlternativeName(at))
+        write_secret(self.folder / "server.pem", certificate)
         write_secret(self.folder / "server.key", _private(key, serialization.PrivateFormat.PKCS8))
         server = ["--ssl-certfile", f"{self.folder}/server.pem", "--ssl-keyfile", f"{self.folder}/server.key"]
         return ["--ssl-ca-certfile", str(self.authority), *server, "--enable-supernode-auth"]
 
     def node(self, name: str) -> Path:
-        """The private key of a node, made when first asked for; the public one lies beside it, as ``.pub``."""
+        """The private key of a node, made on first use; the public one lies beside it, as ``.pub``."""
         path = self.folder / name
         if not path.exists():
             key = ec.generate_private_key(ec.SECP384R1())
@@ -260,18 +260,18 @@ class Keys:
         return path
 
     def client(self, name: str) -> list[str]:
-        """What lets a node in, as its options."""
+        """The options of a registered node."""
         return ["--root-certificates", str(self.authority), "--auth-supernode-private-key", str(self.node(name))]
 
-    def _certificate(self, name: str, key: ec.EllipticCurvePrivateKey, days: int, says: x509.ExtensionType) -> bytes:
+    def _certificate(self, name: str, key: ec.EllipticCurvePrivateKey, days: int, extra: x509.ExtensionType) -> bytes:
         """One that the authority has signed, in PEM."""
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateBuilder().subject_name(_name(name)).issuer_name(_name("authority"))
         builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
         builder = builder.not_valid_before(now - datetime.timedelta(days=2))
         builder = builder.not_valid_after(now + datetime.timedelta(days=days))
-        made = builder.add_extension(says, critical=False).sign(self._key, hashes.SHA384())
-        return made.public_bytes(serialization.Encoding.PEM)
+        certificate = builder.add_extension(extra, critical=False).sign(self._key, hashes.SHA384())
+        return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
@@ -283,17 +283,17 @@ def _name(text: str) -> x509.Name:
 
 
 def _options(option: str, values: Mapping[str, Any] | None) -> list[str]:
-    """Values as Flower's command line takes them: TOML, in one word."""
+    """Values as an option of Flower's command line: TOML, in one word."""
     return [option, " ".join(f"{key}={json.dumps(value)}" for key, value in values.items())] if values else []
 
 
-def _having(mark: str) -> dict[int, str]:
-    """Process ids and command lines of those whose environment has the mark."""
-    found = {}
+def _processes_with(mark: str) -> dict[int, str]:
+    """Ids and command lines of the processes whose environment has the mark."""
+    processes = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
-                found[int(folder.name)] = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+                processes[int(folder.name)] = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
         except OSError:  # another user's, or it has just ended
             pass
-    return found
+    return processes

@@ -15,7 +15,7 @@ from fedkin.run import checkpoint
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
-ROUNDS, PATIENCE = 2, 600.0
+ROUNDS, TIMEOUT = 2, 600.0
 METHODS: dict[str, fk.Method] = {
     "fedavg": fk.FedAvg(),
     "fedgroup": fk.FedGroup(clusters=2),
@@ -45,8 +45,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = {f"site-{k}": project.own_file(folder, data, [2 * k, 2 * k + 1]) for k in range(2)}
         lab.nodes({name: project.client(folder, name, [0, 1], file) for name, file in files.items()})
         started = lab.run(project.app(folder), {"config": project.server(folder, sections)})
-        status = lab.wait(started, PATIENCE)
-        assert status == "finished:completed", lab.said(started)
+        status = lab.wait(started, TIMEOUT)
+        assert status == "finished:completed", lab.output(started)
     return folder / "run"
 
 

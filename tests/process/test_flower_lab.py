@@ -1,4 +1,4 @@
-"""The laboratory of Flower's processes: what it starts works, and nothing outlives it."""
+"""The lab of Flower's processes: they work, and all end with it."""
 
 from __future__ import annotations
 
@@ -66,21 +66,21 @@ def app(tmp_path: Path) -> Path:
     return folder
 
 
-def test_two_nodes_answer_one_is_killed_and_nothing_is_left(tmp_path: Path, app: Path) -> None:
+def test_two_nodes_reply_one_is_killed_and_no_process_is_left(tmp_path: Path, app: Path) -> None:
     with Lab(tmp_path / "lab") as lab:
         lab.superlink()
         ids = lab.nodes({"a": {"k": 7}, "b": {"k": 8}})
         assert ids["a"] != ids["b"]
         run = lab.run(app, {"nodes": 2})
-        assert lab.wait(run, 60) == "finished:completed", lab.said(run)
-        assert sorted(re.findall(r"^reply (\d) (\d)$", lab.said(run), re.MULTILINE)) == [("7", "1"), ("8", "1")]
+        assert lab.wait(run, 60) == "finished:completed", lab.output(run)
+        assert sorted(re.findall(r"^reply (\d) (\d)$", lab.output(run), re.MULTILINE)) == [("7", "1"), ("8", "1")]
         assert lab.processes("a", "flower-superexec") and lab.processes("b")
         lab.kill("a")
         assert not lab.processes("a") and lab.processes("b")
     assert not lab.processes()
 
 
-def test_a_key_that_was_not_registered_is_refused(tmp_path: Path) -> None:
+def test_an_unregistered_key_is_refused(tmp_path: Path) -> None:
     with Lab(tmp_path / "lab", tls=True) as lab:
         lab.superlink()
         with pytest.raises(Ended, match="Failed to activate SuperNode"):
