@@ -83,7 +83,7 @@ def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> No
     for number, (method, seed) in enumerate([(m, s) for s in range(3) for m in ("FedAvg", "IFCA")], 1):
         assert f"{number} of 6  {method}, seed {seed}  accuracy " in told
     assert "0:00:00 left" in told
-    for word in ("bottom 10%", "to target", "down / up", "Means over the seeds", "run.target, 1.0%", "comparison.csv"):
+    for word in ("bottom 10%", "to target", "download", "Means over the seeds", "run.target, 1.0%", "comparison.csv"):
         assert word in told
 
 
@@ -144,14 +144,18 @@ def test_a_finished_comparison_is_told_again_and_takes_more_seeds(compared: tupl
     assert [row["seeds"] for row in fewer["table"]] == [2, 2]
 
 
-def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("method", "missing", "seeds"), [("fedavg", 2, [0, 0]), ("ifca", 1, [1, 0])])
+def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, method: str, missing: int, seeds: list[int]
+) -> None:
+    """In the first run, before anything is done, and in the second."""
     from fedkin.reporting.comparison_progress import Display
 
     shown = Display.round
 
     def interrupt(self: Display, record: dict) -> None:
         shown(self, record)
-        if record["method"] == "ifca" and record["round"] == 1:
+        if record["method"] == method and record["round"] == 1:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -159,7 +163,9 @@ def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(monkeypatch: pytest.
         result = fedkin(*QUICK, *TWO, "--out", "c")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin compare --resume c"
-    assert "Not finished: 1 of 2 runs." in result.stdout and "Traceback" not in result.output
+    assert f"Not finished: {missing} of 2 runs." in result.stdout and "Traceback" not in result.output
+    assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == seeds
+    assert Path("c/figure.png").exists() == (missing == 1)
     assert fedkin("--resume", "c").exit_code == 0
     assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == [1, 1]
 
