@@ -41,9 +41,7 @@ def power_law(
     owners.
 
     Args:
-        labels: class of each sample.
-        clients: N.
-        classes_per_client: k.
+        labels, clients, classes_per_client: class of each sample, N and k.
         random: draws the shares.
         minimum: samples of each of its classes that a client has at least.
 
@@ -79,9 +77,7 @@ def femnist(
     gives all it has.
 
     Args:
-        labels: class of each sample.
-        clients: N.
-        classes_per_client: k.
+        labels, clients, classes_per_client: class of each sample, N and k.
         random: draws the sizes.
         shared_images: the partition as published, in which clients share images.
 
@@ -103,8 +99,7 @@ def femnist_counts(clients: int, classes_per_client: int, random: np.random.Rand
     """Images per class of each client in :func:`femnist`, before a class runs out.
 
     Args:
-        clients: N.
-        classes_per_client: k.
+        clients, classes_per_client: N and k.
         random: draws the sizes.
     """
     sizes = random.lognormal(4, 1, clients) + 5
@@ -125,10 +120,8 @@ def ditto(
     have two owners. The published set is ``RandomState(233)`` with 500 clients of 5 classes.
 
     Args:
-        train_labels: class of each training sample.
-        test_labels: class of each test sample.
-        clients: N.
-        classes_per_client: k.
+        train_labels, test_labels: class of each training sample, and of each test sample.
+        clients, classes_per_client: N and k.
         random: draws sizes and shares.
     """
     C = max(int(train_labels.max(initial=-1)), int(test_labels.max(initial=-1))) + 1

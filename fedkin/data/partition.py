@@ -19,20 +19,19 @@ MAX_DRAWS = 200  # draws of a Dirichlet partition before giving up
 def dirichlet(
     labels: Int[np.ndarray, "M"], clients: int, alpha: float | int, random: np.random.RandomState, minimum: int = 10
 ) -> Ragged:
-    """Class shares by Dirichlet(alpha) as in NIID-Bench (Li et al. 2022), every sample given once.
+    """Class shares by Dirichlet(alpha) as in NIID-Bench (Li et al. 2022), every sample with one owner.
 
     Clients that have M/N samples get none of the remaining classes, and the whole is drawn again until every client
     has ``minimum``.
 
     Args:
-        labels: class of each sample.
-        clients: N.
+        labels, clients: class of each sample, and N.
         alpha: concentration; smaller is more non-IID.
         random: draws shares and orders.
         minimum: samples that every client has at least.
 
     Raises:
-        DataError: it is impossible, or not reached in 200 draws.
+        DataError: the minimum is impossible, or not reached in 200 draws.
     """
     check_counts(len(labels), clients)
     _check_alpha(alpha)
@@ -69,8 +68,7 @@ def dirichlet_plain(
     federations exactly.
 
     Args:
-        labels: class of each sample.
-        clients: N.
+        labels, clients: class of each sample, and N.
         alpha: concentration; smaller is more non-IID.
         random: draws shares and orders.
 
@@ -93,8 +91,7 @@ def shards(labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, s
     """Samples sorted by class and cut into equal shards, assigned at random (McMahan et al. 2017), each to one client.
 
     Args:
-        labels: class of each sample.
-        clients: N.
+        labels, clients: class of each sample, and N.
         shards_per_client: as many times N shards are cut.
         stream: assigns them.
     """
@@ -117,9 +114,7 @@ def blocks(
     authors' script mislabels a sixth of its images, pairing training images with test labels; here labels are correct.
 
     Args:
-        labels: class of each sample.
-        clients: N.
-        classes_per_client: k, a divisor of C.
+        labels, clients, classes_per_client: class of each sample, N, and k, a divisor of C.
         stream: orders the samples of each class.
 
     Raises:

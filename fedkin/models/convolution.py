@@ -24,8 +24,7 @@ def convolve(
     """The convolution, by the faster of ``_by_xla`` and ``_by_patches``.
 
     Args:
-        x: images.
-        kernel: square kernel.
+        x, kernel: images and square kernel.
         stride: of both axes.
         same: pad as TensorFlow's SAME; else VALID.
     """
@@ -98,9 +97,7 @@ def pooled(
     both passes; several on images of their own one after another, each in the cache.
 
     Args:
-        x: images.
-        kernel: square kernel.
-        bias: of each output channel.
+        x, kernel, bias: images, square kernel, and bias of each output channel.
         same: pad as TensorFlow's SAME; else VALID.
     """
     size = len(kernel)
@@ -245,9 +242,7 @@ def windows(x: Float[Array, "B H W i"], size: int, stride: int) -> list[Float[Ar
     """Strided slices of the images, one for each position in the window, row by row.
 
     Args:
-        x: images.
-        size: side of the window.
-        stride: of both axes.
+        x, size, stride: images, side of the window, and its stride on both axes.
     """
     height, width = ((n - size) // stride + 1 for n in x.shape[1:3])
     return [
@@ -261,9 +256,7 @@ def same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
     """TensorFlow's SAME padding before and after an axis.
 
     Args:
-        length: of the axis.
-        size: of the window.
-        stride: of the window.
+        length, size, stride: length of the axis, size of the window, and its stride.
     """
     total = max((-(-length // stride) - 1) * stride + size - length, 0)
     return total // 2, total - total // 2

@@ -51,9 +51,7 @@ def mobilenet_v2(data: Samples, norm: NormName = "batch", dropout: float = 0.0) 
     Keras has no dropout here, and updates running statistics by a thousandth in a step (MobileNet by a hundredth).
 
     Args:
-        data: images.
-        norm: as for ``mobilenet``.
-        dropout: as for ``mobilenet``.
+        data, norm, dropout: as for ``mobilenet``.
 
     Raises:
         ModelError: as for ``mobilenet``.

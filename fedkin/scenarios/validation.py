@@ -18,8 +18,7 @@ def at_least(least: int, name: str, value: object) -> None:
 
     Args:
         least: the smallest allowed value.
-        name: of the field.
-        value: of the field.
+        name, value: of the field.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -35,8 +34,7 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Refuse (ConfigError) what is not a known value.
 
     Args:
-        name: of the field.
-        value: of the field.
+        name, value: of the field.
         known: allowed values.
     """
     if value not in known:

@@ -43,8 +43,7 @@ def epoch_batches(samples: int, batch: int, epochs: int, rng: np.random.Generato
     """A new permutation in every epoch, cut into batches; a short last batch is kept.
 
     Args:
-        samples: number of samples.
-        batch: batch size.
+        samples, batch: number of samples, and batch size.
         epochs: passes over the samples.
         rng: draws the permutations.
     """
@@ -62,8 +61,7 @@ def step_batches(samples: int, batch: int, steps: int, rng: np.random.Generator)
     samples of the next permutation, which then starts again from its beginning.
 
     Args:
-        samples: number of samples.
-        batch: batch size.
+        samples, batch: number of samples, and batch size.
         steps: number of batches.
         rng: draws the permutations.
     """

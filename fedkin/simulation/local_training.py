@@ -75,10 +75,8 @@ def batch_loss(
     """Mean loss of a batch plus the model's penalty; and parameters with new running statistics, where there are any.
 
     Args:
-        model: the model.
-        w: its parameters.
-        x: samples [B ...].
-        y: labels; of a detector, whether a sample is of its class.
+        model, w: the model and its parameters.
+        x, y: samples [B ...] and labels; of a detector, whether a sample is of its class.
         mask: 1 for samples, 0 for padding.
         key: for dropout; None without.
     """
@@ -100,8 +98,7 @@ def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) 
     """Local training of every row.
 
     Args:
-        model: the model.
-        recipe: optimiser and other static options.
+        model, recipe: the model; optimiser and other static options.
         mesh: D devices, each of which trains its own rows.
         shared: models, learning rate and mu.
         work: the plan, with a leading axis of devices.
@@ -171,9 +168,7 @@ def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan)
     """Gradient of the mean training loss over all samples of every row, in inference mode and with the penalty.
 
     Args:
-        model: the model.
-        mesh: D devices.
-        models: the models that ``work.model_index`` refers to.
+        model, mesh, models: the model, D devices, and the parameters that ``work.model_index`` refers to.
         work: the plan, its batches holding every sample of a row once.
     """
     return on_each_device(partial(_gradients, model), mesh)(models, work)
@@ -214,9 +209,7 @@ def score(
     """Whether each sample is classified correctly, and its loss.
 
     Args:
-        model: the model.
-        mesh: D devices.
-        models: the models that the blocks refer to.
+        model, mesh, models: the model, D devices, and the parameters that the blocks refer to.
         blocks: the samples; block i of a device is scored by model ``model_index[i]``.
     """
 
@@ -232,9 +225,7 @@ def model_scores(model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x
     """Scores of samples by one model.
 
     Args:
-        model: the model.
-        models: parameters.
-        k: which of them.
+        model, models, k: the model, parameters of several, and which of them.
         x: samples [S ...].
     """
     return model.apply(model.unflatten(models[k]), x, None)
@@ -246,8 +237,7 @@ def detector_scores(
     """Scores of samples by one detector of each class; a class without one scores lowest.
 
     Args:
-        model: the detector.
-        models: parameters.
+        model, models: the detector, and parameters of several.
         model_index: which of them detects each class; -1 for none.
         x: samples [S ...].
     """
@@ -260,10 +250,7 @@ def raw_scores(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: Sa
     """The score that a detector gives each sample.
 
     Args:
-        model: the detector.
-        mesh: D devices.
-        models: the detectors that the blocks refer to.
-        blocks: the samples, as for ``score``.
+        model, mesh, models, blocks: as for ``score``.
     """
 
     def block(args: SampleBlocks, models: Array) -> Array:
@@ -277,10 +264,7 @@ def predict(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: Sampl
     """The predicted class of each sample.
 
     Args:
-        model: the model.
-        mesh: D devices.
-        models: the models that the blocks refer to.
-        blocks: the samples, as for ``score``.
+        model, mesh, models, blocks: as for ``score``.
     """
 
     def block(args: tuple[Array, Array, Array], models: Array) -> Array:

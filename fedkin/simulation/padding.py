@@ -40,12 +40,10 @@ def plan(
     """Concatenate the batches of all rows and gather the samples they use.
 
     Args:
-        x: samples of the data set.
-        y: their labels.
+        x, y: samples and labels of the data set.
         owned: training rows of each client.
-        clients: client of each row.
+        clients, batches: client and batches of each row.
         model_index: model of each row; of detectors [n G], G of one client.
-        batches: batches of each row.
         words: random key data of each row.
         positive: class of each detector; None where models are no detectors.
     """
