@@ -27,13 +27,15 @@ def test_a_report_lies_in_the_folder_or_where_it_is_told(run: Path, tmp_path: Pa
     result = fedkin("report", run)
     assert result.exit_code == 0, result.output
     assert result.stdout == f"report: {run / 'report.html'}\n" and (run / "report.html").exists()
-    elsewhere = fedkin("report", run, "--out", tmp_path / "b.html", "--no-portrait")
+    elsewhere = fedkin("report", run, "--out", tmp_path / "b.html", "--similarity")
     assert elsewhere.exit_code == 0 and (tmp_path / "b.html").exists()
 
 
 def test_refusals_are_one_line(run: Path, tmp_path: Path) -> None:
     refused(fedkin("report", tmp_path / "absent"), "absent", "holds no run")
     refused(fedkin("report", tmp_path), "holds no run, no seeds and no comparison")
+    for old in ("--portrait", "--no-portrait"):
+        refused(fedkin("report", run, old), f"{old} was replaced", "--similarity")
     refused(fedkin("report"), "DIR", "fedkin --help")
     refused(fedkin("report", run, "--out", tmp_path / "no/such/r.html"), "cannot write", "r.html")
     (tmp_path / "file").write_text("in the way")

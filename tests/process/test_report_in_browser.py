@@ -1,4 +1,4 @@
-"""A report in a real browser: every picture is drawn, nobody complains, nothing is asked of the network."""
+"""A report in a real browser: every chart is drawn, without errors and without network requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 ALL = "document.documentElement.dataset.all !== undefined"
-PLOTS = ("accuracy", "clusters", "bytes", "ribbon", "map", "similarity", "labels")
+PLOTS = ("accuracy", "clusters", "communication", "alluvial", "map", "similarity", "labels")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows[:4, :5] = -1
     runs = [a_run(rows, data=data.name, seed=s, moved=[30 if r == 6 else None for r in range(13)]) for s in (0, 1)]
     target = tmp_path_factory.mktemp("page") / "report.html"
-    return fk.report(fk.RepeatedRuns(tuple(runs)), target, data=data, model=fk.models.mclr(data))
+    return fk.report(fk.RepeatedRuns(tuple(runs)), target, similarity=True, data=data, model=fk.models.mclr(data))
 
 
 def seen(browser: Browser) -> np.ndarray:
@@ -65,7 +65,7 @@ def quiet(browser: Browser, page: Path) -> None:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_picture_is_drawn(browser: Browser, page: Path, width: int, dark: bool) -> None:
+def test_every_chart_is_drawn(browser: Browser, page: Path, width: int, dark: bool) -> None:
     browser.open(page, width, 900, dark, "#all")
     browser.wait(ALL)
     for plot in PLOTS:
@@ -83,19 +83,19 @@ def test_every_picture_is_drawn(browser: Browser, page: Path, width: int, dark: 
     quiet(browser, page)
 
 
-def test_a_ribbon_says_how_often_clients_changed_cluster(browser: Browser, tmp_path: Path) -> None:
+def test_the_alluvial_chart_counts_migrations(browser: Browser, tmp_path: Path) -> None:
     rows = wandering(40, 90, share=0.05)
     rows[:7, :9] = -1  # newcomers change nothing by coming
     pairs = list(zip(rows, rows[1:], strict=False))
     true = sum(int(((a != b) & (a >= 0) & (b >= 0)).sum()) for a, b in pairs)
-    page = fk.report(a_run(rows), tmp_path / "report.html", similarity_map=False)
+    page = fk.report(a_run(rows), tmp_path / "report.html")
     browser.open(page, fragment="#all")
     browser.wait(ALL)
-    label = browser.evaluate("document.querySelector('#ribbon').getAttribute('aria-label')")
-    note = browser.evaluate("document.querySelector('#f-ribbon .note').textContent")
+    label = browser.evaluate("document.querySelector('#alluvial').getAttribute('aria-label')")
+    note = browser.evaluate("document.querySelector('#f-alluvial .note').textContent")
     for text in (label, note):
-        assert f"lients changed cluster {true} times" in text and "the net flow is seen" in text
-    assert browser.evaluate("document.querySelectorAll('#f-ribbon table tbody tr').length") == 12
+        assert f"{true} migrations" in text and "net flows" in text
+    assert browser.evaluate("document.querySelectorAll('#f-alluvial table tbody tr').length") == 12
     quiet(browser, page)
 
 
@@ -111,7 +111,7 @@ def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Pa
         '[compare]\nseeds = 3\nmethods = ["fedavg", {name = "ifca", clusters = 2}]\n' + settings
     )
     fk.compare(file, out=folder)
-    page = fk.report(folder, similarity_map=False)
+    page = fk.report(folder)
     browser.open(page, 1280, 900)
     browser.wait("document.documentElement.dataset.ready !== undefined")
     hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
@@ -130,7 +130,7 @@ def test_names_are_text_and_not_markup(browser: Browser, page: Path) -> None:
     quiet(browser, page)
 
 
-def test_pictures_below_the_fold_wait(browser: Browser, page: Path) -> None:
+def test_charts_below_the_fold_wait(browser: Browser, page: Path) -> None:
     browser.open(page, 1280, 700)
     browser.wait("document.documentElement.dataset.ready !== undefined")
     assert browser.evaluate("document.querySelector('#f-accuracy').dataset.drawn") == "yes"
@@ -151,11 +151,11 @@ def test_it_is_used_by_keyboard(browser: Browser, page: Path) -> None:
         names.append(browser.evaluate("document.activeElement.id"))
         outline = browser.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none" or browser.evaluate("document.activeElement === document.body")
-    assert {"cell", "by-group", "by-truth"} <= set(names)
+    assert {"run", "by-cluster", "by-true_cluster"} <= set(names)
     before = browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
-    browser.evaluate("document.querySelector('#by-truth').focus()")
+    browser.evaluate("document.querySelector('#by-true_cluster').focus()")
     browser.press("Enter", 13, "\r")
-    assert browser.evaluate("document.querySelector('#by-truth').getAttribute('aria-pressed')") == "true"
+    assert browser.evaluate("document.querySelector('#by-true_cluster').getAttribute('aria-pressed')") == "true"
     assert "coloured by true cluster" in browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
     assert before and "coloured by cluster" in before
 
@@ -163,12 +163,12 @@ def test_it_is_used_by_keyboard(browser: Browser, page: Path) -> None:
 def test_another_run_is_chosen(browser: Browser, page: Path) -> None:
     browser.open(page, fragment="#all")
     browser.wait(ALL)
-    assert "seed = 0" in browser.evaluate("document.querySelector('#settings').textContent")
+    assert "seed = 0" in browser.evaluate("document.querySelector('#config').textContent")
     browser.evaluate(
-        "(() => { const c = document.querySelector('#cell'); c.value = 1; c.dispatchEvent(new Event('change')); })()"
+        "(() => { const c = document.querySelector('#run'); c.value = 1; c.dispatchEvent(new Event('change')); })()"
     )
-    assert "seed = 1" in browser.evaluate("document.querySelector('#settings').textContent")
-    assert browser.evaluate("document.querySelector('#how-of').textContent") == "IFCA, seed 1"
+    assert "seed = 1" in browser.evaluate("document.querySelector('#config').textContent")
+    assert browser.evaluate("document.querySelector('#config-of').textContent") == "IFCA, seed 1"
     quiet(browser, page)
 
 
@@ -186,12 +186,12 @@ def test_what_cannot_be_shown_leaves_no_hole(browser: Browser, tmp_path: Path) -
     run = a_run(wandering(6, 3))
     folder = unfinished(run, tmp_path / "a")
     (folder / "migrations.jsonl").unlink()
-    page = fk.report(folder)
+    page = fk.report(folder, similarity=True)
     browser.open(page, fragment="#all")
     browser.wait(ALL)
-    for plot in ("ribbon", "map", "similarity", "labels"):
-        assert browser.evaluate(f"document.querySelector('#{plot}').offsetHeight") == 0
-        assert len(browser.evaluate(f"document.querySelector('#f-{plot} .note').textContent")) > 20
+    assert browser.evaluate("document.querySelector('#alluvial').offsetHeight") == 0
+    assert len(browser.evaluate("document.querySelector('#f-alluvial .note').textContent")) > 20
+    assert browser.evaluate("document.querySelector('#map')") is None
     assert browser.evaluate("document.querySelectorAll('aside.notes li').length") >= 2
     quiet(browser, page)
 
@@ -199,7 +199,7 @@ def test_what_cannot_be_shown_leaves_no_hole(browser: Browser, tmp_path: Path) -
 def test_a_thousand_clients_and_three_hundred_rounds_stay_small(browser: Browser, tmp_path: Path) -> None:
     data = federation(1000)
     run = a_run(wandering(1000, 300, clusters=8), data=data.name)
-    page = fk.report(run, tmp_path / "report.html", data=data, model=fk.models.mclr(data))
+    page = fk.report(run, tmp_path / "report.html", similarity=True, data=data, model=fk.models.mclr(data))
     assert page.stat().st_size < 8_000_000
     browser.open(page, fragment="#all")
     browser.wait(ALL)

@@ -45,11 +45,11 @@ def printed(summaries: list[dict[str, Any]]) -> str:
 
 
 def test_a_round_in_words() -> None:
-    assert plain_line(RECORD, 9) == "FedAvg  round 3/9  accuracy 50.0% (partial)  clusters 4/0/2"
+    assert plain_line(RECORD, 9) == "FedAvg  round 3/9  accuracy 50.0% (partial)  clusters 2 of 3  sizes 4/0/2"
     unscored = {**RECORD, "accuracy": None, "partial": None, "cluster_sizes": None}
-    assert plain_line(unscored, 9) == "FedAvg  round 3/9  accuracy -  clusters -"
+    assert plain_line(unscored, 9) == "FedAvg  round 3/9  accuracy -  clusters -  sizes -"
     many = {**RECORD, "cluster_sizes": [1] * 9 + [0]}
-    assert plain_line(many, 9).endswith("clusters 9 of 10")
+    assert plain_line(many, 9).endswith("clusters 9 of 10  sizes 0 to 1")
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 20, 21, 300])
@@ -83,7 +83,7 @@ def test_the_closing_table() -> None:
     told = printed([SUMMARY, {**SUMMARY, "method": "fedavg", "best_accuracy": 0.8}])
     assert "digits, mclr, 5 rounds, seed 7" in told
     ours, theirs = (line.split() for line in told.splitlines() if line.lstrip().startswith("Fed"))
-    assert ours == ["FedGroup", "95.6%", "4", "90.0%", "-", "3/2", "2.5", "1.0", "1.3"]
+    assert ours == ["FedGroup", "95.6%", "4", "90.0%", "-", "2:", "3/2", "2.5", "/", "1.0", "1.3"]
     assert theirs[:2] == ["FedAvg", "80.0%"]
 
 
@@ -95,7 +95,7 @@ def test_a_run_that_was_never_scored() -> None:
 
 def test_a_dash_for_the_best_is_explained() -> None:
     told = " ".join(printed([{**SUMMARY, "best_accuracy": None, "best_round": None}]).split())
-    assert "best -: in no round every client had a cluster; run.selection=round_robin gives everybody a turn" in told
+    assert "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn" in told
     never = {**SUMMARY, "best_accuracy": None, "best_round": None, "final_accuracy": None}
     for other in (SUMMARY, never):
         assert "best -" not in printed([other])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedkin.reporting.html.json_values import Json
 from fedkin.run.results import Run
 
-_NOT_COUNTED = {"scoring.": "evaluation", "servers.": "between servers"}  # prefixes of operations
+_NOT_COUNTED = {"scoring.": "not counted", "servers.": "between servers"}  # prefixes of operations
 
 
 def communication(run: Run) -> list[Json]:

@@ -26,9 +26,10 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
         return ComparisonSection([], [])
     by = comparison.by
     tables = [_methods(comparison, by)]
-    pairs = [_pair(row) for row in rows_of(comparison.differences(by))]
+    pairs = [[*_setting(comparison, row["setting"]), *_pair(row)] for row in rows_of(comparison.differences(by))]
     if pairs:
-        heads = ["setting", "method", "against", "seeds", f"{_NAMES[by]}, points", "95% interval", "p", "difference"]
+        heads = ["method", "against", "seeds", f"{_NAMES[by]}, points", "95% interval", "p", "difference"]
+        heads = [*_setting(comparison, "setting"), *heads]
         tables.append({"heading": "Statistical significance", "heads": heads, "rows": pairs, "bold": [], "notes": []})
     return ComparisonSection(tables, findings(comparison, by))
 
@@ -36,15 +37,22 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
 def _methods(comparison: Comparison, by: str) -> Json:
     """One row per setting and method."""
     rows = best_rows(comparison, by)
-    first = ["setting", "method", "seeds"]
+    first = [*_setting(comparison, "setting"), "method", "seeds"]
     column = len(first) + list(MEASURES).index(by)
     return {
         "heading": "Comparison",
         "heads": [*first, *HEADS],
-        "rows": [[row["setting"] or "-", row["method"], str(row["seeds"]), *cells(row)] for row, _ in rows],
+        "rows": [
+            [*_setting(comparison, row["setting"]), row["method"], str(row["seeds"]), *cells(row)] for row, _ in rows
+        ],
         "bold": [[place, column] for place, (row, best) in enumerate(rows) if row["method"] in best],
         "notes": table_notes(comparison, by),
     }
+
+
+def _setting(comparison: Comparison, cell: str) -> list[str]:
+    """A cell of the column of settings; none where there is one setting."""
+    return [cell] if len(comparison.settings) > 1 else []
 
 
 def _pair(row: Json) -> list[str]:
@@ -53,5 +61,4 @@ def _pair(row: Json) -> list[str]:
     gain, low, high = (None if row[name] is None else f"{100 * row[name]:+.1f}" for name in names)
     interval = "-" if low is None else f"{low} to {high}"
     p = "-" if row["p"] is None else f"{row['p']:.2g}"
-    methods = [row["setting"] or "-", row["method"], row["against"], str(row["seeds"])]
-    return [*methods, gain or "-", interval, p, row["verdict"]]
+    return [row["method"], row["against"], str(row["seeds"]), gain or "-", interval, p, row["verdict"]]

@@ -42,7 +42,7 @@ def page(contents: Json) -> str:
         "run_chooser": _chooser("run", "Run", [run["label"] for run in runs]),
         "accuracy": _figure("accuracy", "Test accuracy", "", "tall"),
         "figures": "\n".join(_figure(*one) for one in figures),
-        "hint": f'<p class="soft">{escape(contents["hint"])}</p>' if contents["hint"] else "",
+        "hint": f'<p class="small">{escape(contents["hint"])}</p>' if contents["hint"] else "",
         "first": escape(runs[0]["label"]),
         "config": escape(runs[0]["config"]),
         "versions": _table("", ["part", "version"], versions) if versions else "not known",

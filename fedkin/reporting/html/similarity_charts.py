@@ -21,8 +21,8 @@ from fedkin.simulation.workers import AnyModel
 
 LIMIT = 24  # similarities at most, where settings do not ask for more: each has up to 200 x 200 cosines
 HINT = (
-    "A map of the clients, their similarities and labels by cluster: `fedkin report DIR --similarity` adds them; it "
-    "trains up to 200 clients for one epoch."
+    "To add a map of the clients, their similarities and labels by cluster: fedkin report DIR --similarity (trains up "
+    "to 200 clients for one epoch)."
 )
 _CLASSES, _CLUSTERS = 100, 24  # of the chart of labels, at most
 _MISSING = "No client map, similarity matrix and labels"

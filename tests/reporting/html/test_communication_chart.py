@@ -12,7 +12,7 @@ from tests.reporting.written_runs import a_run
 def test_bytes_are_the_last_records_and_evaluation_is_apart() -> None:
     assert communication(a_run(np.zeros((5, 3), np.int64))) == [
         {"operation": "train", "kind": "", "download": 400, "upload": 200},
-        {"operation": "evaluate", "kind": "evaluation", "download": 7, "upload": 0},
+        {"operation": "evaluate", "kind": "not counted", "download": 7, "upload": 0},
     ]
 
 
