@@ -1,4 +1,4 @@
-"""Small files in the published formats, and places of our own to look for them."""
+"""Small files in the published formats, and folders to search for them."""
 
 from __future__ import annotations
 

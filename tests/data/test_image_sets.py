@@ -204,7 +204,7 @@ def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None
 def test_little_fashion_mnist_tested_on_all_classes(little_mnist: Path) -> None:
     own, data = fashion_mnist(clients=20), fashion_mnist(clients=20, tested="iid")
     assert np.array_equal(data.train.rows, own.train.rows) and np.ptp(data.test.sizes) <= 1
-    assert np.array_equal(np.sort(data.test.rows), np.unique(own.test.rows))  # an image of two owners is dealt once
+    assert np.array_equal(np.sort(data.test.rows), np.unique(own.test.rows))  # an image of two owners occurs once
 
 
 def test_damaged_mnist_is_noticed(little_mnist: Path) -> None:

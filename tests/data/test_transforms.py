@@ -104,7 +104,7 @@ def test_every_training_image_has_its_copies_and_no_test_image_has_any(shape: tu
 
 
 def rotated(image: np.ndarray, low: float) -> np.ndarray:
-    """By 300 degrees counter-clockwise: each pixel looks up where it came from, and mixes four."""
+    """By 300 degrees counter-clockwise: each pixel is interpolated between four."""
     H, W = image.shape
     cos, sin = math.cos(5 * math.pi / 3), math.sin(5 * math.pi / 3)
     result = np.full((H, W), low)

@@ -63,9 +63,9 @@ def test_by_default_nine_tenths_train(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name, x=np.zeros((60, 2)), y=np.arange(60) % 3, client_id=np.arange(60) % 2, split=None)
     data = load(path)
     assert data.train.sizes.tolist() == [27, 27] and data.test.sizes.tolist() == [3, 3]
-    told = load(path, train_fraction=0.9, seed=0)
-    assert np.array_equal(load(path, train_fraction=None, seed=None).train.rows, told.train.rows)
-    assert np.array_equal(data.train.rows, told.train.rows)
+    explicit = load(path, train_fraction=0.9, seed=0)
+    assert np.array_equal(load(path, train_fraction=None, seed=None).train.rows, explicit.train.rows)
+    assert np.array_equal(data.train.rows, explicit.train.rows)
     assert not np.array_equal(data.train.rows, load(path, seed=1).train.rows)
 
 

@@ -1,4 +1,4 @@
-"""Any Equinox module or (init, apply) pair becomes a model, and what cannot is told so."""
+"""Equinox modules and (init, apply) pairs as models; anything else is refused with a message."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_dropout_in_the_world() -> None:
     assert (np.abs(update(1) - update(2)).max(axis=1) > 1e-3).all()
     expected = -world.gradients(start, EVERYONE, zeros) * 0.1
     assert (np.abs(update(1) - expected).max(axis=1) > 1e-3).all()
-    for verb in (world.gradients, lambda *a: world.evaluate(*a).loss):
-        np.testing.assert_array_equal(verb(start, EVERYONE, zeros), verb(start, EVERYONE, zeros))
+    for operation in (world.gradients, lambda *a: world.evaluate(*a).loss):
+        np.testing.assert_array_equal(operation(start, EVERYONE, zeros), operation(start, EVERYONE, zeros))
 
 
 def test_a_batched_module() -> None:

@@ -206,8 +206,8 @@ def test_the_gradient_is_a_difference_quotient(kind: str) -> None:
         found = by_hand(kind, model, at, data)
         return float(np.mean(np.logaddexp.reduce(found, axis=1) - found[np.arange(len(found)), data.y]))
 
-    slope = (loss(w + 1e-5 * along) - loss(w - 1e-5 * along)) / 2e-5
-    assert float(gradient(model, w.astype(np.float32), data) @ along) == pytest.approx(slope, rel=1e-4, abs=1e-5)
+    derivative = (loss(w + 1e-5 * along) - loss(w - 1e-5 * along)) / 2e-5
+    assert float(gradient(model, w.astype(np.float32), data) @ along) == pytest.approx(derivative, rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("make", [rnn, lstm])

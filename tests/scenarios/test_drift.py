@@ -1,4 +1,4 @@
-"""Clients whose labels get other names or whose images get turned: who, when, and into what."""
+"""Drift: clients whose labels are permuted or whose images are rotated, when, and to which variant."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def test_relabel_gives_every_variant_names_of_its_own() -> None:
                 pairs = zip(data.y[data.part(split)[client]], now.y[now.part(split)[client]], strict=True)
                 for true, name in pairs:
                     assert names.setdefault((variant[client], true), name) == name
-        naming = [tuple(int(names[kind, label]) for label in range(5)) for kind in range(4)]
-        assert naming[0] == (0, 1, 2, 3, 4) and len(set(naming)) == 4
-        assert all(sorted(naming[kind]) == [0, 1, 2, 3, 4] for kind in range(4))
+        permutation = [tuple(int(names[kind, label]) for label in range(5)) for kind in range(4)]
+        assert permutation[0] == (0, 1, 2, 3, 4) and len(set(permutation)) == 4
+        assert all(sorted(permutation[kind]) == [0, 1, 2, 3, 4] for kind in range(4))
     assert (data.y == np.arange(8 * N) % 5).all()
 
 
@@ -159,7 +159,7 @@ def test_two_owners_of_a_sample_may_see_two_variants() -> None:
     variant = drift.variants(2, 0, STREAM)
     assert sorted(variant) == [0, 1]
     for client in range(2):
-        want = data.x[:3, ::-1] if variant[client] else data.x[:3]  # a flat image turned by half is read backwards
+        want = data.x[:3, ::-1] if variant[client] else data.x[:3]  # flat and rotated by 180 degrees: reversed
         np.testing.assert_array_equal(now.x[now.train[client]], want)
 
 
@@ -176,7 +176,7 @@ def test_text_cannot_be_turned() -> None:
         ShiftedData(data, Rotate(), everybody).at(STREAM)
 
 
-def test_more_kinds_than_namings() -> None:
+def test_more_variants_than_permutations() -> None:
     with pytest.raises(ConfigError, match="2 labels have only 2 permutations, 3 requested"):
         ShiftedData(federation(classes=2), Relabel(kinds=3), everybody).at(STREAM)
 

@@ -88,8 +88,8 @@ def test_label_permutation_renames_by_cluster() -> None:
             assert label_permutations[cluster, label] in (-1, data.y[row])  # the same name throughout the cluster
             label_permutations[cluster, label] = data.y[row]
     assert label_permutations[0].tolist() == list(range(10))
-    assert all(sorted(naming) == list(range(10)) for naming in label_permutations)
-    assert len({tuple(naming) for naming in label_permutations}) == 4
+    assert all(sorted(permutation) == list(range(10)) for permutation in label_permutations)
+    assert len({tuple(permutation) for permutation in label_permutations}) == 4
 
 
 def test_disjoint_labels_share_no_class() -> None:

@@ -50,17 +50,17 @@ def test_a_larger_fraction_loses_the_same_clients_and_more() -> None:
 
 def test_stragglers_manage_every_number_of_epochs_below_theirs_as_often() -> None:
     """FedProx: integers drawn uniformly from [1, E)."""
-    managed = Population(stragglers=1.0).partial_steps(EVERYONE, np.full(2000, 5), STREAM)
-    values, counts = np.unique(managed, return_counts=True)
+    steps = Population(stragglers=1.0).partial_steps(EVERYONE, np.full(2000, 5), STREAM)
+    values, counts = np.unique(steps, return_counts=True)
     np.testing.assert_array_equal(values, [1, 2, 3, 4])
     assert np.abs(counts - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
 
 
 def test_epochs_of_their_own() -> None:
     epochs = 1 + EVERYONE % 4
-    managed = Population(stragglers=1.0).partial_steps(EVERYONE, epochs, STREAM)
-    assert managed.min() == 1
-    assert (managed < np.maximum(epochs, 2)).all()
+    steps = Population(stragglers=1.0).partial_steps(EVERYONE, epochs, STREAM)
+    assert steps.min() == 1
+    assert (steps < np.maximum(epochs, 2)).all()
 
 
 def test_arrivals() -> None:

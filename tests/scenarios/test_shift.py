@@ -1,4 +1,4 @@
-"""The data of a run round by round, and training data that come in portions."""
+"""The data of a run round by round, and incremental training data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Relabel, Rotate
-from fedkin.scenarios.shift import SHIFTS, Incremental, ShiftedData, Shift
+from fedkin.scenarios.shift import SHIFTS, Incremental, Shift, ShiftedData
 from fedkin.scenarios.swaps import SwapAll, SwapPart
 
 Oracle = Callable[[str], dict[str, Any]]

@@ -62,7 +62,7 @@ def test_every_order_is_as_likely() -> None:
 
 
 def step_generator(n: int, size: int, steps: int, shuffled: list[list[int]]) -> list[list[int]]:
-    """FlexCFL's, told as a story: full batches; the last of an epoch borrows from the next order, which then starts
+    """FlexCFL's, step by step: full batches; the last of an epoch borrows from the next order, which then starts
     again from its beginning."""
     per_epoch, orders, out = -(-n // size), iter(shuffled), []
     order = next(orders)

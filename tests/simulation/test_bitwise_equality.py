@@ -133,7 +133,7 @@ def test_rows_with_epochs_of_their_own() -> None:
 
 
 @pytest.fixture
-def portions(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+def chunks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Sets the bytes of one portion; the list that comes back grows by one entry per compiled training call."""
     calls: list[int] = []
     train = local_training.train
@@ -151,11 +151,11 @@ def portions(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_portions(portions: Callable[[int], list[int]], reduce: bool) -> None:
-    calls = portions(2**30)
+def test_portions(chunks: Callable[[int], list[int]], reduce: bool) -> None:
+    calls = chunks(2**30)
     whole = trained(world(devices=1), reduce)
     assert len(calls) == 1
-    portions(8000)
+    chunks(8000)
     parts = trained(world(devices=1), reduce)
     assert len(calls) > 2
     assert_same_rows(whole, parts)
@@ -172,7 +172,7 @@ def test_reduced_reply_is_the_mean_of_the_rows() -> None:
     np.testing.assert_array_equal(reduced.loss, rows.loss)
 
 
-def test_clients_side_by_side() -> None:
+def test_several_clients_at_a_time() -> None:
     """Four lanes reorder sums, so this is equality of numbers, not of bits."""
     whole, lanes = trained(world()), trained(world(clients_per_batch=4))
     np.testing.assert_allclose(lanes.update, whole.update, rtol=1e-4, atol=3e-6)

@@ -22,7 +22,7 @@ def world(**population: object) -> SimulatedWorld:
     return made
 
 
-def test_everybody_answers_and_each_answer_is_counted_down_and_up() -> None:
+def test_all_clients_reply_and_each_reply_is_counted_down_and_up() -> None:
     w = world()
     assert w.ask(ASKERS, ASKED, 2).all()
     assert w.ledger.total() == (40 * 2 * BYTES, 40 * 2 * BYTES) and list(w.ledger.down) == ["ask"]
@@ -34,7 +34,7 @@ def test_one_that_has_left_or_not_come_does_not_answer() -> None:
     assert w.ledger.total() == (32 * BYTES, 32 * BYTES)
 
 
-def test_one_that_drops_out_answers_nobody_and_trains_not_either() -> None:
+def test_a_client_that_drops_out_neither_replies_nor_trains() -> None:
     w = world(dropout=0.4)
     came = w.ask(ASKERS, ASKED, 1)
     stream = Stream(0, 3, "method")

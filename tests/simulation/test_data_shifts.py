@@ -57,7 +57,7 @@ def moving(*rounds: int, **options: Any) -> SimulatedWorld:
 
 
 def everything(w: SimulatedWorld) -> list[bytes]:
-    """What every verb answers about the data."""
+    """Results of every operation on the data."""
     trained = w.train(START, EVERYONE, WHICH, stream=TRAIN)
     scores = w.evaluate(START, EVERYONE, WHICH)
     answers = [trained.update, trained.examples, trained.loss, scores.correct, scores.examples, scores.loss]
@@ -66,7 +66,7 @@ def everything(w: SimulatedWorld) -> list[bytes]:
     return [answer.tobytes() for answer in answers]
 
 
-def test_every_verb_answers_from_the_data_of_the_round() -> None:
+def test_every_operation_uses_the_data_of_the_round() -> None:
     """Asked before too, so that nothing may be kept from the round before."""
     w, before, after = moving(0, 1), everything(world()), everything(world(exchanged(DATA)))
     assert before != after
@@ -124,7 +124,7 @@ def test_a_client_finds_the_same_similarities_in_any_company(company: list[int])
     assert found.tobytes() == everybody[company].tobytes()
 
 
-def test_similarities_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similarities_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     some = np.array([4, 0, 2])
     whole = world().similarities(START[0], START, some, stream=TRAIN)
     monkeypatch.setattr(engine, "_CHUNK_BYTES", 1)

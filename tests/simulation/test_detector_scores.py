@@ -137,16 +137,16 @@ def test_classes_are_those_of_the_training_samples() -> None:
 # --- what cannot be
 
 
-def refuses(w: SimulatedWorld, verb: str, *arguments: Any, **options: Any) -> None:
+def refuses(w: SimulatedWorld, operation: str, *arguments: Any, **options: Any) -> None:
     with pytest.raises(ModelError, match=r"detector|score for every class"):
-        getattr(w, verb)(models(w.model, 3), *arguments, **options)
+        getattr(w, operation)(models(w.model, 3), *arguments, **options)
     assert w.ledger.total() == (0, 0)
 
 
-@pytest.mark.parametrize("verb", ["losses", "label_errors", "gradients", "similarities", "gradient"])
-def test_what_detectors_have_no_use_for_is_refused(verb: str) -> None:
+@pytest.mark.parametrize("operation", ["losses", "label_errors", "gradients", "similarities", "gradient"])
+def test_operations_undefined_for_detectors_are_refused(operation: str) -> None:
     model_index = WHICH[:2]
-    if verb == "gradient":
+    if operation == "gradient":
         refuses(
             world(),
             "train",
@@ -156,11 +156,11 @@ def test_what_detectors_have_no_use_for_is_refused(verb: str) -> None:
             gradient=True,
             stream=STREAM,
         )
-    elif verb == "similarities":
+    elif operation == "similarities":
         with pytest.raises(ModelError, match=r"detector|score for every class"):
             world().similarities(models(linear(), 1)[0], models(linear(), 3), EVERYONE[:2], stream=STREAM)
     else:
-        refuses(world(), verb, EVERYONE[:2], *([model_index] if verb == "gradients" else []))
+        refuses(world(), operation, EVERYONE[:2], *([model_index] if operation == "gradients" else []))
 
 
 def test_detectors_need_a_class_each_and_cannot_be_chosen_by_loss() -> None:

@@ -122,11 +122,11 @@ def test_one_device_and_two() -> None:
         np.testing.assert_array_equal(getattr(one, part), getattr(two, part))
 
 
-def test_clients_side_by_side() -> None:
+def test_several_clients_at_a_time() -> None:
     assert_close(train(world(clients_per_batch=3)), train(world(clients_per_batch=1)))
 
 
-def test_portions_keep_the_detectors_of_a_client_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_keep_the_detectors_of_a_client_together(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(world())
     monkeypatch.setattr(engine, "_CHUNK_BYTES", 1000)
     np.testing.assert_array_equal(train(world()).update, whole.update)
@@ -161,17 +161,17 @@ def test_a_client_answers_with_all_its_detectors_or_with_none(population: Popula
     assert w.ledger.total() == (sent_once * BYTES, got.arrived.sum() * BYTES)
 
 
-def test_stragglers_of_different_amounts_send_what_they_managed() -> None:
+def test_stragglers_send_different_numbers_of_steps() -> None:
     """Of four epochs each manages one, two or three: with each detector that of so many epochs."""
     work = replace(WORK, epochs=4, partial=True)
     by_epochs = np.stack([train(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3)])
     slow = train(world(population=Population(stragglers=1.0)), work=work)
     same = np.abs(by_epochs - slow.update).max(axis=2) < 1e-6  # [epochs, row]
     np.testing.assert_array_equal(same.sum(axis=0), 1)
-    managed = same.argmax(axis=0)
-    assert len(set(managed)) > 1
+    completed = same.argmax(axis=0)
+    assert len(set(completed)) > 1
     for client in CLIENTS:
-        assert len(set(managed[client == CLIENTS])) == 1
+        assert len(set(completed[client == CLIENTS])) == 1
 
 
 def test_a_detector_that_diverges_leaves_the_others_of_its_client_alone() -> None:

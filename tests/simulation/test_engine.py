@@ -77,7 +77,7 @@ def test_evaluate(split: str) -> None:
     assert 0 < got.correct.sum() < got.examples.sum()
 
 
-def test_evaluate_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded block by block, with the same results, and again when nothing may be kept."""
     whole = world().evaluate(START, EVERYONE, WHICH, split="train")
     monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)

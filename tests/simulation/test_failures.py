@@ -77,7 +77,7 @@ def test_nobody_drops_out() -> None:
 
 
 @pytest.mark.parametrize("population", [Population(dropout=1.0), Population(stragglers=1.0)])
-def test_everybody_falls_silent(population: Population) -> None:
+def test_no_client_replies(population: Population) -> None:
     w = world(population)
     got = trained(w)
     assert_zero_where_absent(got, EVERYONE)
@@ -102,7 +102,7 @@ def test_half_drop_out() -> None:
 def test_who_drops_out_depends_on_client_and_round_only() -> None:
     population = Population(dropout=0.5)
     usual = trained(world(population)).arrived
-    w = world(population)  # other verbs first, another purpose, another order, other company
+    w = world(population)  # other operations first, another purpose, another order, other clients in the call
     w.losses(START, EVERYONE)
     w.gradients(START, EVERYONE, WHICH)
     np.testing.assert_array_equal(w.gradients(START, EVERYONE, WHICH).any(axis=1), True)
@@ -139,7 +139,7 @@ def test_stragglers_are_lost_where_nothing_partial_is_sent() -> None:
     assert_zero_where_absent(got, ~got.arrived)
 
 
-def test_stragglers_send_what_they_managed() -> None:
+def test_stragglers_send_completed_steps() -> None:
     """Of E = 4 epochs a straggler manages 1, 2 or 3: its update is bit for bit the one of so many epochs."""
     work = replace(WORK, epochs=4, partial=True)
     by_epochs = np.stack([trained(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3, 4)])

@@ -239,7 +239,7 @@ def test_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(parts.gradient, whole.gradient)
 
 
-def test_clients_side_by_side() -> None:
+def test_several_clients_at_a_time() -> None:
     for work in (SGD, WORK["steps"]):
         whole, lanes = trained(world(), work=work), trained(world(clients_per_batch=4), work=work)
         np.testing.assert_allclose(gradient_of(lanes), gradient_of(whole), rtol=1e-4, atol=2e-6)

@@ -99,7 +99,7 @@ def test_after_other_verbs_and_other_models() -> None:
     np.testing.assert_array_equal(w.losses(START, EVERYONE), losses)
 
 
-def test_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded block by block, also where nothing may be kept."""
     whole = world().label_errors(START, EVERYONE)
     monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)

@@ -66,7 +66,7 @@ def test_the_same_clients_are_missing(population: Population) -> None:
     assert_is_part(found, trained(world(population)), BIAS)
 
 
-def test_stragglers_send_a_part_of_what_they_managed() -> None:
+def test_stragglers_send_a_slice_of_partial_training() -> None:
     work, slow = LocalTraining(epochs=4, lr=0.05, partial=True), Population(stragglers=1.0)
     assert_is_part(trained(world(slow), part=BIAS, work=work), trained(world(slow), work=work), BIAS)
 
@@ -104,7 +104,7 @@ def test_whole_models_go_down_and_parts_come_back(part: slice | None, numbers: i
     assert (w.ledger.down, w.ledger.up) == ({"train": 12 * P * 4}, {"train": 12 * numbers * 4})
 
 
-def test_only_who_answers_sends_its_part() -> None:
+def test_only_responding_clients_send_a_slice() -> None:
     w = world(Population(dropout=0.5))
     answers = int(trained(w, part=BIAS).arrived.sum())
     assert w.ledger.total() == (12 * P * 4, answers * 3 * 4)

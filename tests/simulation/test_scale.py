@@ -33,11 +33,11 @@ def data() -> FederatedData:
 def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Which clients were looked at one by one, in Python."""
     seen: list[int] = []
-    look, draw = Ragged.__getitem__, Stream.client
+    get_rows, draw = Ragged.__getitem__, Stream.client
 
     def looking(self: Ragged, client: int) -> Any:
         seen.append(client)
-        return look(self, client)
+        return get_rows(self, client)
 
     def drawing(self: Stream, client: int) -> Any:
         seen.append(client)

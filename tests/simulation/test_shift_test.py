@@ -72,7 +72,7 @@ def test_clients_of_one_class_that_change_it(test: str, expected: bool) -> None:
     np.testing.assert_array_equal(found, [False, expected, False])
 
 
-def test_answers_come_in_the_order_of_the_question() -> None:
+def test_results_are_in_the_order_of_the_clients() -> None:
     """Counts are those of the asked clients, row by row."""
     now = less(1, 0, 30)
     found = LabelMemory(START).shifted(np.array([2, 1, 0]), now[[2, 1, 0]], "label_blind", 0.2)
@@ -99,7 +99,7 @@ def test_another_memory_goes_on_from_its_arrays() -> None:
     assert blind(memory, now) == [False, True, True], "they share nothing"
 
 
-def test_arrays_are_what_was_remembered_when_they_were_taken() -> None:
+def test_arrays_are_copies_of_the_stored_counts() -> None:
     memory, now = LabelMemory(START), START // 2
     kept = memory.arrays()
     memory.note(ALL, now)

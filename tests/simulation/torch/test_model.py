@@ -206,9 +206,9 @@ def test_running_statistics_are_moved_by_samples_only() -> None:
         after = start + trained(model, BIG, work).update[0]
         np.testing.assert_allclose(after[model.spec.slices["1.running_mean"]], mean, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(after[model.spec.slices["1.running_var"]], variance, rtol=1e-4, atol=1e-6)
-    slope = SimulatedWorld(DATA, model).gradients(start[None], BIG, np.array([0]))[0]
+    gradient = SimulatedWorld(DATA, model).gradients(start[None], BIG, np.array([0]))[0]
     for name, part in model.spec.slices.items():
-        assert slope[part].any() != ("running" in name), name
+        assert gradient[part].any() != ("running" in name), name
 
 
 def test_a_cumulative_average_depends_on_no_other_client() -> None:

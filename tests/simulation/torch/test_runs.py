@@ -111,10 +111,10 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
 def test_what_computes_is_written_down_and_what_is_only_imported_is_not(tmp_path: Path) -> None:
     for name, model in (("torch", fk.torch_model(network)), ("mclr", mclr(DATA))):
         go(model, out=tmp_path / name, rounds=1)
-        told = tomllib.loads((tmp_path / name / "config.toml").read_text())["model"]
+        stored = tomllib.loads((tmp_path / name / "config.toml").read_text())["model"]
         versions = json.loads((tmp_path / name / "environment.json").read_text())["versions"]
-        assert ("torch" in versions) == ("torch" in told) == (name == "torch")
-        assert told == DESCRIBED or name == "mclr"
+        assert ("torch" in versions) == ("torch" in stored) == (name == "torch")
+        assert stored == DESCRIBED or name == "mclr"
 
 
 def test_another_module_does_not_go_on_with_a_run(tmp_path: Path) -> None:
