@@ -1,4 +1,4 @@
-"""Measure everything and write the page."""
+"""``python -m benchmarks``: measure everything and write the page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fedkin.models.model import prepare_jax
 
 
 def main() -> None:
+    """Measure what the options name, and write docs/benchmarks.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--turns", type=int, default=15, help="how often each engine is measured")
     parser.add_argument("--flower-turns", type=int, default=3, help="Flower jobs of 30 rounds; 0 leaves Flower out")
@@ -24,19 +25,19 @@ def main() -> None:
         training[model] = measure.local_training(model, options.turns)
     print("evaluation ...", flush=True)
     scoring = measure.evaluation(4 * options.turns)
-    print("finding clusters ...", flush=True)
-    found = clustering.everything(options.turns) | fedsim.everything(options.turns)
+    print("clustering ...", flush=True)
+    times = clustering.everything(options.turns) | fedsim.everything(options.turns)
     print("ATHENA-FL's networks ...", flush=True)
-    found |= models.everything(options.turns)
+    times |= models.everything(options.turns)
     print("PANM ...", flush=True)
-    found |= panm.everything(options.turns)
+    times |= panm.everything(options.turns)
     print("the PyTorch world ...", flush=True)
-    found |= torch_world.everything(options.turns)
+    times |= torch_world.everything(options.turns)
     flower = None
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)
         flower = measure.flower(options.flower_turns, 30)
-    page = report.page(training, flower, scoring, peak, found, options.turns)
+    page = report.page(training, flower, scoring, peak, times, options.turns)
     options.out.write_text(page)
     print(page)
 

@@ -1,4 +1,4 @@
-"""A federation that is disturbed: what a killed node, a late one and a killed server do to the rounds.
+"""A federation with failures: rounds with a killed node, a late node and a killed server.
 
     python -m benchmarks.churn [--deadline 60] [--rounds 12]
 
@@ -6,7 +6,7 @@ Four nodes with certificates and registered keys run FlexCFL with two clusters. 
 it is started again (Flower lets it in a minute later), and a fifth comes. Then the SuperLink and the server's process
 are killed, and started again. A node whose key nobody registered, and one that speaks without encryption, are refused.
 Ends with status 1 if a round took longer than its deadline and five seconds, a cluster was lost, the newcomer was not
-placed, or the server began anew.
+assigned, or the server restarted from round 0.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ DATA = {**project.DATA, "clients": CAPACITY}
 
 
 class Churn:
-    """One federation, and what is seen of it."""
+    """One federation and its records."""
 
     def __init__(self, folder: Path, deadline: float, rounds: int) -> None:
-        self.folder, self.deadline, self.resumed = folder, deadline, 0  # the round that was under way at the kill
+        self.folder, self.deadline, self.resumed = folder, deadline, 0  # the current round at the kill
         federation = {"capacity": CAPACITY, "wait_for": 4, "deadline": deadline}
         self.sections: dict[str, dict[str, Any]] = {
             "federation": federation | {"registered": True},
@@ -42,63 +42,70 @@ class Churn:
         }
 
     def records(self) -> list[dict[str, Any]]:
-        """Of the rounds that are done."""
+        """The records of the rounds that are done."""
         path = self.folder / "run" / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def after(self, rounds: int) -> None:
+    def wait_for_rounds(self, rounds: int) -> None:
         """Wait until so many more rounds are done."""
-        wanted, ends = len(self.records()) + rounds, time.monotonic() + PATIENCE
-        while len(self.records()) < wanted:
-            if time.monotonic() > ends:
+        target, end = len(self.records()) + rounds, time.monotonic() + PATIENCE
+        while len(self.records()) < target:
+            if time.monotonic() > end:
                 sys.exit(f"no round was done in {PATIENCE:.0f} s")
             time.sleep(0.2)
 
-    def node(self, lab: Lab, k: int) -> None:
-        """Node k, which has the data set's client k."""
+    def start_node(self, lab: Lab, k: int) -> None:
+        """Start node k, which has the data set's client k."""
         lab.node(f"site-{k}", project.client(self.folder, f"site-{k}", [k], DATA))
 
 
-def refused(lab: Lab, name: str, secure: list[str] | None) -> str:
-    """What a node that may not come in is told."""
+def refusal(lab: Lab, name: str, secure: list[str] | None) -> str:
+    """The message that a node without a right to join gets.
+
+    Args:
+        lab: where it is started.
+        name: of the node.
+        secure: its options for security; None: the federation's.
+    """
     try:
         lab.node(name, {}, secure)
     except Ended as error:
-        return next((line for line in error.log.splitlines() if "Failed" in line or "refused" in line), "not let in")
-    sys.exit(f"{name} was let in")
+        return next((line for line in error.log.splitlines() if "Failed" in line or "refused" in line), "not accepted")
+    sys.exit(f"{name} was accepted")
 
 
-def again(lab: Lab, name: str) -> float:
-    """Start a node that was killed until it is let in; seconds that took."""
-    began = time.monotonic()
+def restart(lab: Lab, name: str) -> float:
+    """Restart a killed node until it is accepted; the seconds that took."""
+    start = time.monotonic()
     while True:
         try:
             lab.restart(name)
-            return time.monotonic() - began
+            return time.monotonic() - start
         except Ended:
             time.sleep(1)
 
 
-def disturb(churn: Churn, lab: Lab) -> None:
-    """All of it, one after another; says what happens."""
+def run_failures(churn: Churn, lab: Lab) -> None:
+    """Run all failures one after another, and print them."""
     lab.superlink()
     for k in range(5):
         lab.register(f"site-{k}")
     for k in range(4):
-        churn.node(lab, k)
+        churn.start_node(lab, k)
     settings = {"config": project.server(churn.folder, churn.sections)}
     app = project.app(churn.folder)
     run = lab.run(app, settings)
-    print(f"unregistered key: {refused(lab, 'stranger', None)}", flush=True)
-    churn.after(2)
-    time.sleep(3)  # letters are out
+    print(f"unregistered key: {refusal(lab, 'stranger', None)}", flush=True)
+    churn.wait_for_rounds(2)
+    time.sleep(3)  # messages are out
     lab.kill("site-1")
     print(f"site-1 killed in round {len(churn.records())}", flush=True)
-    churn.node(lab, 4)
+    churn.start_node(lab, 4)
     print(
-        f"site-1 was let in again after {again(lab, 'site-1'):.0f} s, before round {len(churn.records())}", flush=True
+        f"site-1 was accepted again after {restart(lab, 'site-1'):.0f} s, before round {len(churn.records())}",
+        flush=True,
     )
-    churn.after(3)
+    churn.wait_for_rounds(3)
     lab.kill(SUPERLINK)
     churn.resumed = len(churn.records())
     print(f"the server was killed in round {churn.resumed}", flush=True)
@@ -106,44 +113,45 @@ def disturb(churn: Churn, lab: Lab) -> None:
     run = lab.run(app, settings)
     status = lab.wait(run, PATIENCE)
     if status != "finished:completed":
-        sys.exit(f"{status}:\n{lab.said(run)}")
-    print(f"plain connection: {refused_plain(lab)}", flush=True)
+        sys.exit(f"{status}:\n{lab.output(run)}")
+    print(f"plain connection: {plain_refusal(lab)}", flush=True)
 
 
-def refused_plain(lab: Lab) -> str:
-    """An unencrypted node asks in vain, and goes on asking: it is never activated."""
+def plain_refusal(lab: Lab) -> str:
+    """An unencrypted node keeps trying and is never activated."""
     try:
         lab.node("plain", {}, ["--insecure"])
     except Ended as error:  # not ready within the lab's patience
-        return "not let in" if error.code is None else f"not let in, ended with {error.code}"
-    sys.exit("a plain connection was let in")
+        return "not accepted" if error.code is None else f"not accepted, ended with {error.code}"
+    sys.exit("a plain connection was accepted")
 
 
-def verdict(churn: Churn) -> list[str]:
-    """What is wrong; prints what was measured."""
+def check(churn: Churn) -> list[str]:
+    """What is wrong; prints the measurements."""
     lines = (churn.folder / "run" / "timings.jsonl").read_text().splitlines()
     seconds = [line["train"] + line["score"] for line in map(json.loads, lines)]
-    print(f"round {churn.resumed}, which began anew and waited for the nodes: {seconds[churn.resumed]:.1f} s")
+    print(f"round {churn.resumed}, which was restarted and waited for the nodes: {seconds[churn.resumed]:.1f} s")
     longest = max(own for round, own in enumerate(seconds) if round not in (0, churn.resumed))
-    records, (found, _) = churn.records(), checkpoint.newest(churn.folder / "run" / "checkpoints")
-    assignment = found.state.assignment.tolist()
+    records, (state, _) = churn.records(), checkpoint.newest(churn.folder / "run" / "checkpoints")
+    assignment = state.state.assignment.tolist()
     print(f"rounds {len(records) - 1}, longest {longest:.1f} s of {churn.deadline:.0f}, clusters {assignment}")
     print("missing by round:", [record["missing"] for record in records])
     wrong = [] if longest <= churn.deadline + SPARE else [f"a round took {longest:.1f} s"]
-    wrong += [] if len(found.state.models) == 2 and {0, 1} <= set(assignment) else ["a cluster was lost"]
+    wrong += [] if len(state.state.models) == 2 and {0, 1} <= set(assignment) else ["a cluster was lost"]
     wrong += [] if assignment[4] >= 0 else ["the newcomer has no cluster"]
     return wrong + ([] if [r["round"] for r in records] == list(range(len(records))) else ["rounds are missing"])
 
 
 def main() -> None:
+    """The command line."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--deadline", type=float, default=60.0)
     arguments.add_argument("--rounds", type=int, default=12)
-    told = arguments.parse_args()
-    churn = Churn(Path(tempfile.mkdtemp(prefix="fedkin-churn-")), told.deadline, told.rounds)
+    options = arguments.parse_args()
+    churn = Churn(Path(tempfile.mkdtemp(prefix="fedkin-churn-")), options.deadline, options.rounds)
     with Lab(churn.folder / "lab", tls=True) as lab:
-        disturb(churn, lab)
-    wrong = verdict(churn)
+        run_failures(churn, lab)
+    wrong = check(churn)
     sys.exit("; ".join(wrong) or 0)
 
 

@@ -1,4 +1,4 @@
-"""What the server computes to find clusters, and what a client computes to choose one, each beside a plain way."""
+"""The server's clustering and a client's choice of a cluster, each beside a plain implementation."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def edc(turns: int) -> Times:
 
 
 def similarity(count: int) -> np.ndarray:
+    """Cosines of random updates."""
     updates = np.random.default_rng(0).standard_normal((count, 200), np.float32)
     return cosine(updates, updates).astype(np.float64)
 

@@ -32,20 +32,21 @@ cohort = 20
 
 
 def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        study = place / "study.toml"
+        root = Path(folder)
+        study = root / "study.toml"
         study.write_text(STUDY.format(rounds=options.rounds))
         together = ("compare", str(study), "--methods", ",".join(METHODS), "--seeds")
-        timed(*together, "1", "run.rounds=3", "--out", str(place / "first"))
-        ours = timed(*together, str(options.seeds), "--out", str(place / "together"))
+        timed(*together, "1", "run.rounds=3", "--out", str(root / "first"))
+        ours = timed(*together, str(options.seeds), "--out", str(root / "together"))
         single = sum(
             timed(
-                "run", str(study), f"method.name={method}", f"run.seed={seed}", "--out", str(place / f"{method}-{seed}")
+                "run", str(study), f"method.name={method}", f"run.seed={seed}", "--out", str(root / f"{method}-{seed}")
             )
             for method, seed in itertools.product(METHODS, range(options.seeds))
         )
@@ -58,9 +59,9 @@ def main() -> None:
 
 def timed(*arguments: str) -> float:
     """Seconds that a command takes, start to end."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "fedkin.cli", *arguments], check=True, capture_output=True)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

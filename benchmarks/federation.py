@@ -3,7 +3,7 @@
     python -m benchmarks.federation [--rounds 6] [--passes 2] [--write docs/deploy.md]
 
 The model is 784-128-10 in PyTorch, a client has 60 samples and trains for one epoch. Flower's own is its FedAvg
-strategy without evaluation (one exchange a round), with a client as its tutorials write it; ours is scored in the last
+strategy without evaluation (one exchange a round), with a client as in its tutorials; ours is evaluated in the last
 round only. All three take turns on the same SuperLink and the same SuperNodes; a round is the median over all but the
 first of each run.
 """
@@ -105,69 +105,87 @@ def apps(folder: Path) -> dict[str, Path]:
 
 def nodes(folder: Path) -> dict[str, dict[str, str]]:
     """The configuration of each node, with the same file for both."""
-    data, found = clients(NODES), {}
+    data, configs = clients(NODES), {}
     for k, (x, y) in enumerate(data[c] for c in range(NODES)):
         path = folder / f"data-{k}.npz"
         np.savez(path, x=x.astype(np.float32), y=y.astype(np.int64), client_id=np.zeros(len(y), np.int64))
         own = {"name": "file", "path": str(path), "train_fraction": 0.99}
-        found[f"site-{k}"] = project.client(folder, f"site-{k}", [0], own, SHARED) | {"data": str(path)}
-    return found
+        configs[f"site-{k}"] = project.client(folder, f"site-{k}", [0], own, SHARED) | {"data": str(path)}
+    return configs
 
 
 def ours(lab: Lab, folder: Path, app: Path, method: str, rounds: int, turn: int) -> list[float]:
-    """Seconds of each round."""
+    """Seconds of each round of fedkin.
+
+    Args:
+        lab: the running SuperLink and nodes.
+        folder: for the run's files.
+        app: the folder of the app.
+        method: a key of METHODS.
+        rounds: how many.
+        turn: which pass this is.
+    """
     own = folder / f"{method}-{turn}"
     own.mkdir()
     federation = {"capacity": NODES, "wait_for": NODES, "deadline": 300.0}
     run = {"rounds": rounds, "cohort": NODES, "evaluate_every": 0, "checkpoint_every": rounds + 1}
     local = {"epochs": 1, "batch_size": 10, "lr": 0.03}
     sections = {"federation": federation, "method": METHODS[method], "local": local, "run": run}
-    _done(lab, lab.run(app, {"config": project.server(own, sections, SHARED)}))
+    _wait(lab, lab.run(app, {"config": project.server(own, sections, SHARED)}))
     lines = (own / "run" / "timings.jsonl").read_text().splitlines()
     return [json.loads(line)["train"] for line in lines[1:]]
 
 
 def bare(lab: Lab, folder: Path, app: Path, rounds: int, turn: int) -> list[float]:
-    """Seconds of each round."""
+    """Seconds of each round of Flower's own FedAvg.
+
+    Args:
+        lab: the running SuperLink and nodes.
+        folder: for the run's files.
+        app: the folder of the app.
+        rounds: how many.
+        turn: which pass this is.
+    """
     path = folder / f"bare-{turn}.json"
-    _done(lab, lab.run(app, {"config": str(path), "rounds": rounds}))
+    _wait(lab, lab.run(app, {"config": str(path), "rounds": rounds}))
     return json.loads(path.read_text())
 
 
-def _done(lab: Lab, run: int) -> None:
+def _wait(lab: Lab, run: int) -> None:
     status = lab.wait(run, PATIENCE)
     if status != "finished:completed":
-        raise SystemExit(f"{status}:\n{lab.said(run)}")
+        raise SystemExit(f"{status}:\n{lab.output(run)}")
 
 
 def measure(rounds: int, passes: int) -> dict[str, float]:
     """Median seconds of a round of each."""
     folder = Path(tempfile.mkdtemp(prefix="fedkin-federation-"))
     seconds: dict[str, list[float]] = {"flower": [], "fedavg": [], "ifca": []}
-    made = apps(folder)
+    folders = apps(folder)
     with Lab(folder / "lab") as lab:
         lab.superlink()
         lab.nodes(nodes(folder))
         for turn in range(passes):
-            seconds["flower"] += bare(lab, folder, made["bare"], rounds, turn)[1:]
+            seconds["flower"] += bare(lab, folder, folders["bare"], rounds, turn)[1:]
             for method in METHODS:
-                seconds[method] += ours(lab, folder, made["ours"], method, rounds, turn)[1:]
+                seconds[method] += ours(lab, folder, folders["ours"], method, rounds, turn)[1:]
     shutil.rmtree(folder)
     return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
 def main() -> None:
+    """The command line."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=6)
     arguments.add_argument("--passes", type=int, default=2)
     arguments.add_argument("--write", type=Path, help="a page that holds the table")
-    told = arguments.parse_args()
-    found = measure(told.rounds, told.passes)
-    rows = [[NAMES[name], f"{value:.1f}", f"{value / found['flower']:.2f}"] for name, value in found.items()]
+    options = arguments.parse_args()
+    seconds = measure(options.rounds, options.passes)
+    rows = [[NAMES[name], f"{value:.1f}", f"{value / seconds['flower']:.2f}"] for name, value in seconds.items()]
     for row in rows:
         print("{}: {} s a round, {} times Flower's own FedAvg".format(*row), flush=True)
-    if told.write:
-        put(told.write, "python -m benchmarks.federation", ["", "seconds a round", "beside Flower's own"], rows)
+    if options.write:
+        put(options.write, "python -m benchmarks.federation", ["", "seconds a round", "beside Flower's own"], rows)
 
 
 if __name__ == "__main__":

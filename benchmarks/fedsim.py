@@ -1,4 +1,4 @@
-"""What FedSim costs: a round of it beside one of FedAvg, and its principal components beside scikit-learn's."""
+"""The cost of FedSim: a round of it beside one of FedAvg, and its principal components beside scikit-learn's."""
 
 from __future__ import annotations
 

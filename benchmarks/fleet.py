@@ -4,9 +4,8 @@
     python -m benchmarks.fleet --traffic [--write docs/deploy.md]
 
 The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a file of its own, and
-tells what the server needs: the most memory that its processes had, each and together, and bytes by round. The second
-needs no processes: it counts the bytes of a round, with everybody in the cohort, for fleets of 10, 100 and 1,000
-clients.
+prints the server's peak memory, of each process and of all, and bytes by round. The second needs no processes: it
+counts the bytes of a round of all clients for fleets of 10, 100 and 1,000 clients.
 """
 
 from __future__ import annotations
@@ -26,14 +25,21 @@ from benchmarks.work import CLASSES, FEATURES
 from tests.process import flower_project as project
 from tests.process.flower_lab import SUPERLINK, Lab
 
-NODES, SAMPLES, PATIENCE, LOOKS = 2, 10, 3600.0, 25
+NODES, SAMPLES, TIMEOUT, SAMPLES_PER_STATUS = 2, 10, 3600.0, 25
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"name": "mlp", "hidden": 128}}
 TRAFFIC = ["method", "clients a node", "bytes to a node in a round", "bytes from it"]
 METHODS = {"fedavg": {"name": "fedavg"}, "flexcfl": {"name": "flexcfl", "clusters": 3}}
 
 
-def shard(folder: Path, name: str, count: int, seed: int) -> dict[str, str]:
-    """A fleet's file, and the configuration of its node."""
+def fleet_file(folder: Path, name: str, count: int, seed: int) -> dict[str, str]:
+    """Write a fleet's data file, and return the configuration of its node.
+
+    Args:
+        folder: for the file.
+        name: of the node.
+        count: clients of the fleet.
+        seed: of their labels and noise.
+    """
     rng, path = np.random.default_rng(seed), folder / f"{name}.npz"
     y = rng.integers(0, CLASSES, count * SAMPLES)
     x = np.random.default_rng(0).random((CLASSES, FEATURES), np.float32)[y]
@@ -43,7 +49,15 @@ def shard(folder: Path, name: str, count: int, seed: int) -> dict[str, str]:
 
 
 def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> dict[str, dict]:
-    """server.toml without what both files say."""
+    """server.toml without what both files say.
+
+    Args:
+        method: a key of METHODS.
+        total: clients of all fleets.
+        cohort: clients in a round.
+        rounds: how many.
+        scored: rounds between evaluations.
+    """
     return {
         "federation": {"capacity": total, "wait_for": total, "deadline": 1800.0},
         "method": METHODS[method],
@@ -53,14 +67,15 @@ def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> 
 
 
 class Memory:
-    """The most that the server's processes have had, in megabytes: each of them (resident), and all at one moment
-    (what several share counted once)."""
+    """Peak memory of the server's processes, in megabytes: of each (resident), and of all at one moment (what several
+    share counted once)."""
 
     def __init__(self) -> None:
         self.each: dict[str, float] = {}
         self.together = 0.0
 
-    def look(self, lab: Lab) -> None:
+    def sample(self, lab: Lab) -> None:
+        """Measure the server's processes now."""
         now = 0.0
         for process, line in lab.processes(SUPERLINK).items():
             kind = re.search(r"flower-superlink|flwr-serverapp|flower-superexec", line)
@@ -75,55 +90,61 @@ class Memory:
 
 
 def _megabytes(process: int, file: str, name: str) -> float:
-    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE)
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE)
+    return int(match[1]) / 1024 if match else 0.0
 
 
-def real(total: int, cohort: int, rounds: int) -> None:
-    """A run of FlexCFL on two nodes."""
+def run_nodes(total: int, cohort: int, rounds: int) -> None:
+    """A run of FlexCFL on two nodes.
+
+    Args:
+        total: clients of both nodes.
+        cohort: clients in a round.
+        rounds: how many.
+    """
     folder, memory = Path(tempfile.mkdtemp(prefix="fedkin-fleet-")), Memory()
     with Lab(folder / "lab") as lab:
         lab.superlink()
-        lab.nodes({f"fleet-{k}": shard(folder, f"fleet-{k}", total // NODES, k) for k in range(NODES)})
+        lab.nodes({f"fleet-{k}": fleet_file(folder, f"fleet-{k}", total // NODES, k) for k in range(NODES)})
         config = project.server(folder, sections("flexcfl", total, cohort, rounds, rounds), SHARED)
-        began = time.monotonic()
+        start = time.monotonic()
         run = lab.run(project.app(folder), {"config": config})
         while lab.status(run) in ("pending", "starting", "running"):
-            for _ in range(LOOKS):
-                memory.look(lab)
+            for _ in range(SAMPLES_PER_STATUS):
+                memory.sample(lab)
                 time.sleep(0.2)
-            if time.monotonic() - began > PATIENCE:
-                sys.exit("it takes too long")
+            if time.monotonic() - start > TIMEOUT:
+                sys.exit(f"the run takes more than {TIMEOUT:.0f} s")
         status = lab.wait(run, 60)
         if status != "finished:completed":
-            sys.exit(f"{status}:\n{lab.said(run)}")
+            sys.exit(f"{status}:\n{lab.output(run)}")
     for name in ("metrics", "timings"):
         for line in (folder / "run" / f"{name}.jsonl").read_text().splitlines():
-            told = json.loads(line)
+            record = json.loads(line)
             keys = ("round", "accuracy", "cluster_sizes", "missing", "bytes_by_operation", "train", "score")
-            print({key: told[key] for key in keys if key in told})
+            print({key: record[key] for key in keys if key in record})
     print({kind: f"{value:.0f} MB" for kind, value in memory.each.items()}, f"{memory.together:.0f} MB together")
 
 
 def traffic() -> list[list[str]]:
-    """Bytes of a round for one node, by the size of its fleet; said while they are counted."""
+    """Bytes of a round for one node, by the size of its fleet; printed while they are counted."""
     from fedkin.config.server import load_client, load_server
-    from fedkin.server.deploy.build_node import of_config
+    from fedkin.server.deploy.build_node import node_from_config
     from fedkin.server.deploy.run_server import serve
-    from tests.server.memory_transport import MemoryPost
+    from tests.server.memory_transport import MemoryTransport
 
     print(*TRAFFIC, sep=" | ")
     rows = []
     for method in METHODS:
         for count in (10, 100, 1000):
             folder = Path(tempfile.mkdtemp(prefix="fedkin-traffic-"))
-            made = [shard(folder, f"fleet-{k}", count, k) for k in range(NODES)]
-            post = MemoryPost()
-            for k, one in enumerate(made):
-                post.join(k, of_config(load_client(Path(one["config"]))))
+            configs = [fleet_file(folder, f"fleet-{k}", count, k) for k in range(NODES)]
+            transport = MemoryTransport()
+            for k, one in enumerate(configs):
+                transport.join(k, node_from_config(load_client(Path(one["config"]))))
             total = NODES * count
             config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
-            records = serve(load_server(Path(config)), post).records
+            records = serve(load_server(Path(config)), transport).records
             sides = [
                 records[3]["bytes_by_operation"]["train"][i] - records[2]["bytes_by_operation"]["train"][i]
                 for i in (0, 1)
@@ -134,18 +155,19 @@ def traffic() -> list[list[str]]:
 
 
 def main() -> None:
+    """The command line."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--clients", type=int, default=10_000)
     arguments.add_argument("--cohort", type=int, default=1_000)
     arguments.add_argument("--rounds", type=int, default=4)
     arguments.add_argument("--traffic", action="store_true")
     arguments.add_argument("--write", type=Path, help="a page that holds the table of bytes")
-    told = arguments.parse_args()
-    if not told.traffic:
-        return real(told.clients, told.cohort, told.rounds)
+    options = arguments.parse_args()
+    if not options.traffic:
+        return run_nodes(options.clients, options.cohort, options.rounds)
     rows = traffic()
-    if told.write:
-        put(told.write, "python -m benchmarks.fleet --traffic", TRAFFIC, rows)
+    if options.write:
+        put(options.write, "python -m benchmarks.fleet --traffic", TRAFFIC, rows)
 
 
 if __name__ == "__main__":

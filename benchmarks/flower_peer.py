@@ -26,6 +26,7 @@ data = clients(CLIENTS)  # every worker process makes the same, once
 
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
+    """A client's local training."""
     w, b = message.content.array_records["model"].to_numpy_ndarrays()
     settings = message.content.config_records["settings"]
     x, y = data[int(context.node_config["partition-id"])]
@@ -36,6 +37,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def average(replies: list[Message]) -> list[np.ndarray]:
+    """The mean of the models, weighted by examples."""
     sizes = np.array([r.content.metric_records["size"]["examples"] for r in replies], float)
     models = [r.content.array_records["model"].to_numpy_ndarrays() for r in replies]
     return [np.tensordot(sizes / sizes.sum(), np.stack([m[i] for m in models]), 1).astype(np.float32) for i in range(2)]
@@ -43,6 +45,7 @@ def average(replies: list[Message]) -> list[np.ndarray]:
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
+    """FedAvg over cohorts; prints the seconds of each round."""
     rounds, epochs = int(sys.argv[1]), int(sys.argv[2])
     model = [np.zeros((FEATURES, CLASSES), np.float32), np.zeros(CLASSES, np.float32)]
     seconds = []
@@ -50,16 +53,16 @@ def main(grid: Grid, context: Context) -> None:
         time.sleep(0.1)
     nodes = sorted(grid.get_node_ids())
     for r in range(rounds):
-        began = time.perf_counter()
+        start = time.perf_counter()
         cohort = np.random.default_rng(r).choice(CLIENTS, COHORT, replace=False)
         record = ArrayRecord({name: Array(a) for name, a in zip(("w", "b"), model, strict=True)})
         content = RecordDict({"model": record, "settings": ConfigRecord({"epochs": epochs, "round": r})})
         messages = [Message(content, nodes[c], "train", group_id=str(r)) for c in cohort]
         replies = [m for m in grid.send_and_receive(messages) if m.has_content()]
         if len(replies) != COHORT:
-            raise RuntimeError(f"round {r}: {COHORT} clients were asked, {len(replies)} answered")
+            raise RuntimeError(f"round {r}: {COHORT} clients were asked, {len(replies)} replied")
         model = average(replies)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - start)
     print(json.dumps({"seconds": seconds}), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Every measurement: engines take turns on the same work (A B A B ...), so that a slow spell hits all of them."""
+"""Measurements: engines take turns on the same work (A B A B ...), so that a slow spell affects all of them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,20 @@ FLOWER = Path(".venv/flower/bin")
 
 
 def take_turns(engines: dict[str, Callable[[int], object]], turns: int, warm: int = 2) -> Times:
-    """Seconds of each engine at each turn, after some turns that do not count (compilation, caches)."""
+    """Seconds of each engine at each turn, after some turns that do not count (compilation, caches).
+
+    Args:
+        engines: called with the number of the turn.
+        turns: that count.
+        warm: that do not.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in engines}
     for turn in range(-warm, turns):
         for name, engine in engines.items():
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             engine(turn + warm)
             if turn >= 0:
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append(time.perf_counter() - start_time)
     return {name: np.array(s) for name, s in seconds.items()}
 
 
@@ -57,12 +63,20 @@ def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:
 
 
 def fedkin_round(data: Clients, name: str) -> Callable[[int], object]:
+    """A round in fedkin's simulator."""
     world, start = simulated(data, name)
     everybody, zeros = np.arange(len(data)), np.zeros(len(data), np.int64)
     return lambda turn: world.train(start, everybody, zeros, reduce=True, stream=Stream(0, turn))
 
 
 def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], object]:
+    """A round of the plain PyTorch loop.
+
+    Args:
+        data: of the clients.
+        name: of the model.
+        threads: of PyTorch.
+    """
     torch.manual_seed(0)
     network, tensors = torch_loop.network(name), torch_loop.tensors(data)
 
@@ -74,6 +88,7 @@ def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], objec
 
 
 def numpy_round(data: Clients) -> Callable[[int], object]:
+    """A round of the plain NumPy loop."""
     w, b = np.zeros((FEATURES, CLASSES), np.float32), np.zeros(CLASSES, np.float32)
     return lambda turn: numpy_loop.round_of(data, np.arange(len(data)), w, b, EPOCHS["784-10"], turn)
 
@@ -97,10 +112,10 @@ def flower(turns: int, rounds: int) -> Times:
     def job(seed: int) -> float:
         seconds = []
         for r in range(rounds):
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             cohort = np.sort(np.random.default_rng(r).choice(100, 20, replace=False))
             world.train(start, cohort, zeros, reduce=True, stream=Stream(seed, r))
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - start_time)
         return float(np.median(seconds[2:]))
 
     pairs = [(flower_job(rounds), job(turn)) for turn in range(turns)]

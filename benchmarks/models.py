@@ -1,4 +1,4 @@
-"""What ATHENA-FL's networks cost on one core: MobileNetV2 beside PyTorch, ten detectors together beside one by one."""
+"""ATHENA-FL's networks on one core: MobileNetV2 beside PyTorch, ten detectors together beside one by one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,21 @@ class Residual(nn.Sequential):
     """What goes in is added to what comes out."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum."""
         return x + super().forward(x)
 
 
 def unit(inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1, linear: bool = False) -> list:
+    """Convolution, batch normalisation and ReLU6.
+
+    Args:
+        inputs: channels.
+        outputs: channels.
+        size: of the window.
+        stride: of the window.
+        groups: of channels.
+        linear: without ReLU6.
+    """
     conv = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
     return [conv, nn.BatchNorm2d(outputs, 1e-3, 0.001), *([] if linear else [nn.ReLU6()])]
 

@@ -10,7 +10,16 @@ from benchmarks.work import BATCH, CLASSES, LR, Clients
 def train_client(
     w: np.ndarray, b: np.ndarray, x: np.ndarray, y: np.ndarray, epochs: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mini-batch SGD on the cross entropy: new weights [784 10] and bias [10]."""
+    """Mini-batch SGD on the cross entropy: new weights and bias.
+
+    Args:
+        w: weights [784 10].
+        b: bias [10].
+        x: samples [n 784].
+        y: labels [n].
+        epochs: over the samples.
+        rng: for the order of samples.
+    """
     w, b, target = w.copy(), b.copy(), np.eye(CLASSES, dtype=np.float32)[y]
     for _ in range(epochs):
         order = rng.permutation(len(y))
@@ -28,7 +37,16 @@ def train_client(
 
 
 def round_of(data: Clients, cohort: np.ndarray, w: np.ndarray, b: np.ndarray, epochs: int, seed: int) -> tuple:
-    """FedAvg over a cohort: the new weights and bias."""
+    """FedAvg over a cohort: the new weights and bias.
+
+    Args:
+        data: of all clients.
+        cohort: clients of the round.
+        w: weights [784 10].
+        b: bias [10].
+        epochs: of local training.
+        seed: of the order of samples.
+    """
     rng = np.random.default_rng(seed)
     share = data.sizes[cohort] / data.sizes[cohort].sum()
     new = [train_client(w, b, *data[c], epochs, rng) for c in cohort]

@@ -1,4 +1,4 @@
-"""What PANM costs a simulation: a round of 100 peers beside their local training alone."""
+"""The cost of PANM in simulation: a round of 100 peers beside their local training alone."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fedkin.methods import PANM
 PEERS, SAMPLES = 100, 50
 
 
-def alike() -> Clients:
+def equal_clients() -> Clients:
     """Clients of the same size."""
     data = clients(PEERS, SAMPLES)
     return Clients(data.x, data.y, np.arange(PEERS + 1) * SAMPLES)
 
 
 def rounds(turns: int) -> Times:
-    """One epoch of 784-128-10 for every peer; in PANM's rounds all also question ten others (l = 10, k = 5), compare
+    """One epoch of 784-128-10 for every peer; in PANM's rounds all also query ten others (l = 10, k = 5), compare
     models and updates, and average."""
-    world, _ = simulated(alike(), "784-128-10")
+    world, _ = simulated(equal_clients(), "784-128-10")
     world.work = replace(world.work, epochs=1)
     method, everybody = PANM(neighbours=5, candidates=10), np.arange(PEERS)
     start = method.init(world, Stream(0))
@@ -39,4 +39,5 @@ def rounds(turns: int) -> Times:
 
 
 def everything(turns: int) -> dict[str, Times]:
+    """PANM's round and training alone."""
     return {"panm": rounds(2 * turns)}

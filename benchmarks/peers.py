@@ -39,9 +39,10 @@ class RecordsOnly:
         self.records: list[dict[str, Any]] = []
 
     def save(self, memory: PeerMemory) -> None:
-        pass
+        """Forget it."""
 
     def append(self, record: dict[str, Any]) -> None:
+        """Keep it in memory."""
         self.records.append(record)
 
 
@@ -118,6 +119,7 @@ def measure(method: str, peers: int, seconds: float, tls: bool) -> dict[str, flo
 
 
 def main() -> None:
+    """The command line."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--peers", type=int, default=8)
     arguments.add_argument("--seconds", type=float, default=10.0)

@@ -1,4 +1,4 @@
-"""The measurements as a page of Markdown."""
+"""docs/benchmarks.md, written from the measurements."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def gflops(model: str, times: Times) -> float:
 
 
 def processor() -> str:
+    """The name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -58,6 +59,7 @@ def processor() -> str:
 
 
 def machine(flower: bool) -> str:
+    """Processor, system and versions."""
     versions = [f"{package} {version(package)}" for package in ("jax", "jaxlib", "numpy", "torch")]
     versions += ["flwr 1.41.0"] if flower else []
     where = f"{processor()}, {os.cpu_count()} logical cores, {platform.system()}"
@@ -106,7 +108,7 @@ multiply-adds of the layers only.
 Scoring all of 1,000 MNIST-shaped clients: {score:.1f} ms; training a round of 20 of them: {train:.1f} ms. Share:
 **{share:.1f} %** (aim: below 10 %).
 
-## Finding clusters
+## Clustering
 
 | what | beside | ours (s) | other (s) | ratio | aim |
 |---|---|---|---|---|---|
@@ -131,7 +133,13 @@ detectors share the images and the first convolution's windows; the other layers
 
 
 def clustering_rows(edc: Times, madc: Times, choice: Times) -> list[str]:
-    """One table row per comparison; the ratio is other / ours for MADC, ours / other for the rest."""
+    """One table row per comparison; the ratio is other / ours for MADC, ours / other for the rest.
+
+    Args:
+        edc: times of EDC and of the Gram matrix.
+        madc: times of MADC and of its plain form.
+        choice: times of IFCA's choice and of K forward passes.
+    """
     a, b, c, d = edc["EDC"], edc["Gram"], madc["MADC"], madc["plain"]
     e, f = choice["choice"], choice["K passes"]
     return [
@@ -170,13 +178,22 @@ def torch_world_rows(times: dict[str, Times]) -> list[str]:
     """A round in the PyTorch world over the same round in the simulator, by network."""
     rows = []
     for name in NETWORKS:
-        there, here = (times[f"torch world, {name}"][world] for world in ("PyTorch world", "fedkin"))
-        rows.append(row(name, "PyTorch world", here, there, "none", there / here))
+        pytorch, compiled = (times[f"torch world, {name}"][world] for world in ("PyTorch world", "fedkin"))
+        rows.append(row(name, "PyTorch world", compiled, pytorch, "none", pytorch / compiled))
     return rows
 
 
 def row(what: str, beside: str, ours: np.ndarray, other: np.ndarray, aim: str, times: np.ndarray) -> str:
-    """One row of the table of comparisons."""
+    """One row of the table of comparisons.
+
+    Args:
+        what: is measured.
+        beside: what it is compared with.
+        ours: seconds of each turn.
+        other: seconds of each turn.
+        aim: for the ratio.
+        times: the ratio of each turn.
+    """
     low, middle, high = np.percentile(times, [25, 50, 75])
     seconds = f"{np.median(ours):.3g} | {np.median(other):.3g}"
     return f"| {what} | {beside} | {seconds} | **{middle:.2f}** ({low:.2f}-{high:.2f}) | {aim} |"
@@ -190,14 +207,23 @@ def page(
     clustering: dict[str, Times],
     turns: int,
 ) -> str:
-    """The whole of docs/benchmarks.md."""
+    """The whole of docs/benchmarks.md.
+
+    Args:
+        training: times of local training by model.
+        flower: times beside Flower; None: not measured.
+        scoring: times of evaluation and training.
+        peak: GFLOP/s of a matrix product.
+        clustering: times of all other comparisons.
+        turns: how often each engine was measured.
+    """
     sizes, best = clients(20).sizes, max(peak.values())
     rows = [row for model, times in training.items() for row in training_rows(model, times)]
     rows += training_rows("784-10", flower) if flower else []
     train, score = (1000 * float(scoring[name].mean()) for name in ("training a round", "evaluating 1,000 clients"))
-    found = clustering_rows(clustering["edc"], clustering["madc"], clustering["choice"])
-    found += fedsim_rows(clustering["fedsim"], clustering["components"])
-    found.append(panm_row(clustering["panm"]))
+    comparisons = clustering_rows(clustering["edc"], clustering["madc"], clustering["choice"])
+    comparisons += fedsim_rows(clustering["fedsim"], clustering["components"])
+    comparisons.append(panm_row(clustering["panm"]))
     shift = {name: 1000 * float(np.median(times)) for name, times in clustering["shift"].items()}
     speed = [f"| {m} | {gflops(m, t):.1f} | {100 * gflops(m, t) / best:.0f} % |" for m, t in training.items()]
     return PAGE.format(
@@ -206,7 +232,7 @@ def page(
         **{"epochs": EPOCHS["784-10"], "steps": steps(sizes, EPOCHS["784-10"]), "cnn_epochs": EPOCHS["CNN"]},
         **{"torch_world": "\n".join(torch_world_rows(clustering))},
         **{"rows": "\n".join(rows), "speed": "\n".join(speed), "jax": peak["JAX"], "numpy": peak["NumPy"]},
-        **{"clustering": "\n".join(found), "few": MADC_SMALL, "madc": np.median(clustering["madc_1000"]["MADC"])},
+        **{"clustering": "\n".join(comparisons), "few": MADC_SMALL, "madc": np.median(clustering["madc_1000"]["MADC"])},
         **{"networks": "\n".join(network_rows(clustering["mobilenet"], clustering["detectors"]))},
         **{"blind": shift["label_blind"], "aware": shift["label_aware"]},
         **{"score": score, "train": train, "share": 100 * score / train},

@@ -1,4 +1,4 @@
-"""Measured tables in pages that are otherwise written by hand."""
+"""Measured tables in hand-written pages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from pathlib import Path
 
 
 def put(page: Path, command: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Put a table in the place of the one that stands after ``<!-- command -->``."""
+    """Replace the table after ``<!-- command -->`` in a page.
+
+    Args:
+        page: the file.
+        command: the text of the comment.
+        head: column headings.
+        rows: the cells.
+    """
     lines = [head, ["---"] * len(head), *rows]
     table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
     mark = f"<!-- {command} -->\n"
-    text, found = re.subn(rf"{re.escape(mark)}(\|.*\n)*", lambda _: mark + table, page.read_text())
-    if found != 1:
-        raise ValueError(f"{page} has {found} places for {command}")
+    text, count = re.subn(rf"{re.escape(mark)}(\|.*\n)*", lambda _: mark + table, page.read_text())
+    if count != 1:
+        raise ValueError(f"{page} has {count} places for {command}")
     page.write_text(text)

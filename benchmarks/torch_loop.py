@@ -28,7 +28,13 @@ def tensors(data: Clients) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def round_of(model: nn.Module, data: list[tuple[torch.Tensor, torch.Tensor]], epochs: int) -> None:
-    """FedAvg over all clients, in place: each trains from the same weights, and their weighted mean is kept."""
+    """FedAvg over all clients, in place: each trains from the same weights, and the model gets their weighted mean.
+
+    Args:
+        model: trained in place.
+        data: samples and labels of each client.
+        epochs: of local training.
+    """
     start = {name: p.detach().clone() for name, p in model.state_dict().items()}
     mean = {name: torch.zeros_like(p) for name, p in start.items()}
     total = sum(len(y) for _, y in data)

@@ -1,4 +1,4 @@
-"""What a PyTorch model costs in fedkin's own PyTorch world, beside the same network in the compiled simulator."""
+"""The cost of a PyTorch model in fedkin's own PyTorch world, beside the same network in the compiled simulator."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ class Clients:
 
     @property
     def sizes(self) -> np.ndarray:
+        """Samples of each client."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
@@ -30,7 +31,13 @@ class Clients:
 
 
 def clients(count: int, mean: int = 60, seed: int = 0) -> Clients:
-    """Clients whose sizes are log-normal (sigma 0.5) with exactly this mean, and whose labels can be learned."""
+    """Clients whose sizes are log-normal (sigma 0.5), and whose labels can be learned.
+
+    Args:
+        count: how many.
+        mean: exact mean number of samples.
+        seed: of sizes and samples.
+    """
     rng = np.random.default_rng(seed)
     sizes = rng.lognormal(0, 0.5, count)
     sizes = np.maximum(BATCH, np.round(sizes * mean / sizes.mean())).astype(np.int64)
