@@ -1,4 +1,4 @@
-"""Sites that change while a run goes on, and are corrected; typical norms by kind of training."""
+"""Sites that change while a run goes on, and refused sites that are corrected."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkin.core.world import LocalTraining
-from fedkin.server.update_collector import NormFilter
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import ABOUT, fake_node, membership_of
-from tests.server.test_invalid_replies import MODELS, ODD, STREAM, WHICH, federation, train
+from tests.server.test_invalid_replies import ODD, federation, train
 
 
 @pytest.mark.parametrize("changes", [{"layout": "another"}, {"version": "0.0.0"}, {"parameters": 5}, {"samples": "x"}])
@@ -78,33 +76,3 @@ def test_a_node_that_crashes_at_every_handshake_is_refused_in_the_end() -> None:
         membership.begin_round(round)
     assert 2 in membership.registry.refused
     assert sum(node == 2 for _, node, operation, _ in transport.pushed if operation == "hello") == 3
-
-
-def test_typical_norms_differ_by_training() -> None:
-    norm_filter = NormFilter(10)
-    for _ in range(2):
-        assert not norm_filter.for_training("fifty batches").outliers(np.array([1e-3])).any()
-        assert not norm_filter.for_training("five epochs").outliers(np.array([1.0])).any()
-    assert norm_filter.for_training("fifty batches").outliers(np.array([1.0])).all()
-
-
-def test_of_the_first_two_updates_the_longer_can_be_an_outlier() -> None:
-    np.testing.assert_array_equal(NormFilter(100).outliers(np.array([1e30, 1.0])), [True, False])
-    assert not NormFilter(100).outliers(np.array([3.0, 1.0])).any()
-
-
-def test_the_typical_norm_can_change() -> None:
-    norm_filter = NormFilter(10)
-    norm_filter.outliers(np.array([1.0]))
-    assert norm_filter.outliers(np.array([100.0])).all()
-    assert not norm_filter.outliers(np.array([100.0])).any()
-
-
-def test_pretraining_and_training_have_their_own_typical_norms() -> None:
-    transport, world = federation()
-    train(world)
-    for station in transport.stations.values():
-        station.tamper = lambda request, reply: reply
-    few = np.array([0, 1])
-    got = world.train(MODELS, few, WHICH[:2], work=LocalTraining(lr=0.5, steps=50), stream=STREAM)
-    assert got.arrived.all() and len(world._norm_filter.typical) == 2

@@ -115,7 +115,7 @@ def test_more_sites_later_change_no_existing_file(copied: Path) -> None:
     after = content(copied)
     assert (written.new, len(written.sites)) == (["site-4", "site-5"], 6)
     assert {name: after[name] for name in before if name != "COMMANDS.md"} == {
-        name: told for name, told in before.items() if name != "COMMANDS.md"
+        name: text for name, text in before.items() if name != "COMMANDS.md"
     }
     assert after["site-5/ca.pem"] == before["keys/ca.pem"]
     assert len({after[f"site-{k}/key"] for k in range(6)}) == 6

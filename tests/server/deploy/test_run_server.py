@@ -104,6 +104,15 @@ def same(one: Run, two: Run) -> None:
     assert one.clients["name"].tolist() == two.clients["name"].tolist()
 
 
+def test_a_deployed_run_has_trackers(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    lab.serve(capacity=f'{CLIENTS}\ntrack = ["tensorboard"]', rounds=2)
+    assert list((lab.folder / "run").glob("events.out.tfevents.*"))
+    assert (lab.folder / "run/tracked/TensorBoard.rounds").read_text().split() == ["0", "1", "2"]
+    with pytest.raises(ConfigError, match="unknown tracker 'tensorbord'"):
+        lab.serve(capacity=f'{CLIENTS}\ntrack = ["tensorbord"]', rounds=2)
+
+
 # --- resume
 
 
