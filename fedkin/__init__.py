@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from fedkin.methods import SattlerCFL as SattlerCFL
     from fedkin.models import as_model as as_model
     from fedkin.reporting.draw import draw as draw
-    from fedkin.reporting.report import report as report
+    from fedkin.reporting.html.report import report as report
     from fedkin.run.results import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.scenarios.drift import Relabel as Relabel
@@ -145,7 +145,7 @@ _HOME = {
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
     "repeat": "fedkin.analysis.repeat",
-    "report": "fedkin.reporting.report",
+    "report": "fedkin.reporting.html.report",
     "simulate": "fedkin.run.simulate",
     "study_eps": "fedkin.analysis.eps_study",
     "torch_client": "fedkin.server.deploy.custom_clients",

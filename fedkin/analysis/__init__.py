@@ -1,0 +1,1 @@
+"""What several runs show together: repeated seeds, comparisons, statistics, advice, eps studies, the non-IID index."""

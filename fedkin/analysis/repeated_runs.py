@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis import statistics
-from fedkin.analysis.statistics import PairedComparison
+from fedkin.analysis import paired_comparison
+from fedkin.analysis.paired_comparison import PairedComparison
 from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.randomness import Stream
@@ -77,14 +77,14 @@ class RepeatedRuns:
         return {method: np.stack([curve_of(run, column) for run in self.of(method)]) for method in self.methods}
 
     def comparisons(self) -> list[PairedComparison]:
-        """The main method against each of the others, over the seeds (``statistics.compare``); none where fewer than
-        two rounds were measured, and complete, in every run."""
+        """The main method against each of the others, over the seeds; none where fewer than two rounds were measured, and
+        complete, in every run."""
         curves = self.curves()
         shared = np.all([np.isfinite(curve).all(axis=0) for curve in curves.values()], axis=0)
         if shared.sum() < 2:
             return []
         rng = Stream(self.seeds[0], purpose="statistics/bootstrap").rng()
-        return statistics.compare(curves, self.methods[0], rng)
+        return paired_comparison.compare(curves, self.methods[0], rng)
 
     def table(self) -> pd.DataFrame:
         """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
@@ -108,7 +108,7 @@ class RepeatedRuns:
             **shown,
             "seeds": self.seeds,
             "methods": rows_of(self.table()),
-            "comparisons": rows_of(statistics.table(self.comparisons())),
+            "comparisons": rows_of(paired_comparison.table(self.comparisons())),
             "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
         }
 
@@ -126,7 +126,7 @@ class RepeatedRuns:
         """As ``save``, into the folder that holds the single runs."""
         run_folder.make_folder(target)
         write_atomic(target / CURVES, self._long_table().to_csv(index=False))
-        write_atomic(target / COMPARISONS, statistics.table(self.comparisons()).to_csv(index=False))
+        write_atomic(target / COMPARISONS, paired_comparison.table(self.comparisons()).to_csv(index=False))
         write_atomic(target / run_folder.SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
         return target
 

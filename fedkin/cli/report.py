@@ -31,7 +31,7 @@ def report_command(
             was = "--portrait" if portrait else "--no-portrait"
             raise ConfigError(f"{was} was replaced: a report trains no clients any more, unless --similarity is given")
 
-        from fedkin.reporting.report import report
+        from fedkin.reporting.html.report import report
 
         path = report(folder, out, figures=figures, similarity=similarity)
         typer.echo(f"report: {path}")

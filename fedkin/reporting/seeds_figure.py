@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from fedkin.analysis.statistics import LEAST_SEEDS, PairedComparison, interval
+from fedkin.analysis.paired_comparison import PairedComparison
+from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.config.registry import method_title
 from fedkin.reporting.style import (
     COLOURS,

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.analysis.statistics import LEAST_SEEDS, compare
+from fedkin.analysis.paired_comparison import compare
+from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
 from papers.fedsim.numbers import curves_of, table_of
 from papers.fedsim.recipes import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE

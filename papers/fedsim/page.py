@@ -8,17 +8,8 @@ from statistics import mean
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.analysis.statistics import (
-    BETTER,
-    WORSE,
-    as_printed,
-    bootstrap,
-    compare,
-    holm,
-    improvement,
-    paired_p,
-    verdict,
-)
+from fedkin.analysis.paired_comparison import BETTER, WORSE, compare, improvement, verdict
+from fedkin.analysis.statistics import as_printed, bootstrap, holm, paired_p
 from fedkin.core.randomness import Stream
 from fedkin.measures.pca import component_count
 from papers.fedsim.numbers import BASELINES, Curves, curves_of, improvements, table_of

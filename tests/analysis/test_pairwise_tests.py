@@ -30,7 +30,9 @@ def test_every_pair_is_scipys_two_sided_test_adjusted_by_holm() -> None:
     raw = {(a, b): float(stats.ttest_rel(VALUES[a], VALUES[b]).pvalue) for a, b in names}
     expected = by_holm(raw)
     assert table["p"].tolist() == pytest.approx([expected[pair] for pair in names])
-    assert table["verdict"].tolist() == ["significant" if expected[pair] < 0.05 else "not significant" for pair in names]
+    assert table["verdict"].tolist() == [
+        "significant" if expected[pair] < 0.05 else "not significant" for pair in names
+    ]
     assert {"significant", "not significant"} == set(table["verdict"])
     assert any(raw[pair] < 0.05 <= expected[pair] for pair in names)  # the adjustment decides something here
 

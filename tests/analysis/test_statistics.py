@@ -15,18 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from fedkin.analysis.statistics import (
-    LEAST_SEEDS,
-    PairedComparison,
-    as_printed,
-    bootstrap,
-    compare,
-    holm,
-    improvement,
-    interval,
-    paired_p,
-    table,
-)
+from fedkin.analysis.paired_comparison import PairedComparison, compare, improvement, table
+from fedkin.analysis.statistics import LEAST_SEEDS, as_printed, bootstrap, holm, interval, paired_p
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 
@@ -349,8 +339,8 @@ def test_verdicts() -> None:
     assert {name: c.verdict for name, c in found.items()} == {
         "up": "worse",
         "down": "better",
-        "same": "no difference shown",
-        "twin": "no difference shown",
+        "same": "not significant",
+        "twin": "not significant",
     }
     assert found["up"].high < 0 and found["up"].p_t > 0.95
     twin = found["twin"]
@@ -366,14 +356,14 @@ def test_more_comparisons_ask_for_more() -> None:
     assert (alone.p_t, alone.verdict) == (pytest.approx(raw), "better")
     beside = compare({"some": some, "base": base, "again": base}, "some", rng())
     assert [c.p_t for c in beside] == pytest.approx([2 * raw, 2 * raw])
-    assert [c.verdict for c in beside] == ["no difference shown"] * 2
+    assert [c.verdict for c in beside] == ["not significant"] * 2
 
 
 @pytest.mark.parametrize("seeds", range(1, LEAST_SEEDS))
 def test_too_few_seeds_to_tell(seeds: int) -> None:
     found = compare({"ours": noisy(seeds, 4, 0.3), "theirs": noisy(seeds, 4, 0.0)}, "ours", rng())
     comparison = only(found)
-    assert comparison.verdict == "too few seeds to tell"
+    assert comparison.verdict == "too few seeds"
     assert comparison.difference == pytest.approx(30)
     assert not comparison.significant.any() and comparison.from_round is None
     row = table(found).iloc[0]
@@ -437,7 +427,7 @@ def test_the_table_has_a_row_for_each_comparison() -> None:
     found = compare({"theirs": theirs, "ours": theirs + 0.1, "twin": theirs + 0.1}, "ours", rng())
     frame = table(found)
     assert frame["against"].tolist() == ["theirs", "twin"]
-    assert frame["verdict"].tolist() == ["better", "no difference shown"]
+    assert frame["verdict"].tolist() == ["better", "not significant"]
     assert frame["difference"].tolist() == pytest.approx([100 * 0.1 * 2 / 2, 0.0])
     assert frame["from_round"].tolist() == [1, None]
     assert isinstance(frame["from_round"][0], int)

@@ -48,7 +48,7 @@ def test_ctrl_c_is_130(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedkin.reporting.report.contents", interrupt)
+    monkeypatch.setattr("fedkin.reporting.html.report.contents", interrupt)
     result = fedkin("report", run)
     assert result.exit_code == 130 and result.stderr == "interrupted\n"
     assert not (run / "report.html").exists()

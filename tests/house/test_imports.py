@@ -29,11 +29,11 @@ ROOMS: dict[str, str] = {
     "run": "core aggregation measures methods models data scenarios simulation simulation.torch config tracking",
     "server.deploy": "core data simulation simulation.torch config server security run tracking reporting",
     "analysis": "core methods measures clustering data simulation config tracking run",
-    "analysis.compare": "core config run tracking analysis",
+    "analysis.compare": "core config run analysis",
     "analysis.advise": "core methods measures clustering data simulation config run analysis",
-    "reporting": "core config data models simulation run analysis analysis.compare analysis.advise",
+    "reporting": "core config run analysis analysis.compare analysis.advise",
     "reporting.html": "core measures config data models simulation run analysis analysis.compare reporting",
-    "cli": "core data models config run analysis analysis.compare analysis.advise reporting p2p server.deploy papers",
+    "cli": "core data models config run analysis analysis.compare analysis.advise reporting reporting.html p2p server.deploy papers",
     "": "every room",  # fedkin/__init__.py gathers the public names
 }
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself

@@ -131,7 +131,7 @@ def seeds_summary(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 VERSUS: dict[str, Any] = {
     **{"against": "fedgrouprox", "difference": -100.0, "low": -100.0, "high": -99.9, "p_t": 0.0494},
-    **{"p_wilcoxon": 0.0004, "share_significant": 1.0, "verdict": "no difference shown"},
+    **{"p_wilcoxon": 0.0004, "share_significant": 1.0, "verdict": "not significant"},
 }
 
 

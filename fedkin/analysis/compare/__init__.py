@@ -1,1 +1,1 @@
-"""Methods x data x scenarios x seeds: a grid of runs in one process, and what it says."""
+"""Methods x data x scenarios x seeds: a grid of runs in one process, its results and tests."""

@@ -41,6 +41,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, str, int]:
+        """Setting, method and seed."""
         return self.setting.label, self.method.label, self.seed
 
 

@@ -38,18 +38,23 @@ def compare(
     resume: bool = False,
     on_round: OnRound | None = None,
 ) -> Comparison:
-    """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does.
+    """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does; ``fk.draw`` writes tables and
+    figure.
 
     Args:
-        study: a TOML file as for ``fedkin run``, with a section [compare] if you like (``compare/grid.py`` says what
-            it takes); the demonstration where nothing is said. ``overrides`` are ``section.key=value``.
-        methods, seeds: in place of the file's; three seeds where nothing is said.
+        study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see ``config.comparison``); the
+            demonstration where nothing is said.
+        overrides: ``section.key=value``.
+        methods: in place of the file's.
+        seeds: how many, in place of the file's; 3 where nothing is said.
         grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
-        by: what methods are compared by: ``final``, ``best`` or ``bottom``.
+        by: the measure by which methods are compared: ``final``, ``best`` or ``bottom``.
         out: the folder that keeps it; with ``resume``, one that holds the same comparison already.
+        resume: whether to go on with the comparison in ``out``.
+        on_round: called with the record of every round.
 
     Raises:
-        ConfigError: what cannot be, and a grid without a cell.
+        ConfigError: an invalid configuration, or a grid without a cell.
         StorageError, CheckpointError: about the folder.
     """
     checked = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)

@@ -1,7 +1,6 @@
-"""``fedkin report``: a run, its seeds or a comparison as one page, and as pictures for a paper.
+"""``fedkin report``: a run, its seeds or a comparison as one page, and as figures for a paper.
 
-``html.read_runs`` reads what there is, ``html.contents`` turns it into plain JSON, and ``html.page`` and
-``paper_figures`` draw that.
+``read_runs`` reads what there is, ``contents`` turns it into plain JSON, and ``page`` and ``paper_figures`` draw that.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def report(
     charts = contents(runs, data, model, similarity)
     write_atomic(target, page(charts))
     if figures is not None:
-        from fedkin.reporting.paper_figures import save
+        from fedkin.reporting.html.paper_figures import save
 
         save(charts, Path(figures))
     return target
