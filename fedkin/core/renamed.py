@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -91,7 +90,7 @@ class FormerModuleFinder:
     """Asked last for a module that nobody else has: refuses one of version 0.1 with the name of its new place."""
 
     @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The spec of an empty package in place of a former one, so that its modules are asked for by their full names.
 
         Args:
