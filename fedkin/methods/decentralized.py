@@ -135,7 +135,7 @@ class PeerMethod:
         replied_later, state = query(world, state, active, partners & responsive & ~queried, 1)
         averaged = (partners & (replied | replied_later))[:, active] | np.eye(len(active), dtype=bool)
         average_models(solution, averaged * reply.examples[reply.arrived], solution)
-        models = solution if whole else replace_rows(state.models, active, solution)
+        models = solution if whole else _replace_rows(state.models, active, solution)
         return update_peers(state, active, neighbourhood, models)
 
     def _similarity(
@@ -272,18 +272,12 @@ def update_peers(
         models: of all peers.
     """
     rows = {name: getattr(neighbourhood, name) for name in ("trust", "votes", "age")}
-    arrays = {name: replace_rows(getattr(state, name), peers, values) for name, values in rows.items()}
+    arrays = {name: _replace_rows(getattr(state, name), peers, values) for name, values in rows.items()}
     return replace(state, models=models, **arrays, assignment=communities(arrays["trust"]))
 
 
-def replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
-    """A copy of an array with other values in some rows.
-
-    Args:
-        array: what is copied.
-        rows: which rows are replaced.
-        values: one row for each of them.
-    """
+def _replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
+    """A copy of an array with other values in some rows."""
     copy = array.copy()
     copy[rows] = values
     return copy

@@ -21,12 +21,11 @@ def last_layer_updates(
     """Updates of the last layer after some epochs of training; no more than that is uploaded.
 
     Args:
-        world: of the clients.
+        world, stream: of the round.
         start: the model from which all train.
         clients: who trains.
         layer: its ``bias``, or the whole ``last_layer``.
         epochs: of the training.
-        stream: of the round.
 
     Returns:
         The clients that answer, and one row for each. Where models are detectors, a row has the last layers of one

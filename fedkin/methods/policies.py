@@ -41,11 +41,9 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
     One that does not answer keeps its cluster, and notices the same shift again in the next round.
 
     Args:
-        world: of the clients.
-        state: before the migration.
+        world, state, stream: of the round.
         method: its ``migration`` and ``threshold`` are read.
         place: the method's step that assigns clients.
-        stream: of the round.
     """
     if method.migration == "none":
         return state
@@ -59,8 +57,7 @@ def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[n
     """The state with clients placed in clusters; each notes its present data, to notice a shift later.
 
     Args:
-        world: of the clients.
-        state: before.
+        world, state: of the round.
         clients: who is placed.
         cluster: where; UNASSIGNED: the client stays where it is.
     """
@@ -75,8 +72,7 @@ def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], clu
     noted before.
 
     Args:
-        world: of the clients.
-        state: before.
+        world, state: of the round.
         clients: those of the round.
         cluster: theirs now; UNASSIGNED: the client stays where it is.
     """
@@ -95,8 +91,7 @@ def cluster_by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -
     """The cluster whose model has the lowest training loss on each client's data; all K models are sent for it.
 
     Args:
-        world: of the clients.
-        state: its models are compared.
+        world, state: of the round.
         clients: who evaluates them; UNASSIGNED is the result of one without a finite loss.
     """
     losses = world.losses(state.models, clients)
@@ -116,11 +111,10 @@ def cluster_by_direction(
     (FlexCFL, eq. 8).
 
     Args:
-        world: of the clients.
+        world, stream: of the round.
         start: the model from which clients train.
         directions: of the clusters; the clients have them already.
         clients: who compares; UNASSIGNED is the result of one that does not answer or whose update is zero.
-        stream: of the round.
         steps: mini-batches of the training.
     """
     work = replace(world.work, steps=steps)
@@ -133,9 +127,8 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
     """A different random initial model for every cluster.
 
     Args:
-        world: makes the models.
+        world, stream: of the round.
         clusters: how many.
-        stream: of the round.
 
     Raises:
         MethodError: fewer reachable clients than clusters.
@@ -165,14 +158,8 @@ def aggregation_weights(weighting: str, reply: TrainingReply, clients: Int[np.nd
     return weight
 
 
-def random_cluster(clusters: int, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
-    """A random cluster for each client (FlexCFL's RAC ablation).
-
-    Args:
-        clusters: how many there are.
-        clients: who gets one.
-        stream: of the round.
-    """
+def _random_cluster(clusters: int, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
+    """A random cluster for each client (FlexCFL's RAC ablation)."""
     return stream.child("random").rng().integers(clusters, size=len(clients))
 
 
@@ -187,11 +174,9 @@ def place_by_policy(
     """The state with clients placed by a policy.
 
     Args:
-        world: of the clients.
-        state: before.
+        world, state, stream: of the round.
         policy: ``loss``, ``direction`` or ``random``.
         clients: who is placed.
-        stream: of the round.
         start: the model that all clusters began with, needed for ``direction``: a cluster's direction is the way its
             model has come from there.
 
@@ -201,7 +186,7 @@ def place_by_policy(
     if policy == "loss":
         return assign(world, state, clients, cluster_by_loss(world, state, clients))
     if policy == "random":
-        return assign(world, state, clients, random_cluster(len(state.models), clients, stream))
+        return assign(world, state, clients, _random_cluster(len(state.models), clients, stream))
     if start is None:
         raise MethodError(
             "clusters without a common start have no directions to place clients by; use newcomers='loss'"
@@ -217,8 +202,7 @@ def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: 
     Where every cluster has a server of its own, each sends its model once: that is counted between servers.
 
     Args:
-        world: its ledger counts.
-        state: before.
+        world, state: of the round.
         eta_g: weight of the other clusters' models; 0: none, the state stays as it is.
         normalize: see ``aggregation.inter_cluster_aggregation``.
     """
