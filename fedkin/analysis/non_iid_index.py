@@ -63,7 +63,7 @@ def non_iid_index(data: FederatedData, model: AnyModel, *, models: int = 1, seed
 
     Args:
         data: the clients' data.
-        model: what the random models look like, such as ``fk.models.mclr(data)``.
+        model: the kind of the random models, such as ``fk.models.mclr(data)``.
         models: D, random models to average over, drawn with ``seed``, ``seed + 1``, ...
         seed: of the first random model.
 

@@ -96,19 +96,19 @@ def compare(
             rounds that all of them have.
     """
     scored = _scored(curves, method)
-    kept = {name: np.asarray(curve[:, scored], np.float64) for name, curve in curves.items()}
-    ours, others = kept[method], [name for name in kept if name != method]
+    complete = {name: np.asarray(curve[:, scored], np.float64) for name, curve in curves.items()}
+    ours, others = complete[method], [name for name in complete if name != method]
     if not others:
         return []
-    gains = [(ours - kept[name])[:, 1:].mean(axis=1) for name in others]
+    gains = [(ours - complete[name])[:, 1:].mean(axis=1) for name in others]
     points = 100 * np.round(np.stack(gains, axis=1), DECIMALS)  # [S, m]
     nothing = np.zeros_like(points)
     p_t, p_wilcoxon = holm(paired_p(points, nothing)), holm(paired_p(points, nothing, "wilcoxon"))
     p_worse = holm(paired_p(nothing, points))
-    p_rounds = holm(np.stack([paired_p(ours, kept[name]) for name in others]))
+    p_rounds = holm(np.stack([paired_p(ours, complete[name]) for name in others]))
     comparisons = []
     for i, name in enumerate(others):
-        gain, deviation = improvement(ours, kept[name])
+        gain, deviation = improvement(ours, complete[name])
         low, high = bootstrap(points[:, i], rng)
         share, since = _when(p_rounds[i], scored)
         comparisons.append(

@@ -77,8 +77,8 @@ class RepeatedRuns:
         return {method: np.stack([curve_of(run, column) for run in self.of(method)]) for method in self.methods}
 
     def comparisons(self) -> list[PairedComparison]:
-        """The main method against each of the others, over the seeds; none where fewer than two rounds were measured, and
-        complete, in every run."""
+        """The main method against each of the others, over the seeds; none where fewer than two rounds were measured
+        and complete in every run."""
         curves = self.curves()
         shared = np.all([np.isfinite(curve).all(axis=0) for curve in curves.values()], axis=0)
         if shared.sum() < 2:

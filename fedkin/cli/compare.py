@@ -26,7 +26,7 @@ def compare_command(
     methods: Annotated[
         str | None, typer.Option("--methods", metavar="A,B,...", help="These methods, in place of the file's.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="So many seeds; 3.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="Number of seeds; 3.")] = None,
     grid: Annotated[
         list[str] | None,
         typer.Option("--grid", metavar="section.key=A,B,...", help="Each of these values; may be repeated."),
@@ -35,11 +35,13 @@ def compare_command(
         str | None,
         typer.Option("--by", metavar="MEASURE", help="Compare by final, best or bottom (10% of clients) accuracy."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep it in this new folder.")] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on in DIR.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="New folder for all results.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="DIR", help="Resume the one in DIR.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
 ) -> None:
-    """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences hold."""
+    """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences are significant."""
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
         from fedkin.config.comparison_grid import check_measure
@@ -49,14 +51,14 @@ def compare_command(
         if resume:
             if settings or methods is not None or grid or out:
                 raise ConfigError(f"--resume takes its grid from {resume}; only --seeds, --by and --json go with it")
-            wanted, folder, made = comparison_folder.reopen(resume, seeds, by), resume, None
+            checked, folder, created = comparison_folder.reopen(resume, seeds, by), resume, None
         else:
-            wanted = _grid(settings or [], methods, seeds, grid or [], by or "final")
+            checked = _grid(settings or [], methods, seeds, grid or [], by or "final")
             folder = out or new_run_folder("compare")
-            made = comparison_folder.create(folder, wanted)
-        comparison, stopped = _run(wanted, folder, made)
+            created = comparison_folder.create(folder, checked)
+        comparison, interrupted = _run(checked, folder, created)
         _close(comparison, folder, as_json)
-        if stopped:
+        if interrupted:
             print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED)
         if comparison.failed:
@@ -71,22 +73,22 @@ def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: l
     return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by)
 
 
-def _run(grid: Grid, folder: Path, made: list[Path] | None) -> tuple[Comparison, bool]:
-    """What came of it, and whether somebody stopped it."""
+def _run(grid: Grid, folder: Path, created: list[Path] | None) -> tuple[Comparison, bool]:
+    """The comparison, and whether it was interrupted."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.compare.runner import run
     from fedkin.reporting.comparison_progress import Display
 
     with Display(grid) as display:
         try:
-            return run(grid, folder, display.cell, display.round, made), False
+            return run(grid, folder, display.cell, display.round, created), False
         except KeyboardInterrupt:
             pass
     return Comparison.load(folder), True
 
 
 def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
-    """The tables, which differences hold, and where things are."""
+    """The final tables, the findings, and the folder."""
     from rich.console import Console
 
     from fedkin.reporting import comparison_tables

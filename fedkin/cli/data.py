@@ -57,22 +57,22 @@ def pni_command(
     the same model and number of clients."""
     with error_exit():
         from fedkin.analysis import non_iid_index
-        from fedkin.config import registry, run
+        from fedkin.config import registry
 
-        chosen = run.named("model", registry.models(), {"name": model}, lambda _: "--model")
+        values = registry.resolve("model", registry.models(), {"name": model}, lambda _: "--model")
         data = _dataset(name, options or [])
-        made = registry.make(registry.models(), chosen, data)
-        index = non_iid_index.non_iid_index(data, made, models=models, seed=seed)
+        random_model = registry.make(registry.models(), values, data)
+        index = non_iid_index.non_iid_index(data, random_model, models=models, seed=seed)
         if as_json:
-            print(json.dumps({"data": data.name, "model": made.name, "seed": seed, **index.summary()}))
+            print(json.dumps({"data": data.name, "model": random_model.name, "seed": seed, **index.summary()}))
             return
-        print_table(non_iid_index.index_table(index).reset_index(), f"{data.name}, {made.name}")
+        print_table(non_iid_index.index_table(index).reset_index(), f"{data.name}, {random_model.name}")
         print_table(non_iid_index.extreme_clients(index, data), "clients by their index")
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
     """A named data set with ``key=value`` options."""
-    from fedkin.config import registry, run
+    from fedkin.config import registry
 
     values = {"name": name, **dict(parse_option(text) for text in options)}
-    return registry.make(registry.datasets(), run.named("data set", registry.datasets(), values, str))
+    return registry.make(registry.datasets(), registry.resolve("data set", registry.datasets(), values, str))

@@ -1,4 +1,4 @@
-"""The picture of a comparison: a panel for every setting, a curve for every method."""
+"""The figure of a comparison: a panel per setting, a curve per method."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedkin.reporting.style import headline, new_figure
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
 
-MOST = 12  # panels; more of them are a report's matter
+PANELS = 12  # at most; a report shows more
 
 
 def draw(comparison: Comparison) -> Figure:
-    """Mean accuracy over the rounds with its interval, of all methods that have a run; the first MOST settings."""
-    shown = [setting for setting in comparison.settings if comparison.curves(setting)][:MOST]
+    """Mean accuracy over the rounds with its interval, of all methods that have a run; the first PANELS settings."""
+    shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
     names = max(map(len, comparison.methods))  # they stand beside every panel
     across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)

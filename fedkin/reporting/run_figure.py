@@ -55,7 +55,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     ends = []
     for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         scored = history.dropna(subset=["accuracy"])
-        if scored.empty:  # nobody has test samples
+        if scored.empty:  # no client has test samples
             continue
         accuracy, partial = scored["accuracy"].astype(float), scored["partial"].astype(bool)
         pale = accuracy.where(partial | partial.shift(1, fill_value=False))

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedkin.core.storage import write_atomic
 
-# Okabe and Ito's colours, told apart by every kind of colour vision; line styles tell them apart in print.
+# Okabe and Ito's colours, distinct for every kind of colour vision; line styles distinguish them in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (2, 2)))
 INK, FADED, FAINT = "#222222", "#888888", "#D9D9D9"
@@ -64,7 +64,7 @@ def write(figure: Figure, path: Path) -> None:
 
 
 def line_style(number: int) -> tuple[str, Any]:
-    """Colour and dashes of a line; no two alike among the first 49."""
+    """Colour and dashes of a line; no two are equal among the first 49."""
     return COLOURS[number % len(COLOURS)], DASHES[(number + number // len(COLOURS)) % len(DASHES)]
 
 

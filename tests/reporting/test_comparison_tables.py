@@ -281,10 +281,10 @@ def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
     assert "Not finished: 6 of 6 runs." in (tmp_path / "comparison.md").read_text()
 
 
-# --- pictures
+# --- the figure
 
 
-def test_a_picture_has_a_panel_for_every_setting_and_a_line_for_every_method() -> None:
+def test_the_figure_has_a_panel_for_every_setting_and_a_line_for_every_method() -> None:
     shown = comparison_figure.draw(comparison({"": CURVES}))
     (axes,) = shown.axes
     assert axes.get_title("left") == "Test accuracy"
@@ -308,8 +308,10 @@ def test_more_methods_than_colours(tmp_path: Path) -> None:
 
 
 def test_more_settings_than_panels_are_counted() -> None:
-    shown = comparison_figure.draw(comparison({str(i): {"FedAvg": AVG[:1]} for i in range(comparison_figure.MOST + 2)}))
-    assert len([axes for axes in shown.axes if axes.axison]) == comparison_figure.MOST
+    shown = comparison_figure.draw(
+        comparison({str(i): {"FedAvg": AVG[:1]} for i in range(comparison_figure.PANELS + 2)})
+    )
+    assert len([axes for axes in shown.axes if axes.axison]) == comparison_figure.PANELS
     assert "2 more settings in the tables" in shown.get_suptitle()
 
 

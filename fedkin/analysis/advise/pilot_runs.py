@@ -53,7 +53,7 @@ def run_pilots(
     in per cent, gains over FedAvg in percentage points.
 
     Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the order of ids and so
-    alike from every seed, and draws are uniform after that; so all have a cluster as early as can be. An interval
+    equally from every seed, and draws are uniform after that; so all have a cluster as early as can be. An interval
     is for this one federation: seeds differ in initial models, later cohorts and batches, not in clients or data.
 
     ``accuracy``, ``bottom_decile``: at the end, of the clients that have a cluster by then; ``gain``, ``low`` and

@@ -108,10 +108,10 @@ class Comparison:
         return float(np.nanmean(last)) if np.isfinite(last).any() else None
 
     def table(self) -> pd.DataFrame:
-        """One row per cell: its finished seeds, and of the final and the best accuracy and the bottom 10% of
-        clients the mean over them with its 95% interval (Student's t; none below three seeds); in how many rounds
-        the target was reached (mean over the ``reached`` seeds that got there; from round 1 on, because in round 0
-        methods have done different things to find their clusters), bytes and seconds a run."""
+        """One row per cell: its finished seeds; the mean over them of the final and the best accuracy and of the bottom
+        10% of clients, with its 95% interval (Student's t; none below three seeds); rounds to the target (mean over the
+        ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
+        bytes and seconds per run."""
         return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Comparison:
         return row
 
     def differences(self, measure: str | None = None) -> pd.DataFrame:
-        """Every pair of methods in every setting, and whether their difference holds (``differences.pairs``).
+        """Every pair of methods in every setting, and whether they differ significantly (``pairwise_tests.pairs``).
 
         Args:
             measure: ``final`` or ``best`` accuracy, or that of the ``bottom`` 10% of clients; the

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, cluster_name
 
-COLUMNS = 40  # at most: more cannot be told apart on a screen
+COLUMNS = 40  # at most: more cannot be distinguished on a screen
 BANDS = 10  # clusters with a band, and a colour, of their own
 OTHERS = -2
 _GAP = 0.012  # between bands, of all clients

@@ -49,7 +49,7 @@ function faded(hex, opacity) {
 function layout(extra) {
   const t = theme();
   const axis = { gridcolor: t.line, linecolor: t.soft, zeroline: false, ticks: "outside", tickcolor: t.line, automargin: true };
-  const made = {
+  const full = {
     font: { color: t.ink, size: 12, family: "system-ui, sans-serif" },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     margin: { l: 48, r: 12, t: 12, b: 44 }, hovermode: "closest",
@@ -58,8 +58,8 @@ function layout(extra) {
     legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, font: { color: t.ink } },
     ...extra,
   };
-  for (const name of ["xaxis", "yaxis", "xaxis2", "yaxis2"]) if (made[name] || name.length === 5) made[name] = { ...axis, ...made[name] };
-  return made;
+  for (const name of ["xaxis", "yaxis", "xaxis2", "yaxis2"]) if (full[name] || name.length === 5) full[name] = { ...axis, ...full[name] };
+  return full;
 }
 
 const rounds = (last, extra) => ({ title: { text: "communication round" }, rangemode: "tozero", showgrid: false, ...(last <= 10 ? { dtick: 1 } : {}), ...extra });

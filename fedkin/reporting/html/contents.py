@@ -36,7 +36,7 @@ def contents(
         similarity: whether clients are trained for similarities that are in no run's folder.
 
     Returns:
-        Keys: title, subtitle, notes (what is missing), hint (how to get what was not asked for), table, accuracy (a
+        Keys: title, subtitle, notes (what is missing), hint (how to add client similarity), table, accuracy (a
         chart per setting), similarities (by key), runs, and of a comparison its own tables and findings.
     """
     runs = report.runs

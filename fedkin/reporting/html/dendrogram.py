@@ -81,7 +81,7 @@ def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
     known = set(np.unique(assignments[0][assignments[0] != UNASSIGNED]).tolist()) if len(assignments) else set()
     if len(known) != 1:
         return None
-    found: list[Split] = []
+    history: list[Split] = []
     for round in range(1, len(assignments)):
         before, after = assignments[round - 1], assignments[round]
         parents = []
@@ -90,11 +90,11 @@ def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
             if not len(origins):
                 return None
             parents.append(int(np.bincount(origins).argmax()))
-            found.append(Split(round, parents[-1], new))
+            history.append(Split(round, parents[-1], new))
             known.add(new)
         if len(set(parents)) < len(parents):
             return None  # into more than two at once
-    return found or None
+    return history or None
 
 
 def split_tree(

@@ -1,4 +1,4 @@
-"""Numbers as the page's JSON holds them: rounded to what can be seen, None where there is none, not too many."""
+"""Numbers as the page's JSON holds them: rounded to what is visible, None where there is none, thinned."""
 
 from __future__ import annotations
 

@@ -4,28 +4,28 @@ const names = Object.keys(charts).filter((name) => byId(name)); // some pages ha
 const drawn = new Set();
 
 function table(heads, rows) {
-  const made = document.createElement("table"), head = made.createTHead().insertRow();
+  const result = document.createElement("table"), head = result.createTHead().insertRow();
   for (const text of heads) { const th = document.createElement("th"); th.scope = "col"; th.textContent = text; head.append(th); }
-  const body = made.createTBody();
+  const body = result.createTBody();
   for (const row of rows) { const tr = body.insertRow(); for (const text of row) tr.insertCell().textContent = text; }
-  return made;
+  return result;
 }
 
 function draw(name) {
-  const figure = byId("f-" + name), place = byId(name), made = charts[name]();
+  const figure = byId("f-" + name), place = byId(name), result = charts[name]();
   drawn.add(name);
-  figure.querySelector(".note").textContent = made.empty || made.note || "";
-  place.classList.toggle("none", Boolean(made.empty));
-  figure.querySelector("details").hidden = Boolean(made.empty);
-  figure.querySelectorAll("button").forEach((one) => { one.hidden = Boolean(made.empty); });
-  if (made.empty) {
+  figure.querySelector(".note").textContent = result.empty || result.note || "";
+  place.classList.toggle("none", Boolean(result.empty));
+  figure.querySelector("details").hidden = Boolean(result.empty);
+  figure.querySelectorAll("button").forEach((one) => { one.hidden = Boolean(result.empty); });
+  if (result.empty) {
     if (place.data) Plotly.purge(place);
     place.removeAttribute("role"); place.replaceChildren();
   } else {
-    if (made.height) place.style.height = made.height;
-    place.setAttribute("role", "img"); place.setAttribute("aria-label", made.label);
-    figure.querySelector(".table").replaceChildren(table(made.heads, made.rows));
-    Plotly.react(place, made.traces, made.layout, { responsive: true, displayModeBar: false });
+    if (result.height) place.style.height = result.height;
+    place.setAttribute("role", "img"); place.setAttribute("aria-label", result.label);
+    figure.querySelector(".table").replaceChildren(table(result.heads, result.rows));
+    Plotly.react(place, result.traces, result.layout, { responsive: true, displayModeBar: false });
   }
   figure.dataset.drawn = "yes";
   if (drawn.size === names.length) document.documentElement.dataset.all = Math.round(performance.now());

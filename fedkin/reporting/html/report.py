@@ -41,7 +41,7 @@ def report(
         figures: a folder for the same charts as PDF, SVG and PNG, as wide as a paper's column.
         similarity: whether to add the map of the clients, their similarity matrix and labels by cluster. At most 200
             clients train one local epoch for them, once; the result is kept in the run's folder
-            (``similarity.safetensors``), and later reports show it without being asked.
+            (``similarity.safetensors``), and later reports show it by themselves.
         data: for ``similarity`` of a run started from Python: its data; a run from a configuration needs none.
         model: likewise, its model.
 
@@ -57,7 +57,7 @@ def report(
     if (data is None) != (model is None):
         raise ConfigError("data and model belong together: give both, or neither")
     if data is not None and not similarity:
-        raise ConfigError("a report trains no clients unless it is asked to: give similarity=True with data and model")
+        raise ConfigError("a report trains no clients by default: give similarity=True with data and model")
     runs = read_runs(result)
     if out is None and runs.folder is None:
         raise ConfigError("this run is in no folder; say where its report goes: out='report.html'")

@@ -37,7 +37,9 @@ class Similarities(NamedTuple):
 
 def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> Similarities:
     """What is in the runs' folders already."""
-    stored = {key: found for one, key in zip(runs, keys, strict=True) if (found := stored_similarity(one.run))}
+    stored = {
+        key: similarity for one, key in zip(runs, keys, strict=True) if (similarity := stored_similarity(one.run))
+    }
     return Similarities(stored, [])
 
 
@@ -136,7 +138,7 @@ def _tree(
 ) -> Tree:
     """The splits, where the method splits clusters in two; else a dendrogram of the similarities."""
     distances = (1 - similarity.cosines.astype(np.float64)) / 2
-    found = splits(assignments) if assignments else None
-    if found:
-        return split_tree(found, clusters, distances, run.records[-1]["round"])
+    history = splits(assignments) if assignments else None
+    if history:
+        return split_tree(history, clusters, distances, run.records[-1]["round"])
     return dendrogram(distances, clusters)
