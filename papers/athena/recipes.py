@@ -74,7 +74,7 @@ def _per_cluster(split: str, options: Options, clusters: int) -> Setting:
 
 PER_CLUSTER = {split: _per_cluster(split, *how) for split, how in {**SPLITS, "Dirichlet(0.5)": (DIRICHLET, 0)}.items()}
 
-# --- detectors for everybody (Figures 2 to 4, Table 1): twenty clients, tested on all classes
+# --- detectors for all clients (Figures 2 to 4, Table 1): twenty clients, tested on all classes
 
 DATA: dict[str, Options] = {"cifar10": (), "mnist": (("size", 32),), "fashion_mnist": (("size", 32),)}
 TITLES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "FMNIST"}
