@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import fedkin as fk
 from fedkin.cli import app
 from fedkin.data.federated import FederatedData
+from fedkin.tracking import tensorboard
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import flat_numbers, flat_settings, run_name
 from tests.refusals import refused
@@ -220,6 +221,29 @@ def test_tensorboard_has_the_hyper_parameters(tiny: FederatedData, tmp_path: Pat
                 starts.append(content.session_start_info.hparams)
     assert len(starts) == 1
     assert starts[0]["method.name"].string_value == "ifca" and starts[0]["method.clusters"].number_value == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_tensorboard_on_a_full_disk_is_dropped_with_one_warning(
+    tiny: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread of its writer dies, which nobody is told: the file no longer grows."""
+    from tensorboardX.event_file_writer import EventsWriter
+
+    write = EventsWriter.write_event
+
+    def full(self: Any, event: Any) -> Any:
+        if event.step == 3:
+            raise OSError(28, "No space left on device")
+        return write(self, event)
+
+    simulate(tiny, tmp_path / "run", rounds=2, track=["tensorboard"])
+    monkeypatch.setattr(tensorboard, "_PATIENCE", 0.1)
+    monkeypatch.setattr(EventsWriter, "write_event", full)
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        run = simulate(tiny, tmp_path / "run", rounds=4, track=["tensorboard"], resume=True)
+    assert len(run.records) == 5 and len(caplog.records) == 1
+    assert "TensorBoard failed and hears nothing more" in caplog.text
 
 
 def test_every_seed_and_every_method_has_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
