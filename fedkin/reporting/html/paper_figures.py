@@ -167,14 +167,15 @@ def _map(figure: Figure, run: Json, similarity: Json) -> None:
 
 
 def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
-    beside, axes = figure.subplots(1, 2, width_ratios=(0.3, 1))
+    beside, axes = figure.subplots(1, 2, width_ratios=(0.38, 1))
     tree, n = run["tree"], len(similarity["ids"])
     low, high = similarity["range"]
     steps = np.frombuffer(base64.b64decode(similarity["cosines"]), np.uint8).reshape(n, n)
     matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
     apart = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
     least, most = np.quantile(apart, [0.02, 0.98])
-    image = axes.imshow(matrix, cmap="cividis", vmin=least, vmax=max(most, least + 1e-6), interpolation="nearest")
+    scale: Any = {"vmin": least, "vmax": max(most, least + 1e-6), "cmap": "cividis"}
+    image = axes.imshow(matrix, aspect="auto", interpolation="nearest", **scale)  # as high as the tree beside it
     figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, aspect=25)
     clusters = np.array(run["assignment"])[tree["order"]]
     edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
@@ -189,8 +190,8 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
     heights = [h for line in tree["lines"] for h, _ in line] or [0, 1]
     ends = (0, max(heights) * 1.03) if tree["kind"] == "splits" else (max(heights) * 1.03 or 1, 0)
     beside.set(xlim=ends, ylim=(n - 0.5, -0.5), yticks=[])
-    beside.set_xlabel("round" if tree["kind"] == "splits" else "dissimilarity")
-    beside.xaxis.set_major_locator(MaxNLocator(3))
+    beside.set_xlabel("round" if tree["kind"] == "splits" else "dissimilarity", fontsize=7)
+    beside.xaxis.set_major_locator(MaxNLocator(2))
     beside.spines["left"].set_visible(False)
 
 
