@@ -16,6 +16,7 @@ from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
 ROUNDS, TIMEOUT = 2, 600.0
+pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every message takes many
 METHODS: dict[str, fk.Method] = {
     "fedavg": fk.FedAvg(),
     "fedgroup": fk.FedGroup(clusters=2),
