@@ -28,10 +28,10 @@ def run_command(
         typer.Argument(metavar="[FILE.toml] [section.key=value]...", help="What to run, and changes to it."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the run in this new folder.")] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on with the run in DIR.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Resume the run in DIR.")] = None,
     track: Annotated[
         list[str] | None,
-        typer.Option("--track", metavar="NAME", help="Tell tensorboard, mlflow or wandb of every round; repeatable."),
+        typer.Option("--track", metavar="NAME", help="Log every round to tensorboard, mlflow or wandb; repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
 ) -> None:
@@ -44,10 +44,10 @@ def run_command(
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(config, folder, resume is not None, track or [])
-            return _close_seeds(repeated, folder, as_json)
+            return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
-        _close(run, folder, as_json)
+        _show(run, folder, as_json)
 
 
 def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> Run:
@@ -63,12 +63,12 @@ def _execute_seeds(config: RunConfig, folder: Path, resume: bool, track: list[st
     from fedkin.reporting.progress import Display
 
     with Display(config.run.rounds, config.run.seeds or 1) as display:
-        told = {"on_round": display, "on_seed": display.begin}
-        return execute_seeds(config, out=folder, resume=resume, track=track, **told)
+        listeners = {"on_round": display, "on_seed": display.begin}
+        return execute_seeds(config, out=folder, resume=resume, track=track, **listeners)
 
 
-def _close_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
-    """What the seeds say together, and where it is kept."""
+def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
+    """The tables over all seeds, the figure, and the summary as JSON."""
     from rich.console import Console
 
     from fedkin.reporting.progress import compared, seeds_table
@@ -83,8 +83,8 @@ def _close_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
         print(json.dumps({**summary, "out": str(folder)}), flush=True)
 
 
-def _close(run: Run, folder: Path, as_json: bool) -> None:
-    """The closing table, where things are, and the summary for machines."""
+def _show(run: Run, folder: Path, as_json: bool) -> None:
+    """The table of methods, the figure, and the summary as JSON."""
     from rich.console import Console
 
     from fedkin.reporting.progress import table
@@ -99,7 +99,7 @@ def _close(run: Run, folder: Path, as_json: bool) -> None:
 
 
 def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
-    """The figures, once the table is there to read."""
+    """Draw the figures, after the table."""
     from fedkin.reporting.draw import draw
 
     console.print(f"figure: {draw(result, folder)}", soft_wrap=True, highlight=False)
@@ -107,7 +107,7 @@ def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Ctrl-C during a run says how to go on."""
+    """Say after Ctrl-C how to resume the run."""
     try:
         yield
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 PUBLIC_NAMES = {"LocalWork": "LocalTraining", "Repeated": "RepeatedRuns", "Trained": "TrainingReply"}
-MODULES = dict(
+MODULES: dict[str, str] = dict(
     pair.split("=")
     for pair in """
     cli.shell=cli.common clustering.eps=clustering.dbscan_eps clustering.how_many=clustering.cluster_count

@@ -88,9 +88,10 @@ class InstrumentedWorld:
         separate = not reduce or len(clients) * models.shape[1] * BYTES_PER_NUMBER <= self.update_memory
         options = {"work": work, "reduce": not separate, "gradient": gradient, "part": part, "stream": stream}
         reply = self.world.train(models, clients, model_index, **options)
-        current, earlier = TrainingRecord(models, clients, reply), self.training
-        joins = part is None and earlier is not None and earlier.models is models
-        self.training = None if part is not None else join(earlier, current) if joins else current
+        training, earlier = TrainingRecord(models, clients, reply), self.training
+        if part is None and earlier is not None and earlier.models is models:
+            training = join(earlier, training)
+        self.training = training if part is None else None
         self.missing += len(np.unique(clients[~reply.arrived & ~reply.nonfinite]))
         self._count_nonfinite(np.unique(clients[reply.nonfinite]))
         return take_means(reply, clients, len(models)) if reduce and separate else reply

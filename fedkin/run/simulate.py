@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.config import registry
-from fedkin.config.plan import Plan
+from fedkin.config.plan import Plan, Selection
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer, error_context
 from fedkin.core.errors import ConfigError, ModelError
@@ -49,7 +49,7 @@ def simulate(
     target: float | None = None,
     evaluate_every: int = 1,
     checkpoint_every: int = 10,
-    selection: str = "uniform",
+    selection: Selection = "uniform",
     devices: int | None = None,
     clients_per_batch: int | None = None,
     out: str | Path | None = None,
@@ -153,13 +153,12 @@ def from_config(
         on_round: called with the record of every round, of every method.
         data: the configuration's data, where the caller has them already.
     """
-    if data is None:
-        with error_context("data"):
-            data = registry.make(registry.datasets(), config.data)
+    with error_context("data"):
+        federated = registry.make(registry.datasets(), config.data) if data is None else data
     with error_context("model"):
-        model = trainable(registry.make(registry.models(), config.model, data))
+        model = trainable(registry.make(registry.models(), config.model, federated))
     worlds = SimulatedWorlds(
-        data,
+        federated,
         model,
         config.work,
         registry.make_population(config.scenario),
