@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedkin.config import peer, registry
-from fedkin.core.storage import whole_lines
+from fedkin.core.storage import complete_lines
 from fedkin.p2p.init_federation import init_federation
 from fedkin.reporting.style import save_as
 from fedkin.reporting.trust_graph_figure import draw_circle
@@ -76,7 +76,7 @@ def wait(configs: list[Path], peers: list[int], rounds: int) -> None:
 
 def records(config: Path) -> list[dict]:
     """The records of a peer's rounds."""
-    return [json.loads(line) for line in whole_lines(config.parent / "metrics.jsonl")]
+    return [json.loads(line) for line in complete_lines(config.parent / "metrics.jsonl")]
 
 
 def show(configs: list[Path], online: list[int], folder: Path) -> None:
