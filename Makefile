@@ -18,7 +18,7 @@ quick: .venv/dev ## the unit floor of the tests, under two minutes: every formul
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m unit
 
 test: .venv/dev ## all tests; real data are read from FEDKIN_DATA
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: .venv/dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

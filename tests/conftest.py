@@ -97,8 +97,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has the mark of its floor, and of one floor only."""
+    """Every test has the mark of its floor, and of one floor only; the longest tests come first."""
     floors = set(FLOORS.values())
+    items.sort(key=lambda item: (floor_of(item.path) != "process", floor_of(item.path) != "docs"))
     for item in items:
         if not floors & {mark.name for mark in item.iter_markers()}:
             item.add_marker(floor_of(item.path))
