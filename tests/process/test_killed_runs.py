@@ -27,25 +27,30 @@ SETTINGS = [
 # at the end after both.
 MOMENTS = [
     ("before a sync", 3),  # the first record stands, no checkpoint yet
-    ("in a checkpoint", 1),
     ("in a line", 3),  # a record
-    ("in a line", 8),  # a timing
     ("before a rename", 5),
-    ("in a checkpoint", 4),  # the last of the first method
     ("before a rename", 8),  # the second method's folder has no configuration yet
-    ("in a line", 19),
     ("in a checkpoint", 8),  # the very last
     ("before a rename", 15),  # figures and tables are being written
+]
+# One run, killed in a timing, resumed and killed in the first checkpoint that it writes then, and so on.
+ONE_AFTER_ANOTHER = [
+    ("in a line", 8),
+    ("in a checkpoint", 1),
+    ("before a rename", 1),
+    ("before a rename", 3),
+    ("in a line", 6),
 ]
 
 
 def folders(root: Path) -> list[Path]:
+    """A folder for every moment."""
     return [root / f"{number}-{how.replace(' ', '-')}" for how, number in MOMENTS]
 
 
-def ends(jobs: list[tuple[str, int, list[str]]]) -> list[int]:
-    """How jobs ended, each in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.process.killed"]
+def exit_codes(jobs: list[tuple[str, int, list[str]]]) -> list[int]:
+    """The exit codes of jobs, each in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.process.killed_commands"]
     done = subprocess.run(command, input=json.dumps(jobs), cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -62,66 +67,57 @@ def run(*arguments: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that nobody stopped."""
+    """The uninterrupted run."""
     out = tmp_path_factory.mktemp("whole") / "run"
     run(*SETTINGS, "--out", out)
     return out
 
 
-def same(whole: Path, again: Path) -> None:
+def assert_same_files(whole: Path, resumed: Path) -> None:
+    """Equal records, tables and figures, equal arrays in the last checkpoints, and nothing half written."""
     for part in (".", "against/fedavg"):
         for name in ("config.toml", "metrics.jsonl", "clients.parquet", "figure.svg"):
-            assert (whole / part / name).read_bytes() == (again / part / name).read_bytes(), f"{part}/{name}"
-        ours, theirs = (load_file(p / part / "checkpoints/round-000005.safetensors") for p in (whole, again))
+            assert (whole / part / name).read_bytes() == (resumed / part / name).read_bytes(), f"{part}/{name}"
+        ours, theirs = (load_file(p / part / "checkpoints/round-000005.safetensors") for p in (whole, resumed))
         assert ours.keys() == theirs.keys()
         for name, array in ours.items():
             assert array.tobytes() == theirs[name].tobytes(), f"{part}: {name}"
-    files = [sorted(p.relative_to(root) for p in root.rglob("*")) for root in (whole, again)]
-    assert files[0] == files[1]  # nothing half written is left either
+    files = [sorted(p.relative_to(root) for p in root.rglob("*")) for root in (whole, resumed)]
+    assert files[0] == files[1]
 
 
 @pytest.fixture(scope="module")
-def bodies(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
+def killed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
     """A run for every moment, killed then."""
     paths = folders(tmp_path_factory.mktemp("killed"))
     jobs = [(how, n, ["run", *SETTINGS, "--out", str(p)]) for (how, n), p in zip(MOMENTS, paths, strict=True)]
-    assert ends(jobs) == [-signal.SIGKILL] * len(jobs)
+    assert exit_codes(jobs) == [-signal.SIGKILL] * len(jobs)
     return dict(zip(MOMENTS, paths, strict=True))
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
-def test_killed_and_resumed(whole: Path, bodies: dict[tuple[str, int], Path], moment: tuple[str, int]) -> None:
-    run("--resume", bodies[moment])
-    same(whole, bodies[moment])
+def test_killed_and_resumed(whole: Path, killed_runs: dict[tuple[str, int], Path], moment: tuple[str, int]) -> None:
+    run("--resume", killed_runs[moment])
+    assert_same_files(whole, killed_runs[moment])
 
 
 def test_killed_again_and_again(whole: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "run")
     resume = ["run", "--resume", out]
-    moments = [("in a line", 7), ("before a rename", 1), ("before a rename", 3), ("in a line", 2), ("in a line", 6)]
-    jobs = [(how, n, resume if i else ["run", *SETTINGS, "--out", out]) for i, (how, n) in enumerate(moments)]
-    assert ends(jobs) == [-signal.SIGKILL] * len(jobs)
+    start = ["run", *SETTINGS, "--out", out]
+    jobs = [(how, n, resume if i else start) for i, (how, n) in enumerate(ONE_AFTER_ANOTHER)]
+    assert exit_codes(jobs) == [-signal.SIGKILL] * len(jobs)
     run("--resume", out)
-    same(whole, Path(out))
+    assert_same_files(whole, Path(out))
 
 
 def test_killed_before_there_was_a_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = ["run", *SETTINGS, "--out", str(out)]
-    assert ends([("before a rename", n, arguments) for n in (1, 2)]) == [-signal.SIGKILL] * 2
+    assert exit_codes([("before a rename", n, arguments) for n in (1, 2)]) == [-signal.SIGKILL] * 2
     result = CliRunner().invoke(app, ["run", "--resume", str(out)])
     assert result.exit_code == 2 and "holds no run" in result.stderr
     run(*SETTINGS, "--out", out)  # a new one may begin there
-
-
-def test_killed_from_outside(whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    process = start(*SETTINGS, "--out", out)
-    wait_for(out / "metrics.jsonl", process)
-    process.kill()
-    process.communicate()
-    run("--resume", out)
-    same(whole, out)
 
 
 def test_a_damaged_newest_checkpoint_costs_rounds_and_nothing_else(whole: Path, tmp_path: Path) -> None:
@@ -130,7 +126,7 @@ def test_a_damaged_newest_checkpoint_costs_rounds_and_nothing_else(whole: Path, 
     newest = out / "checkpoints/round-000005.safetensors"
     newest.write_bytes(newest.read_bytes()[:-7])
     run("--resume", out)
-    same(whole, out)
+    assert_same_files(whole, out)
 
 
 def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A comparison that is stopped from outside tells what is done; gone on with, it ends as if nobody had stopped it."""
+"""A comparison that is stopped from outside tells what is done; gone on with, it ends as the uninterrupted one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedkin.cli import app
-from tests.process.test_killed_runs import ends
+from tests.process.test_killed_runs import exit_codes
 from tests.process.test_killed_seeds import contents as all_contents
 
 SETTINGS = [
@@ -64,7 +64,7 @@ def contents(root: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The comparison that nobody stopped."""
+    """The uninterrupted comparison."""
     out = tmp_path_factory.mktemp("whole") / "c"
     fedkin(*SETTINGS, "--out", out)
     return out
@@ -89,20 +89,11 @@ def test_ctrl_c_shows_what_is_done_and_how_to_go_on(whole: Path, tmp_path: Path)
     assert contents(tmp_path / "c") == contents(whole)
 
 
-def test_ctrl_c_before_anything_is_done(tmp_path: Path) -> None:
-    status, out, err = stopped_at(1, *SETTINGS, "--out", "c", cwd=tmp_path)
-    assert (status, err.splitlines()[-1]) == (130, "interrupted; go on with: fedkin compare --resume c")
-    assert "Traceback" not in out + err and "Not finished: 4 of 4 runs." in out
-    assert pd.read_csv(tmp_path / "c/comparison.csv")["seeds"].tolist() == [0, 0]
-    assert not (tmp_path / "c/figure.png").exists()
-
-
 # A run adds 8 lines (records and timings of rounds 0 to 3; IFCA moves of its own) and three checkpoints, and renames
 # the checkpoints, its environment, its configuration, its clients and its summary.
 MOMENTS = [
     ("before a rename", 1),  # of comparison.toml
     ("in a checkpoint", 4),
-    ("before a rename", 12),
     ("in a line", 25),
 ]
 
@@ -110,7 +101,7 @@ MOMENTS = [
 def test_killed_anywhere_it_goes_on_to_the_same_end(whole: Path, tmp_path: Path) -> None:
     outs = [tmp_path / str(number) for number in range(len(MOMENTS))]
     jobs = [(how, n, [*SETTINGS, "--out", str(out)]) for (how, n), out in zip(MOMENTS, outs, strict=True)]
-    assert ends(jobs) == [-signal.SIGKILL] * len(jobs)
+    assert exit_codes(jobs) == [-signal.SIGKILL] * len(jobs)
     fedkin(*SETTINGS, "--out", outs[0])  # there was no comparison yet
     for out in outs:
         fedkin("compare", "--resume", out)

@@ -1,8 +1,8 @@
-"""The command line in processes that kill themselves: ``python -m tests.process.killed < jobs.json``.
+"""The command line in processes that kill themselves: ``python -m tests.process.killed_commands < jobs.json``.
 
 A job is [HOW, N, ARGUMENTS]: at the N-th time it comes to HOW, the process sends itself SIGKILL; nothing is caught,
 flushed or cleaned up. Jobs are done one after another, each in a fork of its own, so that imports are paid once; the
-answer is a list of how each ended, as ``os.waitstatus_to_exitcode`` has it.
+answer is a list of their exit codes, as ``os.waitstatus_to_exitcode`` gives them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def die() -> None:
 
 def at(number: int, call: Callable[..., Any], last_act: Callable[..., Any]) -> Callable[..., Any]:
     """The call, but ``last_act`` and death in its N-th place."""
-    seen = 0
+    calls = 0
 
     def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal seen
-        seen += 1
-        if seen == number:
+        nonlocal calls
+        calls += 1
+        if calls == number:
             last_act(*arguments)
             die()
         return call(*arguments, **options)
@@ -55,8 +55,8 @@ def nothing(*_: Any) -> None:
     """Die just before."""
 
 
-def sabotage(how: str, number: int) -> None:
-    """Lay the trap."""
+def install_trap(how: str, number: int) -> None:
+    """Replace the function in whose N-th call the process dies."""
     if how == "before a rename":
         os.replace = at(number, os.replace, nothing)
     elif how == "before a sync":
@@ -70,11 +70,11 @@ def sabotage(how: str, number: int) -> None:
 
 
 def do(how: str, number: int, arguments: list[str]) -> int:
-    """One job; how it ended."""
+    """Do one job; its exit code."""
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sabotage(how, number)
+        install_trap(how, number)
         sys.argv = ["fedkin", *arguments]
         try:
             cli.main()
