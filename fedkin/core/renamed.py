@@ -40,10 +40,10 @@ MODULES: dict[str, str] = dict(
     experiment.lens=run.instrumented_world experiment.metrics=run.metrics experiment.moves=run.migrations
     experiment.options=config.schema experiment.peer_config=config.peer experiment.peer_folder=p2p.peer_folder
     experiment.peer_init=p2p.init_federation experiment.plan=config.plan experiment.progress=reporting.progress
-    experiment.repeat=analysis.repeat experiment.report=reporting.report
+    experiment.repeat=analysis.repeat experiment.report=reporting.html.report
     experiment.report.compared=reporting.html.comparison_section experiment.report.contents=reporting.html.contents
     experiment.report.curves=reporting.html.accuracy_chart experiment.report.page=reporting.html.page
-    experiment.report.pictures=reporting.paper_figures experiment.report.portrait=reporting.html.client_similarity
+    experiment.report.pictures=reporting.html.paper_figures experiment.report.portrait=reporting.html.client_similarity
     experiment.report.reading=reporting.html.read_runs experiment.report.ribbon=reporting.html.alluvial
     experiment.report.salvage=reporting.html.recovery experiment.report.trees=reporting.html.dendrogram
     experiment.reproduce=papers experiment.results=run.results experiment.runner=run.loop
