@@ -105,7 +105,7 @@ def test_word_vectors(sentences: Path, tmp_path: Path) -> None:
 
 
 def test_text_and_counts_are_not_mistaken_for_each_other(sentences: Path) -> None:
-    with pytest.raises(DataError, match=r"FedGoodreads: expected x of word counts .* got sentences; ask for text=True"):
+    with pytest.raises(DataError, match=r"FedGoodreads: expected x of word counts .* got sentences; use text=True"):
         goodreads()
 
 

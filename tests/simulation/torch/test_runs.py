@@ -89,7 +89,7 @@ def test_what_is_no_model_is_told_in_words() -> None:
 
 
 def test_it_is_said_once_that_this_is_slower(caplog: pytest.LogCaptureFixture) -> None:
-    simulate_module._tell_slow.cache_clear()
+    simulate_module._warn_of_pytorch.cache_clear()
     with caplog.at_level(logging.WARNING, "fedkin"):
         for model in (mclr(DATA), fk.torch_model(network), fk.torch_model(network)):
             go(model, rounds=1)
@@ -137,10 +137,10 @@ def test_advice_report_and_index_of_a_module(tmp_path: Path) -> None:
     model = fk.torch_model(lambda: nn.Linear(2, 2))
     pilots = PilotPlan(rounds=1, cohort=6, seeds=3)
     advice = fk.advise(DATA, model, fk.SGD(epochs=2, lr=0.5), max_clusters=3, pilots=pilots)
-    assert advice.model == "torch" and advice.kinds.clusters == 2
+    assert advice.model == "torch" and advice.cluster_count.clusters == 2
     run = go(model, out=tmp_path / "run")
-    assert fk.report(run, data=DATA, model=model).stat().st_size > 10_000
-    assert (tmp_path / "run" / "portrait.npz").exists()
+    assert fk.report(run, data=DATA, model=model, similarity=True).stat().st_size > 10_000
+    assert (tmp_path / "run" / "similarity.safetensors").exists()
     assert fk.non_iid_index(DATA, model, models=2).pni > 0
 
 
@@ -203,8 +203,8 @@ def test_a_configuration_names_a_function(place: str, tmp_path: Path) -> None:
     assert fedkin("run", "--resume", "cut", "run.rounds=3").exit_code == 0
     for file in ("metrics.jsonl", "against/fedavg/metrics.jsonl"):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
-    assert fedkin("report", "whole").exit_code == 0
-    assert (tmp_path / "whole/portrait.npz").exists()
+    assert fedkin("report", "whole", "--similarity").exit_code == 0
+    assert (tmp_path / "whole/similarity.safetensors").exists()
 
 
 def test_a_module_of_the_current_folder_is_found_from_the_command_line(place: str, tmp_path: Path) -> None:
