@@ -8,9 +8,7 @@ from types import ModuleType
 from typing import Any
 
 PUBLIC_NAMES = {"LocalWork": "LocalTraining", "Repeated": "RepeatedRuns", "Trained": "TrainingReply"}
-MODULES: dict[str, str] = dict(
-    pair.split("=")
-    for pair in """
+_PAIRS = """
     cli.shell=cli.common clustering.eps=clustering.dbscan_eps clustering.how_many=clustering.cluster_count
     clustering.two_kinds=clustering.gaussian_mixture data.looks=data.transforms data.options=data.partition_options
     data.own=data.user_data errors=core.errors experiment.advise=analysis.advise
@@ -71,8 +69,8 @@ MODULES: dict[str, str] = dict(
     simulator.local_training=simulation.local_training simulator.plan=simulation.padding
     simulator.scoring=simulation.scoring simulator.trainer=simulation.trainer simulator.workers=simulation.workers
     world=core.world
-    """.split()
-)
+"""
+MODULES = {former: place for former, _, place in (pair.partition("=") for pair in _PAIRS.split())}
 
 
 _EMPTY = ("experiment", "federation", "simulator")  # their modules are in several places now
