@@ -32,8 +32,8 @@ ROOMS: dict[str, str] = {
     "analysis.compare": "core config run analysis",
     "analysis.advise": "core methods measures clustering data simulation config run analysis",
     "reporting": "core config run analysis analysis.compare analysis.advise",
-    "reporting.html": "core measures config data models simulation run analysis analysis.compare reporting",
-    "cli": "core data models config run analysis analysis.compare analysis.advise reporting reporting.html p2p server.deploy papers",
+    "reporting.html": "core measures config data simulation run analysis analysis.compare reporting",
+    "cli": "core data config run analysis analysis.compare analysis.advise reporting reporting.html p2p server.deploy papers",
     "": "every room",  # fedkin/__init__.py gathers the public names
 }
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself

@@ -23,7 +23,7 @@ TrainingReply World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise
-Comparison compare report
+Comparison compare draw report
 jax_client torch_client
 """
 
