@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -203,3 +204,21 @@ def tiny_world(tiny: FederatedData) -> SimulatedWorld:
     from fedkin.simulation.engine import SimulatedWorld
 
     return SimulatedWorld(tiny, mclr(tiny), LocalTraining(epochs=2, batch_size=5, lr=0.5))
+
+
+@pytest.fixture(scope="session")
+def _finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from typer.testing import CliRunner
+
+    from fedkin.cli import app
+
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    settings = ["run.rounds=2", "run.cohort=3", "local.epochs=1", "data.clients=8"]
+    assert CliRunner().invoke(app, ["run", *settings, "--out", str(folder)]).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def run_folder(_finished_run: Path, tmp_path: Path) -> Path:
+    """The folder ``a`` with a small finished run of the command line, FedGroup against FedAvg: a copy of one run."""
+    return shutil.copytree(_finished_run, tmp_path / "a")

@@ -82,8 +82,7 @@ def test_a_file_and_changes_to_it(elsewhere: Path) -> None:
     assert "mu = 0.5" in (elsewhere / "o/config.toml").read_text()
 
 
-def test_a_runs_own_configuration_runs_it_again(elsewhere: Path) -> None:
-    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+def test_a_runs_own_configuration_runs_it_again(elsewhere: Path, run_folder: Path) -> None:
     assert fedkin("run", "a/config.toml", "--out", "b").exit_code == 0
     for file in ("config.toml", "metrics.jsonl", "against/fedavg/metrics.jsonl", "clients.parquet"):
         assert (elsewhere / "a" / file).read_bytes() == (elsewhere / "b" / file).read_bytes()
@@ -115,8 +114,7 @@ def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(else
     assert (elsewhere / "o/figure.png").exists()
 
 
-def test_another_environment_is_one_line(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+def test_another_environment_is_one_line(elsewhere: Path, run_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     for path in (elsewhere / "a").rglob("environment.json"):
         path.write_text(path.read_text().replace('"jax": "', '"jax": "1'))
     assert fedkin("run", "--resume", "a", "run.rounds=3").exit_code == 0
@@ -200,8 +198,7 @@ def test_a_wrong_checksum_is_one_line(elsewhere: Path, monkeypatch: pytest.Monke
     assert not (elsewhere / "o").exists()
 
 
-def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path) -> None:
-    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path, run_folder: Path) -> None:
     before = {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
     refused(fedkin("run", *QUICK, "--out", "a"), "already holds a run", "--resume a")
     refused(fedkin("run", "--resume", "a", "method.clusters=2"), "another configuration", "method.clusters is 3")
@@ -212,15 +209,13 @@ def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path) -> None:
     assert before == {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
 
 
-def test_damaged_checkpoints_are_one_line(elsewhere: Path) -> None:
-    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+def test_damaged_checkpoints_are_one_line(elsewhere: Path, run_folder: Path) -> None:
     for path in (elsewhere / "a/checkpoints").iterdir():
         path.write_bytes(b"not a checkpoint")
     refused(fedkin("run", "--resume", "a"), "round-000000", "round-000002", "can be read")
 
 
-def test_lost_checkpoints_are_one_line(elsewhere: Path) -> None:
-    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+def test_lost_checkpoints_are_one_line(elsewhere: Path, run_folder: Path) -> None:
     shutil.rmtree(elsewhere / "a/checkpoints")
     before = (elsewhere / "a/metrics.jsonl").read_bytes()
     refused(fedkin("run", "--resume", "a"), "has lost its checkpoints")
@@ -256,8 +251,7 @@ def test_a_mistake_in_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(fedkin("run", *QUICK, "--out", "o").exception, TypeError)
 
 
-def test_a_checkpoint_of_another_configuration_is_refused(elsewhere: Path) -> None:
-    assert fedkin("run", *QUICK, "--out", "a").exit_code == 0
+def test_a_checkpoint_of_another_configuration_is_refused(elsewhere: Path, run_folder: Path) -> None:
     assert fedkin("run", *QUICK, "run.seed=1", "--out", "b").exit_code == 0
     for path in (elsewhere / "a/checkpoints").iterdir():
         path.write_bytes((elsewhere / "b/checkpoints" / path.name).read_bytes())
