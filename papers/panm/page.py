@@ -155,8 +155,8 @@ def _breaks(results: Results, panel: str, axes: Any) -> None:
         for name, width in (("precision", 2.2), ("recall", 0.9)):
             ends = [run[f"neighbour_{name}"][-1] for _, run in points]
             if points:
-                label = method if name == "precision" else None
-                axes.plot([at for at, _ in points], ends, "o-", color=colour, lw=width, ms=3.5, label=label)
+                series = method if name == "precision" else None
+                axes.plot([at for at, _ in points], ends, "o-", color=colour, lw=width, ms=3.5, label=series)
     axes.set_xlabel(label)
     axes.set_ylim(-0.03, 1.05)
     if panel == "images" and axes.get_legend_handles_labels()[0]:
