@@ -147,11 +147,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many memory maps each process had."""
     for process, (count, module) in sorted(_maps.items()):
-        told = f"{process} had {count:,} memory maps after {module}"
+        line = f"{process} had {count:,} memory maps after {module}"
         if count >= MOST_MAPS:
-            terminalreporter.write_line(f"ERROR: {told}; the limit is {MOST_MAPS:,}", red=True)
+            terminalreporter.write_line(f"ERROR: {line}; the limit is {MOST_MAPS:,}", red=True)
         elif process != "this process":
-            terminalreporter.write_line(told)
+            terminalreporter.write_line(line)
 
 
 @cache

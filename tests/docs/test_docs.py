@@ -76,7 +76,7 @@ def test_the_method_has_sixty_lines() -> None:
     assert 40 < len(lines) <= 60
 
 
-def test_it_finds_the_planted_kinds_and_beats_one_model(
+def test_it_recovers_the_planted_clusters_and_beats_one_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -175,8 +175,8 @@ def test_every_method_has_a_page_with_its_paper_and_its_settings(site: Path) -> 
     assert METHODS
     for name, method in METHODS.items():
         page = (site / "methods" / f"{method.__module__.rsplit('.', 1)[1]}.html").read_text()
-        said = inspect.getdoc(sys.modules[method.__module__]) or ""
-        assert said.split()[0] in page and f'<code>method.name = "{name}"</code>' in html.unescape(page)
+        docstring = inspect.getdoc(sys.modules[method.__module__]) or ""
+        assert docstring.split()[0] in page and f'<code>method.name = "{name}"</code>' in html.unescape(page)
         for field in dataclasses.fields(method):
             assert f"<code>{field.name}</code>" in page, f"{name}: {field.name}"
         assert method.__name__ in (site / "methods/index.html").read_text()
@@ -186,8 +186,8 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     headings = set(re.findall(r'<h\d id="(fedkin[\w.]+)"', (site / "reference.html").read_text()))
     modules = {"data", "models", "__version__"}
     names = [name for name in fedkin.__all__ if name not in modules and fedkin._HOME[name] != "fedkin.methods"]
-    told = {heading.rsplit(".", 1)[1] for heading in headings}
-    assert names and not set(names) - told
+    names_shown = {heading.rsplit(".", 1)[1] for heading in headings}
+    assert names and not set(names) - names_shown
 
 
 def test_the_site_fetches_nothing(site: Path) -> None:

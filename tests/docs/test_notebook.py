@@ -41,8 +41,8 @@ def test_it_shows_data_a_table_a_figure_and_a_comparison() -> None:
     code = [cell for cell in stored.cells if cell.cell_type == "code"]
     assert all(cell.source.strip() for cell in code)
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))  # one execution, in order
-    kinds = [kind for _, kind, _ in shown(stored)]
-    assert kinds.count("picture") >= 2 and "execute_result" in kinds and "error" not in kinds
+    outputs = [kind for _, kind, _ in shown(stored)]
+    assert outputs.count("picture") >= 2 and "execute_result" in outputs and "error" not in outputs
     assert any("fedavg" in text for _, _, text in shown(stored))
 
 

@@ -91,7 +91,8 @@ def svg() -> str:
     for room, (x, y) in place.items():
         fill = "#E6F4F1" if "." not in room else "#F3F8F7"
         parts += [
-            f'<rect x="{x - BOX / 2:.0f}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" stroke="#00796B"/>',
+            f'<rect x="{x - BOX / 2:.0f}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" '
+            'stroke="#00796B"/>',
             f'<text x="{x:.0f}" y="{y + 14}" font-size="12.5" text-anchor="middle" fill="#222">'
             f"{room.replace('.', '/')}</text>",
             f'<text x="{x:.0f}" y="{y + 27}" font-size="10" text-anchor="middle" fill="#555">{ABOUT[room]}</text>',

@@ -44,10 +44,10 @@ class Browser:
         while data:
             data = data[os.write(self._writing, data) :]
         while True:
-            told = self._next()
-            if told.get("id") == self._number:
-                assert "error" not in told, told
-                return told["result"]
+            reply = self._next()
+            if reply.get("id") == self._number:
+                assert "error" not in reply, reply
+                return reply["result"]
 
     def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False, fragment: str = "") -> None:
         """Load a file on a screen of this size, and wait until it is there."""
@@ -68,9 +68,9 @@ class Browser:
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, promises awaited."""
-        told = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in told, told["exceptionDetails"]
-        return told["result"].get("value")
+        reply = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
 
     def wait(self, condition: str, most: int = 600) -> None:
         """Until something is so, looked at once every 50 ms."""
@@ -97,8 +97,8 @@ class Browser:
             assert more, "the browser has gone"
             self._left += more
         whole, _, self._left = self._left.partition(b"\0")
-        told = json.loads(whole)
-        method, of = told.get("method"), told.get("params", {})
+        reply = json.loads(whole)
+        method, of = reply.get("method"), reply.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.errors.append(str(of["exceptionDetails"]))
         if method == "Runtime.consoleAPICalled" and of["type"] in ("error", "warning", "assert"):
@@ -107,7 +107,7 @@ class Browser:
             self.errors.append(of["entry"]["text"])
         if method == "Network.requestWillBeSent":
             self.requests.append(of["request"]["url"])
-        return told
+        return reply
 
 
 @contextmanager

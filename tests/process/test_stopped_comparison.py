@@ -76,8 +76,8 @@ def test_ctrl_c_shows_what_is_done_and_how_to_go_on(whole: Path, tmp_path: Path)
     assert status == 130
     assert err.splitlines()[-1] == "interrupted; go on with: fedkin compare --resume c"
     assert "Traceback" not in out + err
-    told = json.loads(out.splitlines()[-1])
-    assert [row["seeds"] for row in told["table"]] == [1, 1] and len(told["missing"]) == 2
+    output = json.loads(out.splitlines()[-1])
+    assert [row["seeds"] for row in output["table"]] == [1, 1] and len(output["missing"]) == 2
     assert "FedAvg" in err and "IFCA" in err and "Not finished: 2 of 4 runs." in err
     assert pd.read_csv(tmp_path / "c/comparison.csv")["seeds"].tolist() == [1, 1]
     assert (tmp_path / "c/figure.png").exists()
