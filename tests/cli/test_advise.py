@@ -113,6 +113,6 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "configured", stop)
+    monkeypatch.setattr(module, "load_config", stop)
     result = fedkin()
     assert result.exit_code == 130 and "interrupted" in result.stderr
