@@ -222,6 +222,7 @@ def test_other_models_are_refused_before_anything_is_written(tmp_path: Path) -> 
 # --- runs that go on, and configurations
 
 
+@pytest.mark.simulation
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
     method, data = (
         Athena(**KMEANS, layer="last_layer", fraction=0.5, calibrate=2, suspicious=2.0),
@@ -260,6 +261,7 @@ cohort = 3
 """
 
 
+@pytest.mark.simulation
 def test_given_clusters_in_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From TOML, whose lists stand for tuples, and from the run's own config.toml again."""
 

@@ -109,6 +109,7 @@ def test_late_arrivals_are_placed_with_their_kind(algorithm: str) -> None:
     assert partial == [False] * 5, "in round 2 all are drawn, and placed before they are scored"
 
 
+@pytest.mark.simulation
 def test_a_suspicious_client_is_in_no_round_and_in_no_score() -> None:
     """Client 9 has features twenty times as large, with another sign."""
     data = clustered_data(strange=True)

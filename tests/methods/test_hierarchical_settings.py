@@ -130,6 +130,7 @@ def assert_same(one: Any, other: Any) -> None:
         assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), field.name
 
 
+@pytest.mark.simulation
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
     method = Hierarchical(**KMEANS, narrow=True, fraction=0.5, own={1: {"lr": 0.01}}, suspicious=0.1)
     data = clustered_data(strange=True)
@@ -167,6 +168,7 @@ cohort = 6
 """
 
 
+@pytest.mark.simulation
 def test_hyper_parameters_of_clusters_in_a_configuration(tmp_path: Path) -> None:
     """From TOML, whose keys are text, to integers, and from the run's own config.toml again."""
     path = tmp_path / "run.toml"
