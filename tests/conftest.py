@@ -136,7 +136,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where a process came near the system's limit."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["maps"] = _maps.get("this process", (0, ""))
+        session.config.workeroutput["maps"] = _maps.get("this process", (0, ""))  # type: ignore[attr-defined]
     elif any(count >= MOST_MAPS for count, _ in _maps.values()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

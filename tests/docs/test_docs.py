@@ -104,7 +104,7 @@ IN_ANY_WORLD: list[Callable[..., None]] = [
 IN_ONE: list[Callable[..., None]] = [
     conformance.test_it_is_a_frozen_dataclass_with_defaults,
     conformance.test_the_names_of_clients_do_not_matter,
-    conformance.test_kinds_that_are_far_apart_are_found,
+    conformance.test_clusters_that_are_far_apart_are_found,
     conformance.test_a_simulated_run_survives_dropout_and_stragglers,
     conformance.test_a_round_without_a_cohort_changes_no_model,
     conformance.test_a_start_without_any_reply_is_sound_or_refused_in_words,

@@ -11,6 +11,7 @@ import pytest
 
 from fedkin.core.errors import ModelError
 from fedkin.models import mobilenet, mobilenet_v2
+from fedkin.models.cnn import ImageShape
 from fedkin.models.layers import Conv, Dense, Depthwise
 from fedkin.models.mobilenet import Chain, MobileNet, Unit, _with_statistics
 from fedkin.models.model import Model, as_model, flatten
@@ -68,7 +69,7 @@ def test_kerass_totals() -> None:
     assert counted_mobilenet_v2(10) == (2_270_794, 2_270_794 - 2_236_682)
 
 
-SMALL = (4, 4, 3)
+SMALL = ImageShape(4, 4, 3)
 
 
 def small(norm: type[BatchNorm] | type[GroupNorm], rate: float = 0.0) -> Model:

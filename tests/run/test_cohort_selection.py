@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.config.plan import SELECTIONS, Plan
+from fedkin.config.plan import SELECTIONS, Plan, Selection
 from fedkin.core.randomness import Stream
 from fedkin.run.cohort_selection import select_cohort
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 @given(ids=st.sets(st.integers(0, 50), min_size=1), size=st.integers(1, 60), seed=st.integers(0, 99))
-def test_a_cohort_is_some_of_the_reachable_ascending(selection: str, ids: set[int], size: int, seed: int) -> None:
+def test_a_cohort_is_some_of_the_reachable_ascending(selection: Selection, ids: set[int], size: int, seed: int) -> None:
     reachable = np.array(sorted(ids))
     for round in (1, 2, 3):
         cohort = select_cohort(reachable, 51, Plan(9, size, selection=selection), Stream(seed, round, "cohort"))

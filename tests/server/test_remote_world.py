@@ -181,10 +181,8 @@ def test_an_initial_model_that_nodes_can_make_is_not_sent() -> None:
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
     found = far.similarities(start, directions, EVERYONE, stream=STREAM)
     np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
-    assert all(
-        "start" not in station.requests[-1].arrays
-        for station in far.membership.request_round.transport.stations.values()
-    )  # type: ignore[attr-defined]
+    stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
+    assert all("start" not in station.requests[-1].arrays for station in stations)
 
 
 def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
@@ -193,9 +191,8 @@ def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
     found = far.similarities(start, directions, EVERYONE, stream=STREAM)
     np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
-    assert all(
-        "start" in station.requests[-1].arrays for station in far.membership.request_round.transport.stations.values()
-    )  # type: ignore[attr-defined]
+    stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
+    assert all("start" in station.requests[-1].arrays for station in stations)
 
 
 def test_there_are_no_true_clusters_and_no_queries_between_peers() -> None:
