@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,13 +115,24 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 def print_table(frame: Any, title: str) -> None:
     """Print a DataFrame."""
+    print_rows(frame.columns, frame.itertuples(index=False), title)
+
+
+def print_rows(columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str) -> None:
+    """Print a table.
+
+    Args:
+        columns: their heads.
+        rows: a value for each column; whole numbers are grouped by thousands.
+        title: stands above it.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in frame.columns:
+    for column in columns:
         out.add_column(str(column), overflow="fold")
-    for row in frame.itertuples(index=False):
+    for row in rows:
         out.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row))
     Console().print(out)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, parse_option, print_table
+from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
@@ -20,9 +20,9 @@ data_app = typer.Typer(no_args_is_help=True, help="Data sets, and how they are d
 def list_command() -> None:
     """List all named data sets, and where they are found."""
     with error_exit():
-        from fedkin.data.describe import available
+        from fedkin.data.catalogue import FoundEntry, found_entries
 
-        print_table(available(), "data sets")
+        print_rows(FoundEntry._fields, found_entries(), "data sets")
         typer.echo("also: file (path=..., your own file or folder in LEAF's layout) and planted (a known true cluster)")
 
 
@@ -36,7 +36,8 @@ def describe_command(
 ) -> None:
     """Show how a data set is distributed over clients, as a table and a figure."""
     with error_exit():
-        from fedkin.data.describe import picture, table
+        from fedkin.data.describe import table
+        from fedkin.data.label_figure import picture
 
         data = _dataset(name, options or [])
         print_table(table(data).reset_index(), data.name)

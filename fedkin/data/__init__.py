@@ -5,6 +5,7 @@ A named set is a function of keyword options that returns :class:`FederatedData`
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,9 @@ from fedkin.data.transforms import augmented
 from fedkin.data.user_data import load
 
 if TYPE_CHECKING:
-    from fedkin.data.describe import available, picture, table
+    from fedkin.data.catalogue import available
+    from fedkin.data.describe import table
+    from fedkin.data.label_figure import picture
 
 DATASETS: dict[str, Callable[..., FederatedData]] = {
     "digits": digits,
@@ -34,6 +37,8 @@ DATASETS: dict[str, Callable[..., FederatedData]] = {
     "sent140": sent140,
     "shakespeare": shakespeare,
 }
+
+_LATER = {"available": "catalogue", "picture": "label_figure", "table": "describe"}
 
 __all__ = [
     "DATASETS",
@@ -59,8 +64,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Tables and figures of data are imported when they are first used, for their libraries."""
-    if name not in ("available", "picture", "table"):
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fedkin.data import describe
-
-    return getattr(describe, name)
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -10,8 +10,8 @@ from matplotlib.image import imread
 
 from fedkin.core.errors import StorageError
 from fedkin.data import DATASETS, available, digits, picture, table
-from fedkin.data.describe import _grouped
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.label_figure import _grouped
 
 
 def toy(true_clusters: bool = False) -> FederatedData:
