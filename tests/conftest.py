@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -77,6 +78,8 @@ def pytest_sessionstart() -> None:
     from fedkin.models.model import prepare_jax
 
     prepare_jax()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; processes inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def floor_of(path: Path) -> str:
