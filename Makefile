@@ -14,7 +14,7 @@ help: ## what can be made
 demo: .venv/core ## FedGroup beside FedAvg on handwritten digits, under a minute
 	$(BIN)/fedkin run
 
-quick: .venv/dev ## the unit floor of the tests, under two minutes: every formula, nothing that runs for long
+quick: .venv/dev ## the unit tests, under two minutes: every formula, nothing that runs for long
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m unit
 
 test: .venv/dev ## all tests; real data are read from FEDKIN_DATA

@@ -17,7 +17,7 @@ import mkdocs_gen_files
 import fedkin
 from fedkin.methods import METHODS
 
-SECTIONS = {  # rooms and their headings, in the order of the page
+SECTIONS = {  # packages and their headings, in the order of the page
     "fedkin.run": "Running",
     "fedkin.data": "Data",
     "fedkin.models": "Models",

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
-# The floor of each folder's tests; a file named here leaves its folder's floor, a test may carry a mark of its own.
-# ``make quick`` runs the unit floor: the arithmetic of every method and measure, in worlds of a few numbers.
-FLOORS = {
+# The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
+# ``make quick`` runs the unit level: the arithmetic of every method and measure, in worlds of a few numbers.
+LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
     "cli": "simulation",
@@ -82,28 +82,28 @@ def pytest_sessionstart() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def floor_of(path: Path) -> str:
-    """The floor of a test file: that of its longest line in the table."""
+def level_of(path: Path) -> str:
+    """The level of a test file: that of its longest line in the table."""
     name = path.relative_to(ROOT / "tests").as_posix()
-    lines = [line for line in FLOORS if name == line or name.startswith((f"{line}/", f"test_{line}."))]
+    lines = [line for line in LEVELS if name == line or name.startswith((f"{line}/", f"test_{line}."))]
     if not lines:
-        raise pytest.UsageError(f"{name} has no line in FLOORS, tests/conftest.py")
-    return FLOORS[max(lines, key=len)]
+        raise pytest.UsageError(f"{name} has no line in LEVELS, tests/conftest.py")
+    return LEVELS[max(lines, key=len)]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m unit`` leaves the files of other floors closed: what they import takes longer than its tests."""
+    """``-m unit`` leaves the files of other levels closed: what they import takes longer than its tests."""
     closed = config.option.markexpr == "unit" and collection_path.match("test_*.py")
-    return True if closed and floor_of(collection_path) != "unit" else None
+    return True if closed and level_of(collection_path) != "unit" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has the mark of its floor, and of one floor only; the longest tests come first."""
-    floors = set(FLOORS.values())
-    items.sort(key=lambda item: (floor_of(item.path) != "process", floor_of(item.path) != "docs"))
+    """Every test has the mark of its level, and of one level only; the longest tests come first."""
+    levels = set(LEVELS.values())
+    items.sort(key=lambda item: (level_of(item.path) != "process", level_of(item.path) != "docs"))
     for item in items:
-        if not floors & {mark.name for mark in item.iter_markers()}:
-            item.add_marker(floor_of(item.path))
+        if not levels & {mark.name for mark in item.iter_markers()}:
+            item.add_marker(level_of(item.path))
 
 
 # --- compiled programs are released between modules, and the memory maps that are left are counted

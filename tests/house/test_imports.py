@@ -1,4 +1,4 @@
-"""The shape of the house: rooms import only what their line in the table names; files and functions are short."""
+"""The structure of the code: packages import only what their line in the table names; files and functions are short."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What the files of each room may import, besides their own room. A folder inside a folder is a room of its own.
+# What the files of each package may import, besides their own. A folder inside a folder is a package of its own.
 # Everything else is forbidden, imports inside functions and for type checkers included.
-ROOMS: dict[str, str] = {
+PACKAGES: dict[str, str] = {
     "core": "",
     "aggregation": "",
     "measures": "core",
@@ -35,7 +35,7 @@ ROOMS: dict[str, str] = {
     "reporting.html": "core measures config data simulation run analysis analysis.compare reporting",
     "cli": "core data config run analysis analysis.compare analysis.advise "
     "reporting reporting.html p2p server.deploy papers",
-    "": "every room",  # fedkin/__init__.py gathers the public names
+    "": "every package",  # fedkin/__init__.py gathers the public names
 }
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself
 
@@ -45,7 +45,7 @@ PURE_WITHOUT = {
     *("jax", "equinox", "optax", "pandas", "pyarrow", "matplotlib", "flwr", "torch", "pooch", "typer", "rich"),
     *("pydantic", "requests", "urllib", "socket", "http", "zenoh", "pathlib", "os", "io", "subprocess"),
 }
-TOUCHES_FILES = {"core.storage"}  # the one module of these rooms that does
+TOUCHES_FILES = {"core.storage"}  # the one module of these packages that does
 NO_PICKLE = {"pickle", "dill", "cloudpickle", "joblib"}
 
 
@@ -59,8 +59,8 @@ FILES = {module_of(path): path for path in sorted((ROOT / "fedkin").rglob("*.py"
 TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 
 
-def room_of(module: str) -> str:
-    """The folder of a module below fedkin, as a dotted name; a file beside the folders is a room of its own."""
+def package_of(module: str) -> str:
+    """The folder of a module below fedkin, as a dotted name; a file beside the folders is a package of its own."""
     if module == "fedkin":
         return ""
     folder = FILES[module].relative_to(ROOT / "fedkin").parts[:-1]
@@ -83,25 +83,25 @@ def imports(module: str) -> Iterator[str]:
 INNER = {module: {name for name in imports(module) if name in FILES} - {module} for module in FILES}
 
 
-def test_every_room_has_its_line() -> None:
-    assert {room_of(module) for module in FILES} == ROOMS.keys()
+def test_every_package_has_its_line() -> None:
+    assert {package_of(module) for module in FILES} == PACKAGES.keys()
 
 
-def test_rooms_import_what_their_line_names() -> None:
+def test_packages_import_what_their_line_names() -> None:
     wrong = []
     for module, targets in INNER.items():
-        room = room_of(module)
-        allowed = {room, *ROOMS[room].split()}
-        wrong += [f"{module} -> {target}" for target in sorted(targets) if room_of(target) not in allowed and room]
+        own = package_of(module)
+        allowed = {own, *PACKAGES[own].split()}
+        wrong += [f"{module} -> {target}" for target in sorted(targets) if package_of(target) not in allowed and own]
     assert not wrong
 
 
 def test_every_line_is_needed() -> None:
     """An unused pair goes from the table."""
-    for room, line in ROOMS.items():
-        used = {room_of(t) for module, targets in INNER.items() if room_of(module) == room for t in targets}
-        used |= {name.split(".")[0] for m in FILES if room_of(m) == room for name in imports(m) if name[:6] == "papers"}
-        assert not room or set(line.split()) <= used, f"{room} no longer imports {set(line.split()) - used}"
+    for own, line in PACKAGES.items():
+        used = {package_of(t) for module, targets in INNER.items() if package_of(module) == own for t in targets}
+        used |= {n.split(".")[0] for m in FILES if package_of(m) == own for n in imports(m) if n[:6] == "papers"}
+        assert not own or set(line.split()) <= used, f"{own} no longer imports {set(line.split()) - used}"
 
 
 def test_no_module_reaches_itself() -> None:
@@ -119,8 +119,8 @@ def test_no_module_reaches_itself() -> None:
         visit(module, ())
 
 
-def test_pure_rooms_need_no_device_network_or_file() -> None:
-    pure = [m for m in FILES if room_of(m) in PURE and m.removeprefix("fedkin.") not in TOUCHES_FILES]
+def test_pure_packages_need_no_device_network_or_file() -> None:
+    pure = [m for m in FILES if package_of(m) in PURE and m.removeprefix("fedkin.") not in TOUCHES_FILES]
     wrong = {module: bad for module in pure if (bad := {n.split(".")[0] for n in imports(module)} & PURE_WITHOUT)}
     assert not wrong
 
@@ -129,16 +129,16 @@ def test_no_pickle() -> None:
     assert not {m: bad for m in FILES if (bad := {n.split(".")[0] for n in imports(m)} & NO_PICKLE)}
 
 
-def test_no_room_is_a_fifth_of_the_house() -> None:
+def test_no_package_is_a_fifth_of_the_code() -> None:
     lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
-    tops = {module: room_of(module).split(".")[0] for module in FILES}
+    tops = {module: package_of(module).split(".")[0] for module in FILES}
     sizes = {top: sum(lines[m] for m in FILES if tops[m] == top) for top in set(tops.values())}
     assert max(sizes.values()) <= sum(sizes.values()) / 5, sizes
 
 
 def test_files_are_short() -> None:
     lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
-    limits = {module: 150 if room_of(module) == "methods" else 300 for module in FILES}
+    limits = {module: 150 if package_of(module) == "methods" else 300 for module in FILES}
     limits["fedkin.methods.decentralized"] = limits["fedkin.methods.policies"] = 300  # no method: what methods share
     assert not {module: count for module, count in lines.items() if count > limits[module]}
 
