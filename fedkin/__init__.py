@@ -1,4 +1,5 @@
-"""fedkin: clustered federated learning. Find which clients are kin, and train one model per kind.
+"""fedkin: clustered federated learning. Group clients with similar data, and train one model per
+cluster.
 
 Names load when they are first used, so that ``import fedkin`` costs next to nothing.
 """

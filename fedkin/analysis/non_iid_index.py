@@ -53,7 +53,7 @@ class NonIIDIndex:
 def non_iid_index(data: FederatedData, model: AnyModel, *, models: int = 1, seed: int = 0) -> NonIIDIndex:
     """Compute the privacy-preserving non-IID index (PNI) of data and a model (Palihawadana et al. 2022, section 3.3).
 
-    Random models are sent to the clients; each answers with the root mean square error RMSE_i of the class *numbers*
+    Random models are sent to the clients; each replies with the root mean square error RMSE_i of the class *numbers*
     that a model predicts on its training samples (eq. 16), and sends nothing else. PNI_i is the root of the sum over
     all other clients j of (RMSE_i - RMSE_j)^2 (eq. 17), PNI their mean (eq. 18).
 

@@ -35,11 +35,11 @@ def main() -> None:
     app()
 
 
-def _version(wanted: bool) -> bool:
-    if wanted:
+def _version(value: bool) -> bool:
+    if value:
         typer.echo(f"fedkin {__version__}")
         raise typer.Exit
-    return wanted
+    return value
 
 
 @app.callback()

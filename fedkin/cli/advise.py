@@ -98,4 +98,8 @@ def _print(advice: Advice) -> None:
 def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:
     """Numbers as texts; a dash for NaN."""
     texts = table.map(lambda value: "-" if value != value else format(value, form))
-    return texts.reset_index().map(str).rename(columns=lambda name: str(name).replace("_", " "))
+    return texts.reset_index().map(str).rename(columns=_heading)
+
+
+def _heading(column: object) -> str:
+    return "bottom 10%" if column == "bottom_decile" else str(column).replace("_", " ")

@@ -59,11 +59,11 @@ def init_command(
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Settings for all of them.")
     ] = None,
-    peers: Annotated[int, typer.Option("--peers", metavar="N", help="How many there may ever be.")] = 8,
-    tls: Annotated[bool, typer.Option("--tls", help="Certificates, and nobody without one.")] = False,
+    peers: Annotated[int, typer.Option("--peers", metavar="N", help="Number of peers.")] = 8,
+    tls: Annotated[bool, typer.Option("--tls", help="Mutual TLS: only peers with a certificate take part.")] = False,
     federation: Annotated[str, typer.Option("--federation", metavar="NAME", help="Its name.")] = "trial",
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where peers listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Of the first peer; the next have the next.")] = 7450,
+    port: Annotated[int, typer.Option("--port", help="Port of the first peer; the others have the next ones.")] = 7450,
 ) -> None:
     """Write a peer.toml for each peer of a federation; with --tls keys, certificates and access rules too."""
     with error_exit():

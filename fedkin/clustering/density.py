@@ -105,7 +105,7 @@ def nearest_label(
     from scipy.spatial.distance import cdist
 
     if not len(known):
-        raise MethodError("the nearest of no known points was asked for; at least 1 must have a cluster")
+        raise MethodError("no point has a cluster; at least 1 must have one")
     _check_finite(points)
     _check_finite(known)
     distances = cdist(points.astype(np.float64), known.astype(np.float64))
@@ -116,7 +116,7 @@ def nearest_label(
 def nearest_neighbour_distance(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n"]:
     """Distance of each point to its nearest other point; infinite for a single point.
 
-    A client far from all others is suspicious: nobody else has similar data.
+    A client far from all others is suspicious: no other client has similar data.
 
     Raises:
         MethodError: a point that is not finite.

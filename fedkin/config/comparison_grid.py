@@ -113,9 +113,9 @@ def slug(label: str) -> str:
 
 def _check_labels(kind: str, labels: Iterable[str]) -> None:
     """Refuse two that would share a folder."""
-    taken: dict[str, str] = {}
+    labels_of: dict[str, str] = {}
     for label in labels:
-        if slug(label) in taken:
-            called = repr(label) if taken[slug(label)] == label else f"{taken[slug(label)]!r} and {label!r}"
+        if slug(label) in labels_of:
+            called = repr(label) if labels_of[slug(label)] == label else f"{labels_of[slug(label)]!r} and {label!r}"
             raise ConfigError(f"compare: two {kind}s are called {called}; give one of them another label")
-        taken[slug(label)] = label
+        labels_of[slug(label)] = label

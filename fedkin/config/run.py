@@ -173,7 +173,7 @@ def resolve_against(run: RunSection, method: Values, place: str, methods: Regist
     others = [entry for entry in full if entry != method]
     if method["name"] in [entry["name"] for entry in others]:
         raise ConfigError(
-            f"{place}: {method['name']!r} is the main method, and runs are told apart by their method's name; "
+            f"{place}: {method['name']!r} is the main method, and runs are named after their method; "
             "give its other options a run of their own"
         )
     return run.model_copy(update={"against": others})

@@ -57,9 +57,9 @@ def settings(section: str) -> Callable[[type[S]], type[S]]:
 
         @functools.wraps(init)
         def convert_errors(self: S, *args: Any, **values: Any) -> None:
-            given = signature.bind(*args, **values).arguments  # pydantic knows positional arguments by number only
+            arguments = signature.bind(*args, **values).arguments  # pydantic knows positional arguments by number only
             try:
-                init(self, **{name: _plain(value) for name, value in given.items()})
+                init(self, **{name: _plain(value) for name, value in arguments.items()})
             except ValidationError as error:
                 raise ConfigError(_message(error, lambda key: f"{section}.{key}")) from None
 

@@ -29,7 +29,7 @@ CLIENT = ("client", "samples", "model", "data")
 
 
 class SamplesSection(Section):
-    """[samples]: what every client's samples look like: the shape of one, and the number of classes.
+    """[samples]: the samples of every client: the shape of one, and the number of classes.
 
     ``words`` is the size of the vocabulary, where samples are numbers of words.
     """
@@ -41,7 +41,7 @@ class SamplesSection(Section):
 
 @dataclass(frozen=True)
 class DataDescription:
-    """What a model must know of data that are elsewhere (``models.model.Samples``): one sample of zeros shows their
+    """What a model needs of data that are elsewhere (``models.model.Samples``): one sample of zeros shows their
     shape."""
 
     name: str
@@ -90,7 +90,7 @@ class ServerConfig:
         return _shared_digest(self.samples, self.model)
 
     def data_description(self) -> DataDescription:
-        """What the model must know of the clients' data."""
+        """What the model needs of the clients' data."""
         return DataDescription.of(self.samples, self.federation.name)
 
     def description(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class ClientConfig:
         return _shared_digest(self.samples, self.model)
 
     def data_description(self) -> DataDescription:
-        """What the model must know of the data."""
+        """What the model needs of the data."""
         return DataDescription.of(self.samples, self.site.name)
 
 

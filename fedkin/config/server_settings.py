@@ -36,7 +36,7 @@ class ServerSettings:
 
 @settings("client")
 class SiteSettings:
-    """[client] of a node: its name, which clients of its data it plays, and where it keeps its state."""
+    """[client] of a node: its name, which clients of its data it runs, and where it keeps its state."""
 
     name: Name
     federation: Name | Literal[""] = "trial"  # empty: any
@@ -46,7 +46,7 @@ class SiteSettings:
     )
 
     def client_numbers(self, total: int) -> np.ndarray:
-        """The clients that this node plays, out of the ``total`` of its data; sorted.
+        """The clients that this node runs, out of the ``total`` of its data; sorted.
 
         Raises ConfigError for clients that the data do not have.
         """

@@ -15,7 +15,7 @@ from fedkin.core.world import ModelSpec
 
 @runtime_checkable
 class Samples(Protocol):
-    """What a model needs to know of its data, which may be elsewhere."""
+    """What a model needs of its data, which may be elsewhere."""
 
     @property
     def name(self) -> str:

@@ -51,6 +51,6 @@ class Ledger:
 
     def total(self) -> tuple[int, int]:
         """Bytes (downloaded, uploaded) by the method."""
-        apart = ("scoring.", "servers.")
-        down, up = (sum(n for name, n in side.items() if not name.startswith(apart)) for side in (self.down, self.up))
+        other = ("scoring.", "servers.")
+        down, up = (sum(n for name, n in side.items() if not name.startswith(other)) for side in (self.down, self.up))
         return down, up

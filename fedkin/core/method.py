@@ -21,7 +21,7 @@ class AssignedModels:
     Attributes:
         models: one per row.
         model_index: the client's model; of detectors [n C], one for each class (-1: none).
-        positive: the class that each detector learned to tell from all others; None of other models.
+        positive: the class that each detector learned to separate from all others; None of other models.
         cluster: the cluster in which each detector was trained; None of other models.
     """
 
@@ -76,6 +76,6 @@ class Method(Protocol):
         ...
 
     def place(self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Any:
-        """Give every newcomer (ascending client ids) a cluster; one that does not answer stays unassigned.
+        """Give every newcomer (ascending client ids) a cluster; one that does not reply stays unassigned.
         A method that assigns clients anew in every round may leave that to ``round``."""
         ...

@@ -1,4 +1,4 @@
-"""Where names of version 0.1 are now: who imports one is told the new place."""
+"""Where names of version 0.1 are now: importing one raises an error with its new place."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def new_place(former: str) -> str | None:
 
 
 class FormerModuleFinder:
-    """Asked last for a module that nobody else has: refuses one of version 0.1 with the name of its new place."""
+    """The last finder of modules: refuses one of version 0.1 with the name of its new place."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -96,7 +96,7 @@ class FormerModuleFinder:
             path: of its package.
             target: a module that is loaded again.
 
-        Raises ModuleNotFoundError for a module that has moved.
+        Raises ModuleNotFoundError for a module that was renamed.
         """
         root, _, former = name.partition(".")
         if root == "fedkin" and former in FORMER_PACKAGES:

@@ -1,4 +1,4 @@
-"""What a method can ask of clients (``World``), and the types of the replies: arrays, never data.
+"""The operations of a method on clients (``World``), and the types of the replies: arrays, never data.
 
 A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call, K models, P parameters, C classes.
 """
@@ -43,7 +43,7 @@ class LocalTraining:
     mu: float = 0.0  # proximal term, mu/2 |w - w_start|^2
     steps: int | None = None  # mini-batches, in place of epochs
     partial: bool = False  # a client that runs out of time sends the steps it has done; else nothing
-    positive: Int[np.ndarray, "n"] | None = None  # the class that a detector learns to tell from all others
+    positive: Int[np.ndarray, "n"] | None = None  # the class that a detector learns to separate from all others
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "steps"):
@@ -118,8 +118,8 @@ class TrainingReply:
     examples: Int[np.ndarray, "n"]  # training examples of each row
     loss: Float[np.ndarray, "n"]  # mean training loss during the last local epoch
     first_loss: Float[np.ndarray, "n"]  # ... during the first local epoch
-    arrived: Bool[np.ndarray, "n"]  # a finite update came back
-    nonfinite: Bool[np.ndarray, "n"]  # an update came back that is not finite, and is excluded
+    arrived: Bool[np.ndarray, "n"]  # a finite update arrived
+    nonfinite: Bool[np.ndarray, "n"]  # an update arrived that is not finite, and is excluded
     weight: Float[np.ndarray, "K"] | None = None  # with reduce: examples behind each mean, 0 where no row arrived
     gradient: Float[np.ndarray, "n P"] | None = None  # where asked for: of the full training loss, at the start
     before_training: Scores | None = None  # one row for all clients: test results of the models before training
@@ -136,7 +136,7 @@ class World(Protocol):
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
-        """True clusters, where a simulation knows them; only the oracle may use them."""
+        """True clusters, in a simulation; only the oracle may use them."""
         ...
 
     def begin(self, stream: Stream) -> None:
@@ -167,7 +167,7 @@ class World(Protocol):
 
         Args:
             models: where training starts.
-            clients: who trains.
+            clients: those that train.
             model_index: the model of each row; None: all K are sent, and each client trains the one of its lowest
                 training loss.
             work: settings; those of the run by default.
@@ -251,7 +251,7 @@ class World(Protocol):
         ...
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Let clients, which were just placed, remember their present label counts."""
+        """Let clients, which were just placed, store their present label counts."""
         ...
 
     def shifted(

@@ -20,7 +20,7 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
 
     ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, ``cosine`` 1 - cos in [0, 2]. A row of
     zeros has no direction: its cosine distance is 1 to all others. l2 and cosine cost one product of matrices; rows
-    that lie close together are compared number by number, for there the product cannot tell them apart.
+    that lie close together are compared number by number, for there the product cannot separate them.
 
     Raises:
         MethodError: an unknown metric.

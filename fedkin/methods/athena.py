@@ -80,9 +80,9 @@ class Athena(LastLayerClustering):
         check_fraction("fraction", self.fraction)
         if self.calibrate:
             check_positive_integer("calibrate", self.calibrate)
-        given = np.unique((0,) if self.assignment is None else self.assignment)
-        clusters = given[given != UNASSIGNED]
-        if not len(clusters) or given.dtype.kind != "i" or not np.array_equal(clusters, np.arange(len(clusters))):
+        labels = np.unique((0,) if self.assignment is None else self.assignment)
+        clusters = labels[labels != UNASSIGNED]
+        if not len(clusters) or labels.dtype.kind != "i" or not np.array_equal(clusters, np.arange(len(clusters))):
             raise MethodError(f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}")
         if self.assignment is not None and (self.suspicious, self.clusters) != (None, None):
             raise MethodError("assignment gives the clusters: leave suspicious and clusters out")

@@ -6,9 +6,9 @@ all peers at once, and a real peer, by the same functions, for itself. Shapes: N
 A round of a peer, the t-th of its own:
 
     w_i^{t-1/2} <- local training from w_i^{t-1};  g_i = the update
-    select_queries      whom it queries for their models; the replies give the similarities s_ij
-    match_neighbours    whom it trusts now
-    select_partners     with whom it averages:  w_i^t <- mean of w_j^{t-1/2} over these and itself, by examples
+    select_queries      peers whose models it queries; the replies give the similarities s_ij
+    match_neighbours    peers that it trusts now
+    select_partners     peers that it averages with:  w_i^t <- mean of w_j^{t-1/2} over these and itself, by examples
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MIN_LOSS = 1e-12
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """What some peers know of all others."""
+    """What some peers have stored about all others."""
 
     trust: Bool[np.ndarray, "n N"]  # their neighbours; of PANM in stage two, the bag
     votes: Int[np.ndarray, "n N"]  # how often each was among the best (PENS)
@@ -58,7 +58,7 @@ class PeerState(State):
         return trained
 
     def neighbourhood(self, peers: Int[np.ndarray, "n"]) -> Neighbourhood:
-        """What these peers know, in the round that they begin."""
+        """What these peers have stored, in the round that they begin."""
         return Neighbourhood(self.trust[peers], self.votes[peers], self.age[peers] + 1)
 
 
@@ -83,19 +83,19 @@ class PeerMethod:
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        """Whom each peer queries in this round, of the ``reachable``; ``noise`` is that of ``draw_noise``."""
+        """The peers that each peer queries in this round, of the ``reachable``; ``noise`` is that of ``draw_noise``."""
         return np.zeros_like(reachable)
 
     def match_neighbours(
         self, neighbourhood: Neighbourhood, replied: Bool[np.ndarray, "n N"], similarity: Float[np.ndarray, "n N"]
     ) -> Neighbourhood:
-        """Whom each peer trusts after the replies; ``similarity`` counts only where somebody ``replied``."""
+        """The peers that each peer trusts after the replies; ``similarity`` counts only where one ``replied``."""
         return neighbourhood
 
     def select_partners(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
     ) -> Bool[np.ndarray, "n N"]:
-        """With whom each peer averages, of the ``reachable``."""
+        """The peers that each peer averages with, of the ``reachable``."""
         return lowest(noise, neighbourhood.trust & reachable, self.neighbours)
 
     def init(self, world: World, stream: Stream) -> PeerState:
@@ -211,7 +211,7 @@ def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float
 
     Args:
         stream: of the round and purpose.
-        peers: who draws.
+        peers: those that draw.
         total: N; the number for peer j is the same whatever it is.
     """
     return np.array([stream.client(int(peer)).random(total) for peer in peers]).reshape(len(peers), total)
@@ -244,12 +244,12 @@ def query(
     Args:
         world: where the queries may fail.
         state: counts messages and vectors.
-        peers: who queries.
-        queried: whom.
+        peers: those that query.
+        queried: those queried.
         vectors: how many vectors a reply holds: the model, and the last update where that is needed.
 
     Returns:
-        Who replied, and the state with the replies counted.
+        Which replied, and the state with the replies counted.
     """
     row, other = np.nonzero(queried)
     arrived = world.ask(peers[row], other, vectors)
@@ -267,8 +267,8 @@ def update_peers(
 
     Args:
         state: before it.
-        peers: who did the round.
-        neighbourhood: what these know now.
+        peers: those that did the round.
+        neighbourhood: what these have stored now.
         models: of all peers.
     """
     rows = {name: getattr(neighbourhood, name) for name in ("trust", "votes", "age")}

@@ -1,9 +1,9 @@
-"""FedAvg: one model for everybody.
+"""FedAvg: one global model for all clients.
 
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas: Communication-Efficient Learning of Deep Networks
 from Decentralized Data. AISTATS 2017, arXiv 1602.05629.
 
-    w_{t+1} = sum_i n_i w_i / sum_i n_i        over the clients whose solution w_i came back, n_i training samples
+    w_{t+1} = sum_i n_i w_i / sum_i n_i        over the clients whose solution w_i arrived, n_i training samples
 
 Differs from the common code bases: the sum is over updates w_i - w_t (equal, and what travels), in float64; batches
 are drawn anew in every epoch, where the FedProx family repeats one permutation for ever.
@@ -32,7 +32,7 @@ class FedAvg:
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
-        return state  # there is one cluster, and everybody is in it from the start
+        return state  # there is one cluster, and all clients are in it from the start
 
 
 def single_model_state(world: World, stream: Stream) -> State:
@@ -45,7 +45,7 @@ def train_and_average(
 ) -> Float[np.ndarray, "K P"]:
     """The models of all clusters after each client of the cohort has trained its cluster's.
 
-    Every model moves by the mean update of its clients; one without a reply stays as it is.
+    Every model gets the mean update of its clients; one without a reply stays as it is.
 
     Args:
         world: of the clients.

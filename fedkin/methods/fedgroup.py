@@ -1,4 +1,4 @@
-"""FedGroup and FedGrouProx: clients whose first updates point the same way share a model.
+"""FedGroup and FedGrouProx: clients whose first updates have similar directions share a model.
 
 M. Duan, D. Liu, X. Ji, R. Liu, L. Liang, X. Chen, Y. Tan: FedGroup: Ternary Cosine Similarity-based Clustered
 Federated Learning Framework toward High Accuracy in Heterogeneity Data. arXiv 2010.06870.
@@ -10,7 +10,7 @@ Differs from the paper, as the authors' code does:
 * a group's first model is the plain mean of its clients' *solutions* (Alg. 4, l. 7 averages updates and then
   subtracts w_0 again: a slip), and training goes on from it, not from w_0 (Alg. 2, l. 2);
 * inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's bare sum);
-* all clients that are reachable and answer are placed before the first round, and so tested from the start;
+* all clients that are reachable and reply are placed before the first round, and so tested from the start;
 * a newcomer trains from w_0 (eq. 10 says the current global model): directions are comparable from one start only.
 Differs from both: a group keeps the direction of its cold start for later newcomers. The paper compares with the
 group's latest update; in the code that is overwritten by what inter-group aggregation changed, which says nothing of
@@ -74,18 +74,18 @@ class FedGroup:
         check_choice("normalize", self.normalize, (True, False))
 
     def init(self, world: World, stream: Stream) -> FedGroupState:
-        """Group cold start (Alg. 4), then client cold start of everybody else."""
+        """Group cold start (Alg. 4), then client cold start of all others."""
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
         start = world.initial(stream.child("model"))
-        wanted = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        sample = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
+        sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
+        sample = stream.child("pretrain").rng().choice(reachable, min(sample_size, len(reachable)), replace=False)
         sample.sort()
         clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 2-6
         if len(clients) < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients answered"
+                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients replied"
             )
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 4, l. 10
@@ -117,7 +117,7 @@ class FedGroup:
     def _pretrain(
         self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that answered, and their updates."""
+        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that replied, and their updates."""
         work = replace(self._work(world), epochs=1, steps=None)
         model_index = np.zeros(len(clients), np.int64)
         reply = world.train(start[None], clients, model_index, work=work, stream=stream.child("pretrain"))

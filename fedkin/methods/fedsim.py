@@ -16,8 +16,8 @@ Differs from the paper: Alg. 2, l. 6 clusters the raw gradients; the reduced one
 Differs from the authors' code, unless ``as_coded`` names it:
 * ``leftover_model``: scoring the clusters leaves the model of the last one loaded, and the next round's gradients are
   taken there and not at w_t;
-* ``round_robin_start``: in the first round clients are dealt to the clusters in turn, without a gradient;
-* ``configured_count``: the sum of the cluster models is divided by the number of clusters asked for, even where
+* ``round_robin_start``: in the first round clients are assigned to the clusters in turn, without a gradient;
+* ``configured_count``: the sum of the cluster models is divided by the number of clusters configured, even where
   fewer were formed (the model then shrinks).
 Their cohort and their K-means++ share a seed; here each has its own.
 """
@@ -88,28 +88,28 @@ class FedSim:
         reply = world.train(  # l. 2 and 7, and Alg. 2, l. 2
             state.models, cohort, model_index, gradient=not (round_robin or elsewhere), stream=stream.child("train")
         )
-        answered = np.flatnonzero(reply.arrived)
-        gradients = None if reply.gradient is None else reply.gradient[answered]
+        rows = np.flatnonzero(reply.arrived)
+        gradients = None if reply.gradient is None else reply.gradient[rows]
         if elsewhere:
-            gradients = world.gradients(state.last_cluster[None], cohort[answered], model_index[answered])
+            gradients = world.gradients(state.last_cluster[None], cohort[rows], model_index[rows])
             finite = np.isfinite(gradients).all(axis=1)
-            answered, gradients = answered[finite], gradients[finite]
-        if not len(answered):
+            rows, gradients = rows[finite], gradients[finite]
+        if not len(rows):
             return state
-        labels = self._clusters(gradients, len(answered), stream)  # l. 4
+        labels = self._clusters(gradients, len(rows), stream)  # l. 4
         clusters = int(labels.max()) + 1
-        update, _ = mean_by_model(reply.update[answered], reply.examples[answered], labels, clusters)  # l. 9, eq. 13
+        update, _ = mean_by_model(reply.update[rows], reply.examples[rows], labels, clusters)  # l. 9, eq. 13
         cluster_models = state.models + update
         groups = np.full(world.total_clients, UNASSIGNED, np.int64)
-        groups[cohort[answered]] = labels
+        groups[cohort[rows]] = labels
         models = self._global(state.models, update)
         return replace(state, models=models, groups=groups, last_cluster=cluster_models[-1])
 
     def place(self, world: World, state: FedSimState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedSimState:
-        return state  # one model serves everybody
+        return state  # one model serves all clients
 
     def _is_round_robin(self, stream: Stream) -> bool:
-        """Whether clients are dealt to this round's clusters at random."""
+        """Whether clients are assigned to this round's clusters at random."""
         return self.clustering == "round_robin" or ("round_robin_start" in self.as_coded and stream.round == 1)
 
     def _clusters(

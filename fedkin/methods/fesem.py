@@ -14,7 +14,7 @@ them; ``part="head"`` is smaller by far.
 
 As in FlexCFL's code, a client that never trained holds the initial model that all share, and a cluster starts from a
 random model of its own. Hence *all newcomers are nearest to the same cluster*, and the method often stays there, one
-model for everybody (FlexCFL reports it on MNIST-MLP). With ``newcomers`` other than "own" a newcomer holds the
+model for all clients (FlexCFL reports it on MNIST-MLP). With ``newcomers`` other than "own" a newcomer holds the
 model of the cluster that it was given instead, and starts there.
 
 Differs from the authors' code: the E-step is done in every round, for its cohort, not every few rounds; clusters start
@@ -57,7 +57,7 @@ class FeSEM:
     clusters: int = 3  # K
     part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
     weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
-    newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as everybody
+    newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as all clients
     migration: Literal["none", "label_blind", "label_aware"] = "none"
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     eta_g: float = 0.0

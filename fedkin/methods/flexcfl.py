@@ -15,7 +15,7 @@ Differs from the paper, as the authors' code does:
   tau_i = 0.2 n_i / C keeps the n_i of the start.
 Differs from the code: a client that is placed compares directions itself (Alg. 2, l. 6: "locally"), so that its update
 never travels; re-clustering, "redo" and temperature, which are switched off there, are left out. Differs from both: a
-client whose update is zero has no direction, and waits for its next turn.
+client whose update is zero has no direction, and waits until it is selected again.
 
 FedGroup in the paper's tables is ``migration="none"``; RCC is ``centers="random"``, RAC is ``newcomers="random"``.
 """
@@ -76,12 +76,12 @@ class FlexCFL:
         policies.check_policies(self, ("direction", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:
-        """Group cold start (Alg. 3). Everybody else is a newcomer, placed when first selected."""
+        """Group cold start (Alg. 3). All others are newcomers, placed when first selected."""
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
-        wanted = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        sample = stream.child("pretrain").rng().choice(reachable, min(wanted, len(reachable)), replace=False)
+        sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
+        sample = stream.child("pretrain").rng().choice(reachable, min(sample_size, len(reachable)), replace=False)
         sample.sort()  # Alg. 3, l. 2
         start = world.initial(stream.child("model"))
         clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 3-6
@@ -112,15 +112,15 @@ class FlexCFL:
     def _pretrain(
         self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Some mini-batches from w_0; the clients whose answer has a direction, and their updates."""
+        """Some mini-batches from w_0; the clients whose update is not zero, and their updates."""
         work, model_index = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
         reply = world.train(start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
-        answered = reply.arrived & reply.update.any(axis=1)
-        if answered.sum() < self.clusters:
+        usable = reply.arrived & reply.update.any(axis=1)
+        if usable.sum() < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {answered.sum()} of {len(clients)} clients gave an update"
+                f"cold start of {self.clusters} clusters: {usable.sum()} of {len(clients)} clients gave an update"
             )
-        return clients[answered], reply.update[answered]
+        return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         if self.centers == "random" or len(updates) == self.clusters:  # RCC: every drawn client is a group of its own

@@ -1,11 +1,11 @@
-"""FL+HC: federated averaging for some rounds, one hierarchical clustering of everybody's update, then clusters apart.
+"""FL+HC: FedAvg for some rounds, one hierarchical clustering of all clients' updates, then FedAvg in each cluster.
 
 C. Briggs, Z. Fan, P. Andras: Federated Learning with Hierarchical Clustering of Local Updates to Improve Training on
 Non-IID Data. IJCNN 2020, arXiv 2004.11791.
 
 Before ``cluster_round`` there is one joint model, trained as by FedAvg. In that round all reachable clients train from
 it, whatever the cohort, and their updates are clustered once: the tree of merges is cut at ``clusters`` clusters, or
-where clusters are ``distance`` or more apart. From then on every cluster is a FedAvg of its own, and nobody is
+where clusters are ``distance`` or more apart. From then on every cluster is a FedAvg of its own, and no client is
 clustered again.
 
 No code of the authors is public. Where the published text leaves it open: updates are compared, and not whole models
@@ -93,17 +93,17 @@ class FLHC:
         return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
-        """Everybody trains from the joint model; the state has clusters of the updates, and their first models."""
+        """All clients train from the joint model; the state has clusters of the updates, and their first models."""
         reachable = world.clients(stream.round)
         reply = world.train(
             state.models, reachable, np.zeros(len(reachable), np.int64), work=world.work, stream=stream.child("train")
         )
-        answered = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
-        clients, updates = reachable[answered], reply.update[answered]
+        usable = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
+        clients, updates = reachable[usable], reply.update[usable]
         self._require(len(clients), f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}")
         distances, clusters = pairwise(updates, self.metric), self._cluster_count()
         labels = agglomerative(distances, clusters=clusters, threshold=self.distance, linkage=self.linkage)
-        mean, _ = mean_by_model(updates, reply.examples[answered], labels, int(labels.max()) + 1)
+        mean, _ = mean_by_model(updates, reply.examples[usable], labels, int(labels.max()) + 1)
         assignment = np.full_like(state.assignment, UNASSIGNED)
         state = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))
         return policies.assign(world, state, clients, labels)
@@ -113,6 +113,6 @@ class FLHC:
 
     def _require(self, clients: int, count: str) -> None:
         """As many clients as clusters, and one at least."""
-        wanted = self._cluster_count() or 1
-        if clients < wanted:
-            raise MethodError(f"a clustering into {wanted} needs as many clients, but {count}; ask for fewer clusters")
+        clusters = self._cluster_count() or 1
+        if clients < clusters:
+            raise MethodError(f"a clustering into {clusters} needs as many clients, but {count}; use fewer clusters")

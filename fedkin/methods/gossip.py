@@ -1,4 +1,4 @@
-"""The two baselines of peer-to-peer learning: gossip averages with random peers, local training with nobody.
+"""The two baselines of peer-to-peer learning: gossip averages with random peers, local training with none.
 
 Source: PANM, section 2; PENS calls gossip "random".
 

@@ -4,14 +4,14 @@ L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Cl
 2022. How clients are clustered, and newcomers and suspicious clients treated: see ``last_layer_clustering``.
 
 After the clustering round every cluster starts from w_0 again, since only last layers have travelled, and runs FedAvg
-among its members: a random ``fraction`` of them, where the cohort is everybody (the authors train half of a cluster).
+among its members: a random ``fraction`` of them, where the cohort is all clients (the authors train half of a cluster).
 A cluster may have hyper-parameters of its own, by its number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are
-numbered by their lowest client. ``narrow`` leaves the last layer of a cluster only the classes that its members say
+numbered by their lowest client. ``narrow`` leaves the last layer of a cluster only the classes that its members report
 they have: the bias of every other class is set so low that its probability is exactly zero, and so are its gradients.
-A class that a member brings later, a newcomer or one whose data moved, is let in before it trains. (The text narrows
+A class that a member brings later, a newcomer or one whose data shifted, is added before it trains. (The text narrows
 heads; the committed scripts do not. The vector keeps its length, and the ledger counts all of it.)
 
-Nobody is clustered again, and clusters share nothing.
+No client is clustered again, and clusters share nothing.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ Notation: k clusters, theta_j the model of cluster j, S_j the clients of the rou
 
     j_i = argmin_j F_i(theta_j)                      on the client's training data, the first of equals
     models:     theta_j <- mean of the local solutions of S_j
-    gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that answered
+    gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that replied
 
-All k models go to every client of the cohort, and one comes back: n (k + 1) messages a round.
+All k models go to every client of the cohort, and one is returned: n (k + 1) messages a round.
 
 Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1 says, where the
 code takes the one measured when the last round ended. Differs from FlexCFL's IFCA: its "simple mean" counts the first
@@ -17,8 +17,8 @@ selected client of a cluster and no other, a slip that is kept as ``weighting="f
 start, so newcomers cannot be placed by direction.
 
 The random models decide the clusters: one of them may take two true clusters and keep them (docs/results.md counts
-how often). A cluster that nobody chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose anew,
-selected or not, when they find their data shifted; that is k more messages for each of them.
+how often). A cluster that no client chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose
+anew, selected or not, when they detect a shift of their data; that is k more messages for each of them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class IFCA:
         policies.check_policies(self, ("round", "loss", "random"))
 
     def init(self, world: World, stream: Stream) -> State:
-        """k different random models; nobody has a cluster."""
+        """k different random models; no client has a cluster."""
         models = policies.random_models(world, self.clusters, stream)
         if self.shared_base:
             base = _base_mask(world.spec)
@@ -87,7 +87,7 @@ class IFCA:
     def _average(
         self, world: World, models: Float[np.ndarray, "K P"], reply: TrainingReply, cohort: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K P"]:
-        """The cluster models after a round; a base that is shared moves by the mean over all clients."""
+        """The cluster models after a round; a base that is shared gets the mean update of all clients."""
         weight = policies.aggregation_weights(self.weighting, reply, cohort)
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
         if self.averaging == "gradients":

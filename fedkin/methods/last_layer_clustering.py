@@ -6,7 +6,7 @@ Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C. de Sou
     all clients train from one start w_0; v_i = what client i's last layer has become; clusters of the v_i, once
 
 Only ``layer`` travels: the ``bias`` of the last layer, C numbers (what the authors' code clusters), or the whole
-``last_layer`` (what the text says). Where models are detectors, v_i joins those of one detector for each class that
+``last_layer`` (as in the text). Where models are detectors, v_i joins those of one detector for each class that
 client i has; zero for the others. Distances are Euclidean, on raw numbers.
 
 ``dbscan`` links clients at most ``eps`` apart, if they have ``min_samples`` clients that near, themselves included; eps
@@ -14,7 +14,7 @@ depends on model, data and local work: see ``fedkin eps``. ``optics`` needs no e
 Noise, of which the paper says nothing, becomes a cluster of its ``own`` (default), or joins the ``nearest``.
 
 A newcomer trains from w_0 likewise and joins the cluster of the nearest client; clusters are never made anew. A client
-farther than ``suspicious`` from everybody (in the unit of eps; the paper gives no number) is excluded for good.
+farther than ``suspicious`` from all others (in the unit of eps; the paper gives no number) is excluded for good.
 
 Differs from the code: v_i is the layer's update, which for the bias is the same, because biases start at zero.
 """
@@ -56,7 +56,7 @@ S = TypeVar("S", bound=LastLayerState)
 
 @dataclass(frozen=True)
 class LastLayerClustering:
-    """How clients are clustered; the two methods say what a cluster then trains."""
+    """How clients are clustered; the two methods define what a cluster then trains."""
 
     algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"
     eps: float = 0.0279  # of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
@@ -105,7 +105,7 @@ class LastLayerClustering:
         near = distance <= self._distance_limit
         if not near.any():
             raise MethodError(
-                f"clustering round: {len(clients)} of {len(reachable)} clients answered, and none is near another "
+                f"clustering round: {len(clients)} of {len(reachable)} clients replied, and none is near another "
                 f"(suspicious = {self.suspicious}; the nearest two are {distance.min(initial=np.inf):.3g} apart)"
             )
         labels = np.full(len(clients), UNASSIGNED)
@@ -142,7 +142,7 @@ class LastLayerClustering:
         return policies.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
-        """Warnings: who is excluded, and an eps that separates nobody."""
+        """Warnings: excluded clients, and an eps that separates no clients."""
         excluded, updates = np.flatnonzero(state.suspects).tolist(), state.layers[state.assignment != UNASSIGNED]
         remarks = (f"clients {excluded} are suspicious: excluded from training and scores",) if excluded else ()
         advice = eps_advice(updates, self.eps, self.min_samples) if self.algorithm == "dbscan" else None

@@ -1,4 +1,4 @@
-"""What Hierarchical and Athena ask of clients besides training: last layers, classes, and a sample of each cluster."""
+"""Client operations of Hierarchical and Athena besides training: last layers, classes, and a sample of each cluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def last_layer_updates(
     Args:
         world, stream: of the round.
         start: the model from which all train.
-        clients: who trains.
+        clients: those that train.
         layer: its ``bias``, or the whole ``last_layer``.
         epochs: of the training.
 
     Returns:
-        The clients that answer, and one row for each. Where models are detectors, a row has the last layers of one
+        The clients that reply, and one row for each. Where models are detectors, a row has the last layers of one
         detector for each class that the client has, end to end, zero for the others.
 
     Raises:
@@ -51,8 +51,8 @@ def last_layer_updates(
     reply = world.train(start[None], clients[row], np.zeros(len(row), np.int64), work=work, part=part, stream=stream)
     updates = np.zeros((*has_class.shape, reply.update.shape[1]), np.float32)
     updates[row, positive] = reply.update
-    answered = np.bincount(row, ~reply.arrived, len(clients)) == 0
-    return clients[answered], updates.reshape(len(clients), -1)[answered]
+    complete = np.bincount(row, ~reply.arrived, len(clients)) == 0
+    return clients[complete], updates.reshape(len(clients), -1)[complete]
 
 
 def count_classes(
@@ -61,8 +61,8 @@ def count_classes(
     """How many clients of each cluster have training samples of each class.
 
     Args:
-        world: of the clients, which say what classes they have.
-        clients: who is counted.
+        world: of the clients, which report their classes.
+        clients: those that are counted.
         cluster: theirs.
         clusters: how many there are.
     """
@@ -92,7 +92,7 @@ def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
     """The detector of each class that a cluster's clients use, given how many of them have the class.
 
     Detectors are numbered by cluster and class. Clients use their cluster's own, or that of the cluster where most
-    clients have the class (the first of equals); NO_DETECTOR where nobody has it.
+    clients have the class (the first of equals); NO_DETECTOR where no client has it.
     """
     own = np.where(counts > 0, np.cumsum(counts > 0).reshape(counts.shape) - 1, NO_DETECTOR)
     return np.where(own == NO_DETECTOR, own[counts.argmax(axis=0), np.arange(counts.shape[1])], own)

@@ -38,7 +38,7 @@ class Oracle(PeerMethod):
 
 
 def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
-    """Everybody trusts its true cluster."""
+    """Every peer trusts its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError("the oracle needs clients whose true clusters are known, such as planted ones; got others")

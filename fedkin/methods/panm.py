@@ -15,9 +15,9 @@ size of a candidate list, k of a list of neighbours, B_i the bag, T1 the rounds 
     w_i^t = mean of w_j^{t-1/2} over N_i^t and i itself, weighted by training samples
 
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the same cluster,
-which selects the wrong peers; here S_i starts in the other one. It calls the bag N_i too, and does not say over
-whom stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.gaussian_mixture``
-settles what becomes of degenerate mixtures. A bag of all peers has nobody outside to be compared with, and stays: so k
+which selects the wrong peers; here S_i starts in the other one. It calls the bag N_i too, and does not define which
+peers stage two averages: here, as in the arXiv paper, over k peers of the bag. ``clustering.gaussian_mixture``
+settles what becomes of degenerate mixtures. A bag of all peers has no peer outside to be compared with, and stays: so k
 is to be small.
 
 Left open, and settled here: t is a peer's own round, so that one that comes late has a stage one of its own. Candidates

@@ -14,7 +14,7 @@ In stage one the neighbours are those of the round, in stage two those with enou
 a single vote is enough, so that neighbours are random.
 
 Differs from the authors' later code: there peers act one after another and read models of the same round; here all act
-at once. There a round is averaging and then training, after one training of everybody, and models are tested after the
+at once. There a round is averaging and then training, after one training of all peers, and models are tested after the
 training; here it is training and then averaging, and models are tested after that. A peer that comes late has a stage
 one of its own, and one that has no neighbours left trains alone.
 """

@@ -38,7 +38,7 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
     """Place clients anew whose data have shifted, selected or not (FlexCFL, Alg. 2, l. 4-6).
 
-    One that does not answer keeps its cluster, and notices the same shift again in the next round.
+    One that does not reply keeps its cluster, and detects the same shift again in the next round.
 
     Args:
         world, state, stream: of the round.
@@ -54,11 +54,11 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
 
 
 def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
-    """The state with clients placed in clusters; each notes its present data, to notice a shift later.
+    """The state with clients placed in clusters; each stores its present label counts, to detect a shift later.
 
     Args:
         world, state: of the round.
-        clients: who is placed.
+        clients: those to place.
         cluster: where; UNASSIGNED: the client stays where it is.
     """
     world.note(clients[cluster != UNASSIGNED])
@@ -68,8 +68,8 @@ def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[n
 def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
     """The state with the clusters that clients chose, or were given, in this round.
 
-    Unlike with ``assign``, only clients that had no cluster note their data: the others go on comparing with what they
-    noted before.
+    Unlike with ``assign``, only clients that had no cluster store their label counts: the others go on comparing
+    with those they stored before.
 
     Args:
         world, state: of the round.
@@ -92,7 +92,7 @@ def cluster_by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -
 
     Args:
         world, state: of the round.
-        clients: who evaluates them; UNASSIGNED is the result of one without a finite loss.
+        clients: those that evaluate them; UNASSIGNED is the result of one without a finite loss.
     """
     losses = world.losses(state.models, clients)
     finite = np.isfinite(losses)
@@ -114,7 +114,7 @@ def cluster_by_direction(
         world, stream: of the round.
         start: the model from which clients train.
         directions: of the clusters; the clients have them already.
-        clients: who compares; UNASSIGNED is the result of one that does not answer or whose update is zero.
+        clients: those that compare; UNASSIGNED is the result of one that does not reply or whose update is zero.
         steps: mini-batches of the training.
     """
     work = replace(world.work, steps=steps)
@@ -176,7 +176,7 @@ def place_by_policy(
     Args:
         world, state, stream: of the round.
         policy: ``loss``, ``direction`` or ``random``.
-        clients: who is placed.
+        clients: those to place.
         start: the model that all clusters began with, needed for ``direction``: a cluster's direction is the way its
             model has come from there.
 

@@ -3,7 +3,7 @@
 F. Sattler, K.-R. Mueller, W. Samek: Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization
 Under Privacy Constraints. IEEE TNNLS 2020, arXiv 1910.01991.
 
-Notation: dW_i the update of client i in this round, c the clients of a cluster that answered, S_ij = cos(dW_i, dW_j).
+Notation: dW_i the update of client i in this round, c the clients of a cluster that replied, S_ij = cos(dW_i, dW_j).
 A cluster has come to rest for all of its clients together, and not for each of them, when
 
     |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2        (norms over all parameters; the mean is a simple one)
@@ -13,9 +13,9 @@ where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so th
 local epochs: measure the norms in a run before you choose them.
 
 As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); simple
-means; the cut comes first, and then every cluster, a new one too, moves by the mean of its own clients. The paper cuts
-only where the similarity across the cut is below sqrt((1 - gamma_max) / 2), gamma_max in [0, 1] bounding how far a
-client's gradient is from its true cluster's; the code does not ask (``gamma_max=None``).
+means; the cut comes first, and then every cluster, a new one too, gets the mean update of its own clients. The paper
+cuts only where the similarity across the cut is below sqrt((1 - gamma_max) / 2), gamma_max in [0, 1] bounding how far a
+client's gradient is from its true cluster's; the code does not check it (``gamma_max=None``).
 
 Differs from both, where all clients take part in every round: a client of a cluster that is cut while it is absent or
 silent has shown no update, so it becomes UNASSIGNED and is placed when it is selected next (``newcomers``). A zero
@@ -57,7 +57,7 @@ class SattlerCFL:
     eps1: float = 0.4  # the mean update is shorter than this
     eps2: float = 1.6  # and the longest update is longer than this
     first_split: int = 20  # no cut up to and including this round
-    min_size: int = 2  # clusters of this many answers, or fewer, are not cut
+    min_size: int = 2  # clusters of this many replies, or fewer, are not cut
     gamma_max: float | None = None  # None: cut without asking, as the code does
     weighting: Literal["simple", "examples"] = "simple"
     newcomers: Literal["loss", "direction", "random"] = "loss"

@@ -1,4 +1,4 @@
-"""ATHENA-FL's detector: a small convolutional network that tells one class from all others."""
+"""ATHENA-FL's detector: a small convolutional network that separates one class from all others."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ def as_model(
         name: of the model, for messages and descriptions.
         batched: a module takes a batch, instead of one sample.
         penalty: parameters -> scalar that is added to the training loss, such as an L2 term.
-        detects: the model is a detector, which tells one class from all others: one score per sample, [B 1], positive
-            where it sees its class. ATHENA-FL trains those.
+        detects: the model is a detector, which separates one class from all others: one score per sample, [B 1],
+            positive for its class. ATHENA-FL trains those.
 
     Raises:
         ModelError: no floating-point parameters, or none of these forms.

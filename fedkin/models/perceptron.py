@@ -64,8 +64,8 @@ def features(data: Samples) -> int:
     """Number of features of a sample. Raises ModelError for text."""
     if not np.issubdtype(data.x.dtype, np.floating):
         text = getattr(data, "vocabulary", None) is not None
-        got = f"text (word numbers, {data.x.dtype}): use rnn or lstm" if text else data.x.dtype
-        raise ModelError(f"{data.name}: this model needs numeric features, got {got}")
+        actual = f"text (word numbers, {data.x.dtype}): use rnn or lstm" if text else data.x.dtype
+        raise ModelError(f"{data.name}: this model needs numeric features, got {actual}")
     return int(np.prod(data.x.shape[1:]))
 
 

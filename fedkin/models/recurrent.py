@@ -182,8 +182,8 @@ def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Ve
     """The vectors of the data, or the shape of an embedding."""
     x, vocabulary = data.x, data.vocabulary
     if vocabulary is None or not np.issubdtype(x.dtype, np.integer) or x.ndim != 2 or not x.shape[1]:
-        got = f"{x.dtype} of shape {x.shape}" + (", and no vocabulary" if vocabulary is None else "")
-        raise ModelError(f"{data.name}: {name} needs text, word numbers [M, L] with a vocabulary; got {got}")
+        actual = f"{x.dtype} of shape {x.shape}" + (", and no vocabulary" if vocabulary is None else "")
+        raise ModelError(f"{data.name}: {name} needs text, word numbers [M, L] with a vocabulary; got {actual}")
     if data.vectors is None:
         return len(vocabulary), embedding or _EMBEDDING
     if embedding is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 
 def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:
-    """Zenoh's access control by certificate name: every peer may query every other, declare and answer only its own
-    keys, and nothing else."""
+    """Zenoh's access control by certificate name: every peer may query every other, declare and reply only under its
+    own keys, and nothing else."""
     root = f"fedkin/{federation}"
     requesting = ["query", "liveliness_query", "declare_liveliness_subscriber"]
     replying = ["reply", "declare_queryable", "liveliness_token"]

@@ -6,7 +6,7 @@
     archive      ``fedkin.core.codec``: a header (federation, sender, round, examples) and float32 arrays
 
 Nothing in a message is believed: sizes and the signature are checked before the archive is decoded, and what does not
-fit is refused with an ``InvalidMessageError``, whose reason is one word, so that it can be counted. Letters: P
+fit is refused with an ``InvalidMessageError``, whose reason is one word, so that it can be counted. Symbols: P
 parameters.
 """
 
@@ -123,7 +123,7 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
 
     Args:
         data: the whole message.
-        request: what was requested, and of whom.
+        request: what was requested, and from which peer.
         signer: checks certificate and signature; None ignores both.
 
     Raises:
@@ -154,7 +154,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(data: bytes, limit: int) -> _Parts:
-    """The parts of a message, cut where the prelude says; their sizes are within the limits."""
+    """The parts of a message, cut as the prelude defines; their sizes are within the limits."""
     if len(data) > limit:
         raise InvalidMessageError("length", f"{len(data)} bytes, at most {limit}")
     if len(data) < _PRELUDE.size:
@@ -178,7 +178,7 @@ def _parts(data: bytes, limit: int) -> _Parts:
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Whether it has all entries, of the right types, and is of the peer and the round that were asked."""
+    """Whether it has all entries, of the right types, and is of the peer and the round that were requested."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
         raise InvalidMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))

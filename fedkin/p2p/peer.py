@@ -2,7 +2,7 @@
 
 A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; replies come over the network
 instead of from the simulator, and are checked, counted, and left out where they are wrong, late or missing. Its
-randomness is the simulator's, so that peers in lockstep do what a simulation does. Letters: N peers in its table, P
+randomness is the simulator's, so that peers in lockstep do what a simulation does. Symbols: N peers in its table, P
 parameters.
 """
 
@@ -59,12 +59,12 @@ class Peer:
 
     Args:
         settings: name, federation, client, seed and rounds.
-        method: whom it asks, trusts and averages with.
+        method: selects the peers that it queries, trusts and averages with.
         world: its own data and trainer; client ``settings.client`` of it is used, and no other.
         transport: reaches the other peers. ``run`` closes it.
         storage: where its memory and records go.
         memory: what was saved before; None where it starts.
-        lockstep: who keeps step; None where every peer has its own pace.
+        lockstep: the peers that keep step; None where every peer has its own pace.
         timeout: seconds for a reply.
         signer: signs and checks messages, where peers have certificates.
         on_round: called with the record of every round.
@@ -136,7 +136,7 @@ class Peer:
     # --- a round, step by step
 
     def _train(self, stream: Stream) -> Message | None:
-        """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent to anybody."""
+        """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent."""
         work = replace(self.world.work, partial=True)
         model, first = self.memory.model, np.zeros(1, np.int64)
         reply = self.world.train(model[None], self._row, first, work=work, stream=stream.child("train"))
@@ -148,7 +148,7 @@ class Peer:
         return Message(self.settings.name, stream.round, int(reply.examples[0]), arrays)
 
     def _average(self, own: Message, stream: Stream) -> list[str]:
-        """Ask, match and average; the names of the peers it averaged with."""
+        """Query, match and average; the names of the peers it averaged with."""
         reachable, table, method = self.client.reachable(), self.table, self.method
         arrays, neighbourhood = MODEL_AND_UPDATE if method.needs_updates else MODEL, self._neighbourhood(reachable)
         requested = method.select_queries(
@@ -157,11 +157,11 @@ class Peer:
         replies = self.client.request(table.names_of(requested), arrays, own.round)
         neighbourhood = method.match_neighbours(neighbourhood, table.mask(replies), self._similarity(own, replies))
         neighbourhood = replace(neighbourhood, trust=neighbourhood.trust & reachable)
-        chosen = method.select_partners(
+        selected = method.select_partners(
             neighbourhood, reachable, decentralized.draw_noise(stream.child("partners"), self._row, len(table))
         )
-        replies |= self.client.request(table.names_of(chosen & ~requested), MODEL, own.round)
-        partners = [name for name in table.names_of(chosen) if name in replies]
+        replies |= self.client.request(table.names_of(selected & ~requested), MODEL, own.round)
+        partners = [name for name in table.names_of(selected) if name in replies]
         model = self._weighted_mean([own, *(replies[name] for name in partners)])
         votes = {name: int(count) for name, count in zip(table.names, neighbourhood.votes[0], strict=True) if count}
         trust = (

@@ -22,7 +22,7 @@ from fedkin.security.signatures import MessageSigner
 
 _log = logging.getLogger("fedkin")
 _POLL = 0.05  # seconds between requests of a peer that waits
-_FIRST_CONTACT = 1.0  # seconds to look for other peers before the log says that there are none
+_FIRST_CONTACT = 1.0  # seconds to search for other peers before the log says that there are none
 
 
 @dataclass
@@ -39,12 +39,12 @@ class PeerClient:
     """The other peers, as one of them sees them.
 
     Args:
-        settings: of the peer that asks.
-        table: the peers that it knows.
+        settings: of the peer that queries.
+        table: the known peers.
         transport: how they are reached.
         parameters: P.
         timeout: seconds for a reply.
-        lockstep: who keeps step; None where every peer has its own pace.
+        lockstep: the peers that keep step; None where every peer has its own pace.
         signer: signs and checks messages, where peers have certificates.
     """
 
@@ -77,7 +77,7 @@ class PeerClient:
         self.table.update_sessions(self._transport.peers())
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """The mask of peers that can be asked; in lockstep only those of the list."""
+        """The mask of peers that can be queried; in lockstep only those of the list."""
         reachable = self.table.reachable()
         return reachable & self.table.mask(self._lockstep.peers) if self._lockstep else reachable
 
@@ -134,7 +134,7 @@ class PeerClient:
         return replies
 
     def _complete(self, replies: dict[str, tuple[bytes, ...]], text: str) -> bool:
-        """Ask those that have not replied once more; whether all have."""
+        """Query those that have not replied once more; whether all have."""
         missing = [name for name, data in replies.items() if not data]
         replies |= self._transport.request(missing, text, self._timeout)
         return all(replies.values())

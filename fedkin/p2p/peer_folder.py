@@ -1,4 +1,4 @@
-"""The folder of a peer: its model and what it knows (``peer.safetensors``), a line per round (``metrics.jsonl``)."""
+"""The folder of a peer: its model and its state (``peer.safetensors``), a line per round (``metrics.jsonl``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peers that a peer knows: their numbers, which of them are reachable, and the outcomes of requests to them."""
+"""The peers known to a peer: their numbers, which of them are reachable, and the outcomes of requests to them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PeerTable:
         self._reachable = {name for name in sessions if name != self.name}
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """The mask of peers that can be asked; a peer does not ask itself."""
+        """The mask of peers that can be queried; a peer does not query itself."""
         return self.mask(self._reachable)
 
     def names_of(self, mask: Bool[np.ndarray, "1 N"]) -> list[str]:
@@ -73,8 +73,8 @@ class PeerTable:
 
     def mask(self, names: Iterable[str]) -> Bool[np.ndarray, "1 N"]:
         """The mask over names."""
-        wanted = set(names)
-        return np.array([[name in wanted for name in self.names]])
+        selection = set(names)
+        return np.array([[name in selection for name in self.names]])
 
     def last_round(self, name: str) -> int:
         """The newest round that a peer has sent; 0 where it has sent none."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fedkin.p2p.messages import STATUS, InvalidMessageError, Message, RequestText, parse_request
 
-_ROUNDS = 2  # that are kept: in lockstep somebody may still be at the last one
+_ROUNDS = 2  # that are kept: in lockstep a peer may still be at the last one
 
 
 class ResponseCache:

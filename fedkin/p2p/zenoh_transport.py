@@ -3,8 +3,8 @@
     fedkin/FEDERATION/model/NAME            replies to requests (``messages.request_text``)
     fedkin/FEDERATION/alive/NAME/SESSION    is online as long as the process is, and connected
 
-Peers listen, connect to one or two known addresses, and hear of all others from there (Zenoh's gossip); no address is
-special, and none has to stay. Zenoh's ``get`` comes back at once where nobody is known who could reply, even if a
+Peers listen, connect to one or two known addresses, and discover all others from there (Zenoh's gossip); no address is
+special, and none has to stay. Zenoh's ``get`` comes back at once where no peer is known that could reply, even if a
 route is just being made: a request without reply is sent once more.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import zenoh
 
 _PAUSE = 0.1  # seconds: before a request is sent once more, and between leaving and closing
-_REFRESH = 2.0  # seconds between two queries of who is online
+_REFRESH = 2.0  # seconds between two queries for peers online
 
 
 class ZenohTransport:
@@ -100,7 +100,7 @@ class ZenohTransport:
         token, self._token = self._token, None
         if token is not None:
             token.undeclare()
-            time.sleep(_PAUSE)  # a peer that has just asked still gets its reply
+            time.sleep(_PAUSE)  # a peer that has just queried still gets its reply
         if not self._session.is_closed():
             self._session.close()
 
@@ -109,7 +109,7 @@ class ZenohTransport:
         options = {
             "payload": text.encode(),
             "timeout": max(end - time.monotonic(), 0.001),
-            "target": self._zenoh.QueryTarget.ALL,  # two that reply for one name are noticed
+            "target": self._zenoh.QueryTarget.ALL,  # two that reply for one name are detected
             "consolidation": self._zenoh.ConsolidationMode.NONE,
         }
         pending = {name: self._session.get(f"{self._root}/model/{name}", **options) for name in names}
@@ -127,8 +127,8 @@ class ZenohTransport:
         return tuple(contents)
 
     def _refresh(self) -> None:
-        """Query from time to time who is online, without waiting. Where a connection breaks and is made anew, the news
-        that a peer left may come after the news that it is back, and would be the last that is ever heard of it."""
+        """Query from time to time which peers are online, without waiting. Where a connection breaks and is made anew,
+        the news that a peer left may come after the news that it is back, and would be the last of it."""
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
         self._last_refresh = time.monotonic()
@@ -163,7 +163,7 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
         raise ConfigError(f"network.zenoh: {settings.zenoh}: {_reason(error)}") from error
     defaults: dict[str, Any] = {"mode": "peer", "scouting/multicast/enabled": False, "scouting/gossip/enabled": True}
     for key, value in defaults.items():
-        if json.loads(config.get_json(key)) is None:  # the file may know better, as behind a firewall
+        if json.loads(config.get_json(key)) is None:  # the file may set another, as behind a firewall
             config.insert_json5(key, json.dumps(value))
     required: dict[str, Any] = {
         "connect/endpoints": settings.connect,

@@ -1,1 +1,1 @@
-"""Figures, tables and progress, for whoever asks for them; no run or analysis imports this room."""
+"""Figures, tables and progress, on request; no run or analysis imports this package."""

@@ -29,10 +29,10 @@ def draw(comparison: Comparison) -> Figure:
         accuracies(axes, comparison.curves(setting), setting or "Test accuracy")
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
-    left = len([s for s in comparison.settings if comparison.curves(s)]) - len(shown)
+    more_settings = len([s for s in comparison.settings if comparison.curves(s)]) - len(shown)
     several, seeds = len(comparison.methods), len(comparison.seeds)
     title = " / ".join(comparison.methods) if several <= 4 else f"{several} methods"
-    more = f"; {left} more settings in the tables" if left else ""
+    more = f"; {more_settings} more settings in the tables" if more_settings else ""
     heading = f"{title}: {seeds} seed{'s' if seeds > 1 else ''}{more}\n"
     headline(figure, heading)
     return figure

@@ -71,10 +71,10 @@ class Display:
         self._pace.lap(method)
         shown = f"accuracy {percent(record['accuracy'])}"
         self._bars.update(self._one, completed=record["round"], note=shown)
-        left = self._time_left(rounds - record["round"])
-        self._bars.update(self._all, note=left)
+        time_left = self._time_left(rounds - record["round"])
+        self._bars.update(self._all, note=time_left)
         if not self.console.is_terminal and record["round"] == rounds:
-            print(f"{self._position()}  {shown}  {left}", file=sys.stderr, flush=True)
+            print(f"{self._position()}  {shown}  {time_left}", file=sys.stderr, flush=True)
 
     def _position(self) -> str:
         assert self._current is not None

@@ -48,9 +48,9 @@ def cells(row: Row) -> list[str]:
     accuracies = [_percent(row, name) for name in ("final_accuracy", "best_accuracy", "bottom_decile")]
     rounds = "-" if row["rounds_to_target"] is None else f"{row['rounds_to_target']:.1f}"
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
-    sent = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
+    megabytes = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
     seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
-    return [*accuracies, rounds + partly, " / ".join(sent), seconds]
+    return [*accuracies, rounds + partly, " / ".join(megabytes), seconds]
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
@@ -93,8 +93,8 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     lines.append(f"Bold: the highest {highest}" + (f", and {_TESTED}." if tested else "."))
     targets = [f"{target:.1%}" for setting in comparison.settings if (target := comparison.target(setting)) is not None]
     if targets:
-        given = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
-        what = "run.target" if given else f"accuracy of {comparison.methods[0]} in its last round"
+        configured = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
+        what = "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
         note = "mean of the seeds that reached it; in brackets, where not all did, how many"
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
     if comparison.missing:

@@ -1,4 +1,4 @@
-"""The figures and tables of a result, for whoever asks for them: nothing draws itself while it runs."""
+"""The figures and tables of a result, on request: a run draws nothing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: str | Path | None = None) -> Path:
     """Write the figure of a result as PNG and SVG.
 
-    Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where clients are peers, who
-    trusts whom (``topology``); methods that were run beside it have theirs in ``against/``. Of several seeds: mean
+    Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where clients are peers, the
+    trust graph (``topology``); methods that were run beside it have theirs in ``against/``. Of several seeds: mean
     curves and gains. Of a comparison: a panel per setting, and its tables as Markdown and LaTeX. Of an eps study or an
     advice: what they were read from.
 

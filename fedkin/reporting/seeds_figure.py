@@ -76,12 +76,12 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> No
     for number, (name, curve) in enumerate(curves.items()):
         colour, dash = line_style(number)
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
-        drawn = interval(curve[:, scored])
+        band = interval(curve[:, scored])
         if len(curve) >= LEAST_SEEDS:
-            axes.fill_between(scored, drawn.low.clip(0, 1), drawn.high.clip(0, 1), color=colour, alpha=0.18, lw=0)
-        axes.plot(scored, drawn.mean, color=colour, ls=dash, lw=1.8)
+            axes.fill_between(scored, band.low.clip(0, 1), band.high.clip(0, 1), color=colour, alpha=0.18, lw=0)
+        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8)
         if len(scored):
-            ends.append((float(drawn.mean[-1]), name, colour))
+            ends.append((float(band.mean[-1]), name, colour))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()

@@ -1,4 +1,4 @@
-"""The figure of who trusts whom, where clients are peers."""
+"""The figure of the trust graph, where clients are peers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw(run: Run) -> Figure:
         axes.set_title(f"after round {round}", fontsize=10)
     if known:
         _precision_and_recall(figure.add_subplot(grid[1, :]), run.history)
-    headline(figure, f"{method_title(run.config['method']['name'])} on {run.config['data']['name']}: who trusts whom")
+    headline(figure, f"{method_title(run.config['method']['name'])} on {run.config['data']['name']}: trust graph")
     return figure
 
 

@@ -31,7 +31,7 @@ _log = logging.getLogger("fedkin")
 @dataclass(frozen=True)
 class Checkpoint:
     """Everything a run needs to go on: the state after a round, the ledger, the seconds spent so far, and what clients
-    (where they are played) and measures of the clustering remember."""
+    (where they are simulated) and metrics of the clustering store."""
 
     round: int
     state: State
@@ -214,11 +214,11 @@ def _type_name(state_type: type[State]) -> str:
 
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
     """The type of state that a file names, of those that have been defined: a name never imports anything. A class that
-    has moved to another module is known by its own name."""
+    is in another module now is found by its own name."""
     types = [kind for kind in _state_types(State) if {f.name for f in fields(kind)} == arrays]
     exact = [kind for kind in types if _type_name(kind) == name]
-    moved = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]
-    return exact[-1] if exact else moved[0] if len(moved) == 1 else None
+    same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]
+    return exact[-1] if exact else same_name[0] if len(same_name) == 1 else None
 
 
 def _state_types(base: type[State]) -> Iterator[type[State]]:

@@ -1,9 +1,9 @@
 """How the clustering itself fares from round to round: migrations, detected shifts, agreement with the true clusters.
 
-A client is *matched* if its cluster is the one that stands for its true cluster. Every true cluster has at most one
-such cluster, and every cluster stands for at most one true cluster, so that as many clients as possible are matched:
+A client is *matched* if its cluster is the one that is matched to its true cluster. Every true cluster has at most one
+such cluster, and every cluster is matched to at most one true cluster, so that as many clients as possible are matched:
 the ids of clusters mean nothing, and where there are fewer clusters than true ones some of these have none. One cluster
-for everybody matches one true cluster only.
+for all clients matches one true cluster only.
 
 Only reachable clients count. Nothing is expected of a client without a cluster: changes of its data do not count, and
 what it waited for is dropped when it loses its cluster, or leaves. A client that had no cluster before a round and has
@@ -37,14 +37,14 @@ _MATCHES = (
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """What only a simulation knows of a round: the true cluster of each client now, and whose data shifted in it."""
+    """What is known of a round in a simulation only: the true cluster of each client, and whose data shifted in it."""
 
     true_clusters: Int[np.ndarray, "N"] | None = None
     shifted: Bool[np.ndarray, "N"] | None = None
 
 
 class ClusterMetrics:
-    """Measures the assignment after each round, and remembers what it needs for the next: five arrays [N].
+    """Measures the assignment after each round, and stores what it needs for the next: five arrays [N].
 
     ``assignment`` and ``true_clusters`` are those after the round before. The others hold the round in which a client
     began to wait, or NEVER: since its first shift that it has not detected, since its true cluster changed, since it
@@ -82,7 +82,7 @@ class ClusterMetrics:
                 are: where a split leaves the parent's id to one child, the clients of the other child have migrated.
             stability: adjusted Rand index between the former and the present clusters, over the clients that have one
                 in both; None where there are none, as in round 0. A lone cluster that splits scores 0.
-        Where clients were asked (else None):
+        Where clients tested for shifts (else None):
             shifts_detected: clients that detected in this round that their data have shifted. One that had detected a
                 shift before, and has not been placed anew since, counts once.
         Where it is known whose data shifted (else None):
@@ -108,8 +108,8 @@ class ClusterMetrics:
             assignment: cluster of each client after it.
             reachable: ids of the clients that count.
             truth: what is known of the round.
-            detected: who detected a shift of its data; None where the method did not ask.
-            placed: who was placed in this round, and noted what its data are.
+            detected: clients that detected a shift of their data; None where they did not test for one.
+            placed: clients that were placed in this round, and stored their label counts.
         """
         counts = np.zeros(len(assignment), bool)
         counts[reachable] = True
@@ -135,7 +135,7 @@ class ClusterMetrics:
         shifted: Bool[np.ndarray, "N"] | None,
         detected: Bool[np.ndarray, "N"] | None,
     ) -> Record:
-        """Whose data shifted, and who detected it."""
+        """Clients whose data shifted, and those that detected it."""
         new = None if detected is None else detected & (self.shift_since != DETECTED)
         record: Record = {"shifts_detected": None if new is None else int(new.sum())}
         record |= dict.fromkeys((*_SHIFTS, *_DETECTED))
@@ -159,7 +159,7 @@ class ClusterMetrics:
         assignment: Int[np.ndarray, "N"],
         true_clusters: Int[np.ndarray, "N"] | None,
     ) -> Record:
-        """Who is matched, and how long the others have not been."""
+        """Which clients are matched, and how long the others have not been."""
         if true_clusters is None:
             return dict.fromkeys(_MATCHES)
         matched = matches_true_cluster(assignment, true_clusters, has)
@@ -178,7 +178,7 @@ class ClusterMetrics:
 def matches_true_cluster(
     assignment: Int[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"], has_cluster: Bool[np.ndarray, "N"]
 ) -> Bool[np.ndarray, "N"]:
-    """Which clients are in the cluster that stands for their true cluster.
+    """Which clients are in the cluster that is matched to their true cluster.
 
     Args:
         assignment: cluster of each client.

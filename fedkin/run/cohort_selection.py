@@ -12,7 +12,7 @@ from fedkin.core.randomness import Stream
 def select_cohort(
     reachable: Int[np.ndarray, "c"], total_clients: int, plan: Plan, stream: Stream
 ) -> Int[np.ndarray, "n"]:
-    """The cohort of round ``stream.round``, ascending; everybody where fewer than a cohort are reachable.
+    """The cohort of round ``stream.round``, ascending; all where fewer than a cohort are reachable.
 
     Args:
         reachable: ids of the clients that can be drawn.
@@ -26,5 +26,5 @@ def select_cohort(
     turn = np.arange(earlier, earlier + size) % total_clients if in_turn else []
     cohort = np.intersect1d(turn, reachable).astype(np.int64)
     others = np.setdiff1d(reachable, cohort)
-    drawn = stream.rng().choice(others, size=size - len(cohort), replace=False)
-    return np.sort(np.concatenate([cohort, drawn]))
+    sample = stream.rng().choice(others, size=size - len(cohort), replace=False)
+    return np.sort(np.concatenate([cohort, sample]))

@@ -1,4 +1,4 @@
-"""A world that passes every call on, and records what the experimenter wants to know of the round."""
+"""A world that passes every call on, and records what the metrics of the round need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """The last training of a round: what was sent to whom, and what came back (update by update, or reduced). Calls
+    """The last training of a round: what was sent to which clients, and their replies (each update, or reduced). Calls
     that sent the same models are one training."""
 
     models: Float[np.ndarray, "K P"]
@@ -28,7 +28,7 @@ class TrainingRecord:
 
 
 class InstrumentedWorld:
-    """A proxy of a world for the experimenter, who wants to see single updates where the method needs means only.
+    """A proxy of a world for metrics, which need single updates where the method needs means only.
 
     Where a method asks for means (``reduce``), the world is asked for the updates and the means are taken here, by
     the same function and so with the same bits, as long as the updates of one call fit into ``update_memory`` bytes
@@ -60,8 +60,8 @@ class InstrumentedWorld:
         self.training: TrainingRecord | None = None
         self.missing = 0  # replies that never arrived, or were empty
         self.nonfinite = 0  # replies that were excluded because they were not finite
-        self.detected: Bool[np.ndarray, "N"] | None = None  # who detected a shift of its data; None: not asked
-        self.placed = np.zeros(self.total_clients, bool)  # who was placed, and noted what its data are
+        self.detected: Bool[np.ndarray, "N"] | None = None  # clients that detected a shift; None: not tested
+        self.placed = np.zeros(self.total_clients, bool)  # clients that were placed, and stored their label counts
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:

@@ -56,7 +56,7 @@ class WorldFactory(Protocol):
 
     @property
     def clients(self) -> int:
-        """The number of clients, those who come later included."""
+        """The number of clients, including those that arrive later."""
         ...
 
     @property
@@ -107,9 +107,7 @@ class Experiment(Generic[W]):
         names = [entry["name"] for entry, _ in methods]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(
-                    f"against: method {name!r} is named twice; runs are told apart by their method's name"
-                )
+                raise ConfigError(f"against: method {name!r} is named twice; runs are named after their method")
         for place, (_, method) in zip(method_places(methods), methods, strict=True):
             check_plan(self.plan, method, self.worlds.clients, place)
             check_model(method, self.worlds.spec, place)

@@ -41,7 +41,7 @@ class RunState:
     migrations: list[Migrations] = field(default_factory=list)
     scored: EvaluationResults | None = None
     seconds: float = 0.0
-    memory: dict[str, np.ndarray] = field(default_factory=dict)  # what clients and measures remember at the end
+    memory: dict[str, np.ndarray] = field(default_factory=dict)  # what clients and metrics store at the end
 
 
 def run(
@@ -65,7 +65,7 @@ def run(
         method: what is run.
         plan: rounds, cohort, seed, and how often to evaluate and to keep a checkpoint.
         name: what records and warnings call the method.
-        ground_truth: what only a simulation knows of the present round.
+        ground_truth: what is known of the present round in a simulation only.
         folder: keeps records and checkpoints.
         on_round: called with the record of every round.
 
@@ -144,12 +144,12 @@ class _Recorder:
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
-        """Go on from what a checkpoint remembers of the clients and of the clustering."""
+        """Go on from what a checkpoint stores of the clients and of the clustering."""
         self.instrumented.recall(memory)
         self.cluster_metrics.recall(memory)
 
     def memory(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must remember of the clients and of the clustering."""
+        """What a checkpoint must store of the clients and of the clustering."""
         return self.instrumented.memory() | self.cluster_metrics.memory()
 
     def record(self, run_state: RunState, scoring: bool, keeping: bool) -> None:

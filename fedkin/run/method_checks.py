@@ -45,10 +45,10 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
     trains_detectors = getattr(method, "detects", False)
     if spec.detects != trains_detectors:
         detector = ("a detector", "not one")
-        expected, got = detector if trains_detectors else ("a model with a score for every class", "a detector")
+        expected, actual = detector if trains_detectors else ("a model with a score for every class", "a detector")
         raise ConfigError(
-            f"{where}: {type(method).__name__} trains {expected}, and the model is {got}; see model.name (methods side "
-            "by side train the same model: run.against=[] runs one alone)"
+            f"{where}: {type(method).__name__} trains {expected}, and the model is {actual}; see model.name (methods "
+            "side by side train the same model: run.against=[] runs one alone)"
         )
 
 
@@ -74,6 +74,6 @@ def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:
     stage_one, rounds_of_peer = getattr(method, "stage_one", 0), plan.rounds * plan.cohort / clients
     if stage_one >= rounds_of_peer:
         warnings.append(
-            f"stage one has {stage_one} rounds, and a peer does {rounds_of_peer:.0f}: nobody gets to stage two"
+            f"stage one has {stage_one} rounds, and a peer does {rounds_of_peer:.0f}: no peer reaches stage two"
         )
     return warnings

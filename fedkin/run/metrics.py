@@ -79,7 +79,7 @@ def detector_accuracy(
         return None
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
     counts = instrumented.detections(assigned.models, clients[row], detector, assigned.positive[detector], split="test")
-    counts = np.where(counts < 0, 0, counts)  # from a client that gave no answer
+    counts = np.where(counts < 0, 0, counts)  # from a client that did not reply
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
     correct = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
     total = np.bincount(detector, counts.sum(axis=(1, 2)), len(assigned.models))

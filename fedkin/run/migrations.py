@@ -21,8 +21,8 @@ def find_migrations(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndar
         before: cluster of each client before it.
         after: cluster of each client after it.
     """
-    clients_moved = np.flatnonzero(before != after)
-    return {"round": round, "clients": clients_moved.tolist(), "clusters": after[clients_moved].tolist()}
+    migrated = np.flatnonzero(before != after)
+    return {"round": round, "clients": migrated.tolist(), "clusters": after[migrated].tolist()}
 
 
 def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:
@@ -39,6 +39,6 @@ def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Itera
     assignment = np.full(clients, UNASSIGNED)
     for round in range(rounds + 1):
         if round in by_round:
-            clients_moved = np.asarray(by_round[round]["clients"], np.int64)
-            assignment[clients_moved] = np.asarray(by_round[round]["clusters"], np.int64)
+            migrated = np.asarray(by_round[round]["clients"], np.int64)
+            assignment[migrated] = np.asarray(by_round[round]["clusters"], np.int64)
         yield assignment.copy()

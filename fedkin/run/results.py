@@ -37,9 +37,9 @@ class Run:
         seconds: wall time of all rounds, over all the processes it took.
         against: the runs of other methods on the same data, by name.
         folder: where it is kept, if it is.
-        fingerprint: what its checkpoints know it by: a digest of configuration, data and model.
-        memory: what its clients, and the measures of its clustering, remember at the end.
-        migrations: who got which cluster in which round, as in its migrations.jsonl.
+        fingerprint: identifies it in checkpoints: a digest of configuration, data and model.
+        memory: what its clients, and the metrics of its clustering, store at the end.
+        migrations: assignments and migrations by round, as in its migrations.jsonl.
     """
 
     config: dict[str, Any]

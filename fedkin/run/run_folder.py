@@ -10,7 +10,7 @@ checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round
 summary.json          the numbers of the closing table
 figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by ``fk.draw``)
-topology.png, .svg    who trusts whom, where clients are peers (likewise)
+topology.png, .svg    trust graph, where clients are peers (likewise)
 against/NAME/         the same for every method that was run beside this one
 """
 
@@ -122,9 +122,9 @@ class Folder:
             raise CheckpointError(
                 f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start anew in another folder"
             )
-        last, wanted = newest.round if newest else -1, self.description["run"]["rounds"]
-        if last > wanted:
-            raise CheckpointError(f"{self.path} is at round {last} already, and run.rounds asks for {wanted}")
+        last, rounds = newest.round if newest else -1, self.description["run"]["rounds"]
+        if last > rounds:
+            raise CheckpointError(f"{self.path} is at round {last} already, and run.rounds is {rounds}")
         records = _up_to(self.path / METRICS, last)
         if [record["round"] for record in records] != list(range(last + 1)):
             raise CheckpointError(

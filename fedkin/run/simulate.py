@@ -68,7 +68,7 @@ def simulate(
         cohort: n, clients per round.
         local: what a client does with a model it trains; by default SGD over one epoch.
         seed: of all randomness but that of ``data``.
-        scenario: who drops out, straggles, arrives late or leaves; by default nobody.
+        scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
         against: methods to run beside the main one.
         target: accuracy for ``rounds_to_target`` in the summary.

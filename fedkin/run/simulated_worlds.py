@@ -47,11 +47,11 @@ class SimulatedWorlds:
         for place, (_, method) in zip(method_places(methods), methods, strict=True):
             if getattr(method, "needs_true_clusters", False) and self.data.true_clusters is None:
                 raise ConfigError(
-                    f"{place}: {method_name(method)} must know the true clusters, and {self.data.name} has none; take "
+                    f"{place}: {method_name(method)} needs the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"
                 )
         world = self.make()
-        with error_context("scenario"):  # whoever comes or goes, somebody is reachable in every round
+        with error_context("scenario"):  # whichever clients arrive or leave, one is reachable in every round
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
 

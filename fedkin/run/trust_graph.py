@@ -1,4 +1,4 @@
-"""Who trusts whom, where clients are peers: what is measured of it, and what is kept of it."""
+"""The trust graph, where clients are peers: its metrics, and the rounds that are stored."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def peers_record(
     """What a round's record says of peers; nothing where the method has none.
 
     neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these that are of its true
-    cluster, mean over the peers that trust somebody; neighbour_recall: the share of its true cluster that it trusts,
-    mean over the peers that share theirs with another (both None where there are no true clusters, or nobody trusts
-    anybody). messages: replies that peers gave each other so far. trust: who trusts whom.
+    cluster, mean over the peers that trust another; neighbour_recall: the share of its true cluster that it trusts,
+    mean over the peers that share theirs with another (both None where there are no true clusters, or no peer trusts
+    another). messages: replies that peers gave each other so far. trust: row i holds whom peer i trusts.
 
     Args:
         state: after the round.
@@ -97,7 +97,7 @@ def unpack_trust(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
 
 
 def trust_over_time(run: Run) -> dict[int, Bool[np.ndarray, "N N"]]:
-    """Who trusts whom (row i: whom peer i does) after the rounds in which it was kept; empty without peers."""
+    """The trust graph (row i: whom peer i trusts) after the rounds in which it was stored; empty without peers."""
     return {
         r["round"]: unpack_trust(r["trust"], len(run.assignment))
         for r in run.records

@@ -47,14 +47,14 @@ class Population:
         Raises ConfigError where none remains.
         """
         late = sum(count for when, count in self.arrivals.items() if when > round)
-        gone = sum(count for when, count in self.departures.items() if when <= round)
+        departed = sum(count for when, count in self.departures.items() if when <= round)
         if late >= total:
             raise ConfigError(f"arrivals leave no client at round {round}: {late} of {total} come later")
-        if gone >= total - late:
+        if departed >= total - late:
             raise ConfigError(
-                f"departures leave no client at round {round}: {gone} have left, {late} of {total} come later"
+                f"departures leave no client at round {round}: {departed} have left, {late} of {total} come later"
             )
-        return np.arange(gone, total - late)
+        return np.arange(departed, total - late)
 
     def dropped_out(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Which clients drop out of this round."""

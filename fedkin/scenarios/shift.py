@@ -108,8 +108,8 @@ class Incremental:
         shifted = sizes != current.train.sizes
         if not shifted.any():
             return current, shifted
-        kept = _positions(whole, stream.at(0)) < np.repeat(sizes, whole.sizes)
-        train = Ragged(whole.rows[kept], np.concatenate([[0], np.cumsum(sizes)]))
+        retained = _positions(whole, stream.at(0)) < np.repeat(sizes, whole.sizes)
+        train = Ragged(whole.rows[retained], np.concatenate([[0], np.cumsum(sizes)]))
         return current.with_rows(train, current.test), shifted & (round > 0)
 
     def released(self, sizes: Int[np.ndarray, "N"], round: int) -> Int[np.ndarray, "N"]:

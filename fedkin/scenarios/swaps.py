@@ -97,12 +97,12 @@ def swap_labels(
         pairs: pairs of clients; no client is in two.
         labels: the label that each of them gives.
     """
-    partner, given = np.arange(current.clients), np.full(current.clients, -1)
-    partner[pairs], given[pairs] = pairs[:, ::-1], labels
+    partner, exchanged = np.arange(current.clients), np.full(current.clients, -1)
+    partner[pairs], exchanged[pairs] = pairs[:, ::-1], labels
     shifted = partner != np.arange(current.clients)
     if not shifted.any():
         return current, shifted
-    train, test = (_give_labels(part, current.y, partner, given) for part in (current.train, current.test))
+    train, test = (_give_labels(part, current.y, partner, exchanged) for part in (current.train, current.test))
     return current.with_rows(
         train, test, _majority_clusters(original, current, train, np.flatnonzero(shifted))
     ), shifted
@@ -136,16 +136,16 @@ def _pairs(probability: float, round: int, reachable: Int[np.ndarray, "c"], stre
     """The pairs that swap, each client in at most one; none before the first communication round."""
     rng = stream.child("pairs").rng()
     order = rng.permutation(reachable)
-    drawn = np.flatnonzero((rng.random(len(order) // 2) < probability) & (round > 0))
-    return np.stack([order[drawn], order[-1 - drawn]], axis=1)
+    swapping = np.flatnonzero((rng.random(len(order) // 2) < probability) & (round > 0))
+    return np.stack([order[swapping], order[-1 - swapping]], axis=1)
 
 
 def _give_labels(
-    part: Ragged, y: Int[np.ndarray, "M"], partner: Int[np.ndarray, "N"], given: Int[np.ndarray, "N"]
+    part: Ragged, y: Int[np.ndarray, "M"], partner: Int[np.ndarray, "N"], labels: Int[np.ndarray, "N"]
 ) -> Ragged:
     """The index after every sample whose label its owner gives has gone to the partner."""
     owner = part.owners()
-    owner = np.where(y[part.rows] == given[owner], partner[owner], owner)
+    owner = np.where(y[part.rows] == labels[owner], partner[owner], owner)
     sizes = np.bincount(owner, minlength=len(part))
     return Ragged(part.rows[np.argsort(owner, kind="stable")], np.concatenate([[0], np.cumsum(sizes)]))
 

@@ -73,7 +73,7 @@ class Authority:
 
 
 def write_public(path: Path, content: bytes) -> None:
-    """Write a file that anybody may read."""
+    """Write a file that all users may read."""
     path.write_bytes(content)
 
 

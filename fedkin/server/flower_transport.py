@@ -3,7 +3,7 @@
 A message is a ConfigRecord with the header and the packed arrays, and an ArrayRecord with one ``Array`` per model or
 update, all encoded by ``message``. Models are not part of one blob because Flower (1.41) cuts only an ``Array`` into
 chunks (5 MB each) and stores objects by their content: a model that goes to a hundred nodes is uploaded once, and a
-ConfigRecord of any size would be sent whole, a hundred times. Replies are matched by the request that they answer,
+ConfigRecord of any size would be sent whole, a hundred times. Replies are matched to their request,
 never by the node that Flower names.
 """
 

@@ -1,4 +1,4 @@
-"""The nodes of a federation: which are online, who they are (by handshake), and whether they may take part."""
+"""The nodes of a federation: which are online, their identity (by handshake), and whether they may take part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
 class Membership:
     """The nodes of one server process.
 
-    A new node is sent the server's handshake, and nobody waits for its reply: from the round after the reply has
+    A new node is sent the server's handshake, and no round waits for its reply: from the round after the reply has
     arrived, its clients take part.
 
     Args:
@@ -63,9 +63,9 @@ class Membership:
 
     def handshake_bytes(self) -> tuple[int, int]:
         """Bytes of handshakes, sent and received, since the last call."""
-        sent, received = self._handshake_bytes
+        bytes_sent, bytes_received = self._handshake_bytes
         self._handshake_bytes = [0, 0]
-        return sent, received
+        return bytes_sent, bytes_received
 
     def online_clients(self) -> Int[np.ndarray, "c"]:
         """Ids of the clients that can be sent requests, ascending."""
@@ -133,11 +133,11 @@ class Membership:
             return
         request = RpcMessage({"operation": "hello", **self.own.header()})
         lifetime = float(self.request_round.settings.deadline)
-        sent = self.request_round.transport.push([(node.node_id, request) for node in new], round, lifetime)
-        for one, node in zip(sent, new, strict=True):
+        messages = self.request_round.transport.push([(node.node_id, request) for node in new], round, lifetime)
+        for one, node in zip(messages, new, strict=True):
             if one.request_id is not None:
                 self._handshakes[one.request_id] = node
-        self._handshake_bytes[0] += sum(one.size for one in sent if one.request_id is not None)
+        self._handshake_bytes[0] += sum(one.size for one in messages if one.request_id is not None)
 
     def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
         """Replies to handshakes. A node whose handshake was lost is a new one again, a few times."""

@@ -1,7 +1,7 @@
 """The clients' side: a node handles requests with a simulated world of its own clients.
 
 So it computes what the simulator computes, with the simulator's own code, for one client or for a fleet. Every request
-may meet a new process; what must last (the labels noted, models) is on the node's disk.
+may meet a new process; what must last (label counts, models) is on the node's disk.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Node:
         return RpcMessage({**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples})
 
     def _note(self, world: World, request: RpcMessage, run: str) -> None:
-        """Clients that were placed since the last request note what their data are."""
+        """Clients that were placed since the last request store their label counts."""
         placed = request.arrays.get("note")
         if placed is not None:
             world.note(placed)

@@ -1,4 +1,4 @@
-"""The nodes that were accepted: their names, their clients, and the ids by which methods know those.
+"""The nodes that were accepted: their names, their clients, and the ids of those in methods.
 
 A node has a name, and holds one client or a fleet of them. Its clients get consecutive ids when it is first accepted,
 and keep them: a node that comes back, in another process and with another id at the engine, has its ids again.
@@ -82,7 +82,7 @@ class NodeRegistry:
         """Whether a node can be accepted.
 
         Args:
-            node: as the engine knows it.
+            node: its id in the engine.
             name: as it names itself.
             clients: how many it has.
 
@@ -111,7 +111,7 @@ class NodeRegistry:
         """Give a node's clients their ids; those that it had before, if it was accepted before.
 
         Args:
-            node: as the engine knows it.
+            node: its id in the engine.
             name: as it names itself.
             samples: training samples of each of its clients.
 
@@ -131,10 +131,10 @@ class NodeRegistry:
         return member
 
     def refuse(self, node: OnlineNode, name: str, reason: str) -> None:
-        """Remember that a node may not take part, and log each reason once.
+        """Store that a node may not take part, and log each reason once.
 
         Args:
-            node: as the engine knows it.
+            node: its id in the engine.
             name: as it names itself; may be empty.
             reason: for the log.
         """

@@ -2,7 +2,7 @@
 
 A node gets only the models that its rows need, and replies for all its clients at once: with single updates, or with
 weighted means where the method needs no more. A node without a reply in time, or with one that cannot be used, counts
-as a client that gave no answer in any world.
+as a client that did not reply in any world.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class RemoteWorld:
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n P"]:
-        """NaN from a client that gave no answer."""
+        """NaN from a client that did not reply."""
         out = np.full((len(clients), models.shape[1]), np.nan, np.float32)
 
         def write(rows: Int[np.ndarray, "r"]) -> RpcMessage:
@@ -199,10 +199,10 @@ class RemoteWorld:
         arrays |= {"directions": directions} | ({} if known else {"start": start})
         out = np.full((len(clients), len(directions)), np.nan, np.float32)
         cosines = self._client.call_rows("similarities", out, clients, lambda rows: RpcMessage(header, arrays))
-        return np.where(np.abs(cosines) <= 1 + 1e-3, cosines, np.float32(np.nan))  # anything else is no answer
+        return np.where(np.abs(cosines) <= 1 + 1e-3, cosines, np.float32(np.nan))  # anything else is no valid reply
 
     def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        raise MethodError("peers ask each other, without a server: start each of them with fedkin peer")
+        raise MethodError("peers query each other, without a server: start each of them with fedkin peer")
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
         """Each learns of it in the next request that it gets."""
@@ -211,16 +211,16 @@ class RemoteWorld:
     def shifted(
         self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
     ) -> Bool[np.ndarray, "n"]:
-        """Once a method has asked, clients report it in every reply: those that gave one in this round or in the last
-        are not asked again."""
+        """Once a method has called this, clients report it in every reply: those that replied in this round or the last
+        get no further request."""
         return self._client.shifted(clients, {"test": test, "threshold": float(threshold)})
 
     def expect_shifts(self, test: str, threshold: float | int) -> None:
-        """Let clients report shifts from the first request on, for a method that will ask."""
+        """Let clients report shifts from the first request on, for a method that tests for them."""
         self._client.expect_shifts({"test": test, "threshold": float(threshold)})
 
     def memory(self) -> dict[str, np.ndarray]:
-        """The registry, and what clients could not be told yet."""
+        """The registry, and what clients have not received yet."""
         start = self._start and [*_plain(self._start.stream), self._start.digest]
         text = _bytes(json.dumps(start))
         own = {_NOTES: self._client.pending_notes.copy(), _START: text, _RUN: _bytes(self._client.run)}

@@ -83,7 +83,7 @@ class RequestRound:
             if waiting:
                 self.sleep(_POLL)
         self._given_up |= set(waiting)
-        if waiting and end - start >= _MIN_SHARE * self.settings.deadline:  # else nobody could have replied
+        if waiting and end - start >= _MIN_SHARE * self.settings.deadline:  # else no node could have replied
             alive = {node.node_id: node.alive_until for node in self.transport.nodes()}
             self.suspects |= {node: alive.get(node, 0.0) for node in waiting.values()}
         return replies
@@ -92,12 +92,12 @@ class RequestRound:
         self, requests: Mapping[int, RpcMessage], nodes: list[int], round: int, lifetime: float
     ) -> dict[str, int]:
         """Send; node ids by the ids of the requests that the engine took."""
-        sent = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
-        taken = [(one, node) for one, node in zip(sent, nodes, strict=True) if one.request_id is not None]
-        for node in set(nodes) - {node for _, node in taken}:
+        messages = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
+        accepted = [(one, node) for one, node in zip(messages, nodes, strict=True) if one.request_id is not None]
+        for node in set(nodes) - {node for _, node in accepted}:
             _log.warning("round %d: the engine did not take a request for node %d", round, node)
-        self.bytes_sent += sum(one.size for one, _ in taken)
-        return {str(one.request_id): node for one, node in taken}
+        self.bytes_sent += sum(one.size for one, _ in accepted)
+        return {str(one.request_id): node for one, node in accepted}
 
     def _pull(self, waiting: Mapping[str, int]) -> Sequence[Reply]:
         replies = self.transport.pull(waiting)

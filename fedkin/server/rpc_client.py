@@ -1,7 +1,7 @@
 """Remote calls about clients: rows are sent to the nodes that hold them, and read from their replies.
 
-Every request also tells its node which clients have been placed since the last one, and every reply, once a method has
-asked, whether its clients find their data shifted: neither takes messages of its own.
+Every request also lists the clients of its node that have been placed since the last one; every reply says whether its
+clients detect a shift, once a method tests for it. Neither takes messages of its own.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class RpcClient:
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
         self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
         clients = membership.registry.capacity
-        self.pending_notes = np.zeros(clients, bool)  # placed, and its node has not been told yet
+        self.pending_notes = np.zeros(clients, bool)  # placed, and its node has not been notified yet
         self.reports = ShiftReports(clients)
-        self._test: ShiftTest | None = None  # once a method has asked
+        self._test: ShiftTest | None = None  # once a method tests for shifts
 
     def schedule_notes(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Let these note what their data are when they get their next request."""
+        """Let these store their label counts when they get their next request."""
         self.pending_notes[clients] = True
-        self.reports.round[clients] = self.round  # their present data are what they note
+        self.reports.round[clients] = self.round  # they store their present label counts
         self.reports.shifted[clients] = False
 
     def expect_shifts(self, test: ShiftTest) -> None:
@@ -116,7 +116,7 @@ class RpcClient:
     def _request(
         self, operation: str, info: NodeInfo, clients: Int[np.ndarray, "r"], message: RpcMessage
     ) -> RpcMessage:
-        """A request with what every node must know: about whom it is, and of which run."""
+        """A request with what every node needs: its clients, and the run."""
         notes = np.flatnonzero(self.pending_notes[info.ids])
         arrays = {"clients": clients - info.first, **({"note": notes} if len(notes) else {}), **message.arrays}
         header = {"operation": operation, "run": self.run, "first": info.first, "count": info.count}

@@ -26,7 +26,7 @@ def worker_factory(
 
     Args:
         model: the JAX model.
-        ids: numbers by which streams know the clients.
+        ids: numbers of the clients in streams.
         devices: number of XLA devices; None for all.
         clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere.
     """

@@ -36,7 +36,7 @@ class SimulatedWorld:
         devices: number of XLA devices; None for all. Results do not depend on it. Ignored by PyTorch models.
         clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere. PyTorch trains
             one after another.
-        ids: numbers by which streams know the clients, ascending; None for 0 .. N-1. A world of the clients 7 and 9
+        ids: numbers of the clients in streams, ascending; None for 0 .. N-1. A world of the clients 7 and 9
             alone trains them with the random numbers that they have among all.
     """
 
@@ -111,12 +111,12 @@ class SimulatedWorld:
                 gradients[rows] = np.where(finite[:, None], local.gradient[:, part], 0)
             arrived[rows], nonfinite[rows] = finite, ~finite
             losses[rows], first_losses[rows] = np.where(finite, local.loss, 0), np.where(finite, local.first_loss, 0)
-            sent = local.update[:, part]
-            sent[~finite] = 0
+            result = local.update[:, part]
+            result[~finite] = 0
             if reduce:
-                total.add(sent, np.where(finite, examples[rows], 0), assigned[rows])
+                total.add(result, np.where(finite, examples[rows], 0), assigned[rows])
             else:
-                update[rows] = sent
+                update[rows] = result
         weight = None
         if reduce:
             update, weight = total.mean()
@@ -201,10 +201,10 @@ class SimulatedWorld:
     def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
         others = np.unique(asked)
         responding = others[np.isin(others, self.clients(self._now.round)) & ~self._unresponsive(others)]
-        answered = np.isin(asked, responding)
-        count = int(answered.sum()) * vectors
+        replied = np.isin(asked, responding)
+        count = int(replied.sum()) * vectors
         self._count("ask", self.spec.parameters, count, count)
-        return answered
+        return replied
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
         self._labels.note(clients, self.data.label_counts(clients=clients))

@@ -152,10 +152,10 @@ class FakeWorld:
         return np.where(valid[:, None], cosine(reply.update, directions), np.nan)
 
     def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        answered = ~np.isin(asked, list(self.silent | self.garbage))
-        count = int(answered.sum()) * vectors * self.spec.parameters * BYTES_PER_NUMBER
+        replied = ~np.isin(asked, list(self.silent | self.garbage))
+        count = int(replied.sum()) * vectors * self.spec.parameters * BYTES_PER_NUMBER
         self.ledger.add("ask", count, count)
-        return answered
+        return replied
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:
         if self._labels is not None and self.counts is not None:

@@ -11,7 +11,7 @@ from fedkin.simulation.workers import AnyModel
 
 
 def check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:
-    """The numbers by which streams know the clients: 0 .. N-1 by default.
+    """The numbers of the clients in streams: 0 .. N-1 by default.
 
     Raises:
         ConfigError: not one for each client, or not ascending from 0 up.
@@ -42,10 +42,10 @@ def check_work(
         )
 
 
-def check_detects(model: AnyModel, wanted: bool) -> None:
+def check_detects(model: AnyModel, detects: bool) -> None:
     """Refuse (ModelError) an operation that is not defined for detectors, or for detectors only."""
-    if model.spec.detects != wanted:
-        expected = "a detector" if wanted else "a model with a score for every class"
+    if model.spec.detects != detects:
+        expected = "a detector" if detects else "a model with a score for every class"
         raise ModelError(f"model {model.name!r} does not support this operation, which needs {expected}")
 
 

@@ -23,7 +23,7 @@ _WIDTH = 64  # samples at a time of a full gradient
 
 
 class Trainer:
-    """Trains the clients of one data set, which streams know by ``ids``; ``lanes`` of them at a time on a device."""
+    """Trains the clients of one data set, numbered by ``ids`` in streams; ``lanes`` of them at a time on a device."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list, lanes: int, ids: Int[np.ndarray, "N"]) -> None:
         self._data, self._model, self._devices, self._lanes, self._ids = data, model, devices, lanes, ids

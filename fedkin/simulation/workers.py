@@ -116,7 +116,7 @@ class ModelWithWorkers(AnyModel, Protocol):
         ...
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
-        """Workers on these data; ``ids`` are the numbers by which streams know the clients."""
+        """Workers on these data; ``ids`` are the numbers of the clients in streams."""
         ...
 
     def description(self) -> dict[str, str]:
@@ -145,7 +145,7 @@ def worker_factory(
 
     Args:
         model: a JAX model, or one with workers of its own.
-        ids: numbers by which streams know the clients.
+        ids: numbers of the clients in streams.
         devices: number of XLA devices; None for all. JAX models only, as is the next.
         clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere.
     """

@@ -1,1 +1,1 @@
-"""Trackers: TensorBoard, MLflow, Weights & Biases or a user's own hear of every round of a run."""
+"""Trackers: TensorBoard, MLflow, Weights & Biases or a user's own log every round of a run."""

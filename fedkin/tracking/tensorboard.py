@@ -33,7 +33,7 @@ class TensorBoard:
         numbers, round = flat_numbers(record), record["round"]
         if self._writer is None:
             suffix = f".{time.time_ns()}"
-            # A queue without end: where the thread that empties it has died of a full disk, nobody waits for room.
+            # A queue without end: where the thread that empties it has died of a full disk, no call waits for space.
             self._writer = self._library.SummaryWriter(str(self._folder), max_queue=0, filename_suffix=suffix)
             (self._path,) = self._folder.glob(f"events.out.tfevents.*{suffix}")
             self._size = 0

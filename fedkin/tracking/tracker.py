@@ -14,13 +14,13 @@ from fedkin.core.records import Record
 from fedkin.core.storage import append_line, complete_lines
 
 _log = logging.getLogger("fedkin")
-TRACKED = "tracked"  # in a run folder: what trackers must remember until the run is resumed
+TRACKED = "tracked"  # in a run folder: what trackers must store until the run is resumed
 _INNER_FOLDERS = ("against", "seeds")  # of methods run beside another, and of seeds
 
 
 @runtime_checkable
 class Tracker(Protocol):
-    """What hears of runs. Methods run beside each other, and seeds, are runs of their own, one after another."""
+    """What logs runs. Methods run beside each other, and seeds, are runs of their own, one after another."""
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         """A run begins, or goes on. ``description`` is what its config.toml says, ``folder`` where it is kept."""
@@ -69,13 +69,13 @@ def dispatching(
     earlier_records: Callable[[], Iterable[Record]] = tuple,
     on_round: Callable[[Record], Any] | None = None,
 ) -> Iterator[TrackerDispatch]:
-    """What a run calls after every round: all trackers hear of it, and then ``on_round``.
+    """What a run calls after every round: all trackers log it, and then ``on_round``.
 
     Args:
-        trackers: who hears of the run.
+        trackers: those that log the run.
         description: what its config.toml says.
         folder: where it is kept, if it is.
-        earlier_records: reads all records that it has so far, for trackers that have not heard of them yet.
+        earlier_records: reads all records that it has so far, for trackers that have not logged them yet.
         on_round: called last with every record.
     """
     listeners = [_Listener(tracker, dict(description), folder, earlier_records) for tracker in trackers]
@@ -146,13 +146,13 @@ class _Listener:
 
     @contextmanager
     def _dropped_on_error(self) -> Iterator[None]:
-        """A tracker that fails hears nothing more; there is one warning."""
+        """A tracker that fails is dropped; there is one warning."""
         try:
             yield
         except Exception as error:
             if not self.failed:
                 reason = " ".join(str(error).split()) or type(error).__name__
-                _log.warning("%s failed and hears nothing more of this run, which goes on: %s", self.kind, reason)
+                _log.warning("%s failed and is dropped; the run goes on: %s", self.kind, reason)
             self.failed, self.open = True, False
 
 
@@ -163,7 +163,7 @@ def run_name(description: Mapping[str, Any], folder: Path | None) -> str:
 
 
 def outermost_folder(folder: Path) -> Path:
-    """The folder that was asked for, of one in its ``against/NAME`` or ``seeds/S``."""
+    """The folder that the user named, of one in its ``against/NAME`` or ``seeds/S``."""
     while folder.parent.name in _INNER_FOLDERS:
         folder = folder.parent.parent
     return folder
@@ -171,8 +171,8 @@ def outermost_folder(folder: Path) -> Path:
 
 def flat_numbers(record: Mapping[str, Any], longest: int = 32) -> dict[str, float]:
     """The numbers of a record by name: ``cluster_sizes/0``, ``bytes_by_operation/train/0`` (download) and ``/1``
-    (upload). Lists of more than ``longest`` numbers are left out: nobody looks at a curve for each of a thousand
-    peers."""
+    (upload). Lists of more than ``longest`` numbers are left out: a curve for each of a thousand peers is
+    useless."""
     numbers: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, (int, float)):

@@ -189,7 +189,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: 
     found = compare(out, "run.rounds=1", **more)
     assert set(found.finished) == {("cohort 4", "IFCA, clusters 2", 0), ("cohort 4", "IFCA, clusters 2", 1)}
     assert set(found.failed) == set(found.missing) and len(found.failed) == 10
-    assert "must know the true clusters" in found.failed["cohort 4", "Oracle", 0]
+    assert "needs the true clusters" in found.failed["cohort 4", "Oracle", 0]
     assert (
         "clusters must be at most the number of clients (8), got 9" in found.failed["cohort 4", "IFCA, clusters 9", 1]
     )

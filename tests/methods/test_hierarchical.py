@@ -81,7 +81,7 @@ def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
 
 
 def test_nobody_answers() -> None:
-    with pytest.raises(MethodError, match="0 of 5 clients answered"):
+    with pytest.raises(MethodError, match="0 of 5 clients replied"):
         started(Hierarchical(**NEAR), world(POINTS, silent=frozenset(range(5))))
 
 

@@ -124,11 +124,11 @@ def test_a_suspicious_newcomer_is_excluded_and_not_asked_again() -> None:
 
 
 def test_all_are_suspicious() -> None:
-    with pytest.raises(MethodError, match=r"5 of 5 clients answered.*suspicious = 0\.5.*nearest two are 1 apart"):
+    with pytest.raises(MethodError, match=r"5 of 5 clients replied.*suspicious = 0\.5.*nearest two are 1 apart"):
         started(Hierarchical(**NEAR, suspicious=0.5), world(POINTS))
 
 
-# --- what the experimenter hears
+# --- remarks
 
 
 def remarks(points: Any = POINTS, **options: Any) -> tuple[str, ...]:

@@ -259,7 +259,7 @@ def test_a_finished_run_can_be_extended(tmp_path: Path) -> None:
 def test_a_run_cannot_be_shortened(tmp_path: Path) -> None:
     into(tmp_path / "run", PLAN)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    with pytest.raises(CheckpointError, match=r"is at round 7 already, and run\.rounds asks for 4"):
+    with pytest.raises(CheckpointError, match=r"is at round 7 already, and run\.rounds is 4"):
         into(tmp_path / "run", Plan(rounds=4, cohort=3, seed=5), resume=True)
     assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 

@@ -100,7 +100,7 @@ def test_too_many_neighbours_are_refused_before_anything_runs(tiny: FederatedDat
 
 # --- what a plan keeps peers from
 
-SLEEPERS, STAGE_TWO = "run.cohort", "nobody gets to stage two"
+SLEEPERS, STAGE_TWO = "run.cohort", "no peer reaches stage two"
 
 
 def told(method: Any, rounds: int, cohort: int) -> list[bool]:

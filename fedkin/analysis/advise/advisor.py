@@ -50,7 +50,7 @@ def advise(
 
     1. How many clusters are there (``estimate_cluster_count``)? Every client's data are split into halves at random. A
        number of clusters is stable where at least 75% of the clients of each cluster stay in it by the other half of
-       their data, and more than in IID splits of the same data; the largest stable number is the answer.
+       their data, and more than in IID splits of the same data; the largest stable number is taken.
     2. What does clustering gain (``run_pilots``)? Clustered methods are compared with FedAvg, with that many clusters.
 
     The verdict is "do not cluster" where one cluster is found: two are tried all the same, and their gain is reported
@@ -71,7 +71,7 @@ def advise(
         progress: called with a line about each step.
 
     Raises:
-        ConfigError: an invalid number, or local training that belongs to a method.
+        ConfigError: an invalid number, or local training that is part of a method.
         DataError: too few clients with enough samples, or a single class.
         ModelError: a detector, or a model that does not fit the data.
     """

@@ -2,12 +2,12 @@
 
 Every client splits its data at random into halves and trains from the initial model on each half: two independent
 estimates of its direction. A number of clusters is stable if the clusters of one half are found again in the other
-(``clustering.cluster_count.split_half_stability``); the largest stable number is the answer.
+(``clustering.cluster_count.split_half_stability``); the largest stable number is taken.
 
 * A pilot trains until the clients have learnt their halves: twice as long again, until the training loss of the last
-  epoch is ``LOSS_RATIO`` of the first's, or for ``MAX_EPOCHS``. A gradient, or a short training, tells how many samples
-  of each class a client has, which is noise where clusters differ in what their data mean; a local solution tells what
-  the client has learnt of them. Longer training, or a model after some rounds of averaging, tells no more.
+  epoch is ``LOSS_RATIO`` of the first's, or for ``MAX_EPOCHS``. A gradient, or a short training, shows how many samples
+  of each class a client has, which is noise where clusters differ in what their data mean; a local solution shows what
+  the client has learnt of them. Longer training, or a model after some rounds of averaging, shows no more.
 * A number is stable where at least ``THRESHOLD`` of the clients of every cluster stay in it: half way between the half
   of them that stay in the smaller part of a split of noise, and all of them.
 * It must also be more than at any number of clusters in any of several IID splits of the same data, which guards
@@ -36,7 +36,7 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 
 MIN_CLIENTS, MIN_SAMPLES = 8, 8  # training samples of a client: a half of fewer than four says nothing
-MAX_CLIENTS = 200  # more do not change the answer, and take longer
+MAX_CLIENTS = 200  # more do not change the result, and take longer
 EPOCHS, MAX_EPOCHS = 10, 160  # of a pilot
 LOSS_RATIO = 1 / 3  # to the loss in the first epoch
 THRESHOLD = 0.75

@@ -101,9 +101,9 @@ class Comparison:
     def target(self, setting: str) -> float | None:
         """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first method in its last
         round (mean over the seeds)."""
-        given = [run.config["run"].get("target") for m in self.methods for run in self.runs(setting, m)]
-        if given and given[0] is not None:
-            return float(given[0])
+        targets = [run.config["run"].get("target") for m in self.methods for run in self.runs(setting, m)]
+        if targets and targets[0] is not None:
+            return float(targets[0])
         last = self.values(setting, "final_accuracy")[self.methods[0]]
         return float(np.nanmean(last)) if np.isfinite(last).any() else None
 

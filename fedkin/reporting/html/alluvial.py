@@ -110,9 +110,9 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Mi
     or have none after."""
     by_round = {}
     for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
-        moved = (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
-        if moved.any():
-            pairs, clients = np.unique(np.stack([before, after])[:, moved], axis=1, return_counts=True)
+        migrated = (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
+        if migrated.any():
+            pairs, clients = np.unique(np.stack([before, after])[:, migrated], axis=1, return_counts=True)
             rows = [Migration(*row) for row in zip(clients.tolist(), *pairs.tolist(), strict=True)]
             by_round[round] = sorted(rows, key=lambda row: -row.clients)
     return by_round

@@ -1,8 +1,8 @@
 """The similarity of a run's clients: cosines of their updates when all of them start from the same model.
 
 At most 200 clients, evenly spread over the ids, train one local epoch each from a new model: it is drawn as the run's
-was, but from randomness of its own. Their updates show who is similar to whom, whatever the method. The result is kept
-in the run's folder. n clients, P parameters, C classes, N all clients.
+was, but from randomness of its own. Their updates show which clients are similar, whatever the method. The result is
+kept in the run's folder. n clients, P parameters, C classes, N all clients.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ClientSimilarity:
         cosines: of their updates.
         label_counts: training samples of every class, of all clients.
         true_clusters, names: of all clients, where they are known.
-        note: what a reader must know; empty if nothing.
+        note: a caveat for the reader; may be empty.
     """
 
     ids: Int[np.ndarray, "n"]

@@ -46,8 +46,8 @@ def contents(
     else:
         similarities = similarity_charts.stored_similarities(runs, keys)
     damaged = [one.label for one in runs if one.run.migrations and not assignments(one.run)]
-    lost = [f"{label}: its migrations are damaged or another run's, and are not shown." for label in damaged]
-    notes = [*report.notes, *lost, *similarities.notes]
+    damage_notes = [f"{label}: its migrations are damaged or another run's, and are not shown." for label in damaged]
+    notes = [*report.notes, *damage_notes, *similarities.notes]
     comparison = comparison_section.comparison_section(report.comparison)
     return {
         "title": _title(report),

@@ -172,8 +172,8 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
     low, high = similarity["range"]
     steps = np.frombuffer(base64.b64decode(similarity["cosines"]), np.uint8).reshape(n, n)
     matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
-    apart = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
-    least, most = np.quantile(apart, [0.02, 0.98])
+    off_diagonal = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
+    least, most = np.quantile(off_diagonal, [0.02, 0.98])
     scale: Any = {"vmin": least, "vmax": max(most, least + 1e-6), "cmap": "cividis"}
     image = axes.imshow(matrix, aspect="auto", interpolation="nearest", **scale)  # as high as the tree beside it
     figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, aspect=25)

@@ -96,7 +96,7 @@ def replayed(
 
 
 def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
-    """The configuration, with blanks for what every run has and this one does not say."""
+    """The configuration, with blanks for entries that this run lacks."""
     config: dict[str, Any] = {}
     try:
         config = run_folder.read_config(path)

@@ -65,10 +65,10 @@ def compute_similarities(
             by_key[key] = client_similarity(one.run, data, model)
         except FedkinError as error:
             notes.append(f"{_MISSING}{f' for {one.setting}' if one.setting else ''}: {error}.")
-    left = [one.label for one, key in cells if key not in selected]
-    if left:
-        shown = f"{'; '.join(left[:3])}{' ...' if len(left) > 3 else ''}"
-        notes.append(f"{_MISSING} of {len(left)} runs with other data shifts: {shown}.")
+    omitted = [one.label for one, key in cells if key not in selected]
+    if omitted:
+        shown = f"{'; '.join(omitted[:3])}{' ...' if len(omitted) > 3 else ''}"
+        notes.append(f"{_MISSING} of {len(omitted)} runs with other data shifts: {shown}.")
     return Similarities(by_key, notes)
 
 
@@ -78,13 +78,13 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
     low, high = float(cosines.min()), float(cosines.max())
     steps = np.rint(255 * (cosines - low) / ((high - low) or 1)).astype(np.uint8)
     scale = float(np.abs(similarity.scores).max()) or 1.0
-    ids, truth, names = similarity.ids, similarity.true_clusters, similarity.names
+    ids, true_clusters, names = similarity.ids, similarity.true_clusters, similarity.names
     return {
         "ids": ids.tolist(),
         "x": rounded(similarity.scores[:, 0] / scale),
         "y": rounded(similarity.scores[:, 1] / scale),
         "explained": rounded(similarity.explained),
-        "true_clusters": None if truth is None else truth[ids].tolist(),
+        "true_clusters": None if true_clusters is None else true_clusters[ids].tolist(),
         "names": None if names is None else [names[i] for i in ids],
         "cosines": base64.b64encode(steps.tobytes()).decode(),
         "range": rounded([low, high]),

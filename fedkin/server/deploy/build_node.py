@@ -51,7 +51,7 @@ def node_from_config(config: ClientConfig) -> Node:
 
 
 def build_node(model: Any, data: FederatedData, site: SiteSettings, config_digest: str = "") -> Node:
-    """A node that plays some clients of a data set.
+    """A node that runs some clients of a data set.
 
     Args:
         model: what it trains.
@@ -81,8 +81,8 @@ def select_clients(data: FederatedData, clients: Int[np.ndarray, "c"]) -> Federa
 
 def _check_shape(data: FederatedData, expected: DataDescription) -> None:
     if data.x.shape[1:] != expected.x.shape[1:] or data.classes != expected.classes:
-        got, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
+        actual, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
         raise DataError(
-            f"{data.name}: samples of shape {got} and {data.classes} classes; "
+            f"{data.name}: samples of shape {actual} and {data.classes} classes; "
             f"[samples] says {shape} and {expected.classes}"
         )

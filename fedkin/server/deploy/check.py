@@ -33,7 +33,7 @@ from fedkin.server.handshake import make_handshake
 from fedkin.simulation.workers import check_samples
 
 FLOWER = "1.41.0"  # the version in pydeployment.toml
-_NO_KEYS = "none: anybody on the network can read and change models"
+_NO_KEYS = "none: all machines on the network can read and change models"
 Table = dict[str, list[CheckResult]]  # by subject: the machine, the server, each site
 
 

@@ -122,7 +122,7 @@ def _node_key(folder: Path) -> str:
         raise ConfigError(f"{path}: expected a key of an elliptic curve, got another type; {make}")
     if key.public_key() != expected:
         raise ConfigError(f"{public} is not the public half of {path}: ssh-keygen -y -f {path} > {public}")
-    return f"{path}, {key.curve.name}; the server must know {public.name}"
+    return f"{path}, {key.curve.name}; {public.name} must be registered at the server"
 
 
 def _certificate(path: Path) -> Certificate:

@@ -1,4 +1,4 @@
-"""Checks of the server's port: it is free, or a SuperLink of this federation answers there."""
+"""Checks of the server's port: it is free, or a SuperLink of this federation listens there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_port(address: Address, ca: Path) -> CheckResult:
 
 
 def check_superlink(address: Address, ca: Path) -> CheckResult:
-    """Whether a SuperLink answers, with a certificate of the authority ``ca`` if the address has TLS."""
+    """Whether a SuperLink replies, with a certificate of the authority ``ca`` if the address has TLS."""
     name = f"server {address}"
     try:
         trusted = ssl.create_default_context(cafile=str(ca)) if address.secure else None
@@ -42,15 +42,17 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         return failed(name, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}")
     except (ssl.SSLError, http.client.HTTPException, ConnectionResetError) as error:
         how = "with TLS" if address.secure else "without TLS"
-        return failed(name, f"something answers there, but no SuperLink {how} ({type(error).__name__}): see SUPERLINK")
+        return failed(name, f"something listens there, but no SuperLink {how} ({type(error).__name__}): see SUPERLINK")
     except socket.gaierror:
         return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
-        return doubtful(name, f"not reachable ({reason}): is the SuperLink up, and does the firewall let this out?")
+        return doubtful(
+            name, f"not reachable ({reason}): is the SuperLink running, and does the firewall allow the connection?"
+        )
     if status != 200:
-        return failed(name, f"answers {status} to /health, as no SuperLink does: see SUPERLINK")
-    return CheckResult(name, "a SuperLink answers" + (", with the right certificate" if address.secure else ""))
+        return failed(name, f"replies {status} to /health, as no SuperLink does: see SUPERLINK")
+    return CheckResult(name, "a SuperLink replies" + (", with the right certificate" if address.secure else ""))
 
 
 def _health_status(address: Address, trusted: ssl.SSLContext | None) -> int:

@@ -22,7 +22,7 @@ def jax_client(model: AnyModel, data: Source) -> ClientApp:
 
     Args:
         model: as for ``simulate``, or a function that makes it from the data, such as ``fk.models.mclr``.
-        data: FederatedData whose clients this node plays; or a function of the node's configuration (a dict) that
+        data: FederatedData whose clients this node runs; or a function of the node's configuration (a dict) that
             returns them. The configuration is what ``flower-supernode --node-config`` says: ``name`` (required, where
             the data come from a program), ``folder`` for what the client stores (``state``), and any others.
 

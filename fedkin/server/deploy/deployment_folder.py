@@ -30,7 +30,7 @@ SITE_CA, NODE_KEY, NODE_PUBLIC = "ca.pem", "key", "key.pub"
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # of the first SuperNode of a machine, Flower's default
 
-# No telemetry, no look for updates, a short interval between polls, and Python stores compiled code.
+# No telemetry, no check for updates, a short interval between polls, and Python stores compiled code.
 VARIABLES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -138,11 +138,11 @@ def commands(folder: Path, address: Address, sites: list[str]) -> str:
         address: of the SuperLink.
         sites: names of their folders.
     """
-    here, programs = shlex.quote(str(folder.absolute())), shlex.quote(str(Path(sys.executable).parent))
+    root, programs = shlex.quote(str(folder.absolute())), shlex.quote(str(Path(sys.executable).parent))
     each = f"for site in {' '.join(sites)}; do"
     keys = [f'{each} flwr supernode register "$site/{NODE_PUBLIC}" {CONNECTION} --name "$site"; done']
     parts = {
-        "In every new shell": [f"cd {here}", f'export PATH={programs}:"$PATH" FLWR_HOME="$PWD/flwr"', _SOURCE],
+        "In every new shell": [f"cd {root}", f'export PATH={programs}:"$PATH" FLWR_HOME="$PWD/flwr"', _SOURCE],
         "The SuperLink": [superlink(address), _WAIT],
         **({"Register the sites, once for each": keys} if address.secure else {}),
         "A SuperNode for each site": [each, f"  ({supernode(address.secure)}) &", "done"],

@@ -101,21 +101,21 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
     """The SuperLink's address; an existing deployment keeps its own. Raises ConfigError for another."""
     before = files.read_address(folder / files.FLOWER) if (folder / files.FLOWER).exists() else None
     default = before or Address()
-    wanted = Address(default.host if host is None else host, default.port if port is None else port, secure)
-    if not files.is_host(wanted.host):
-        raise ConfigError(f"--host: expected a host name or an address such as 10.0.0.1, got {wanted.host!r}")
-    if not 1 <= wanted.port <= 65_535:
-        raise ConfigError(f"--port: expected a port from 1 to 65535, got {wanted.port}")
+    address = Address(default.host if host is None else host, default.port if port is None else port, secure)
+    if not files.is_host(address.host):
+        raise ConfigError(f"--host: expected a host name or an address such as 10.0.0.1, got {address.host!r}")
+    if not 1 <= address.port <= 65_535:
+        raise ConfigError(f"--port: expected a port from 1 to 65535, got {address.port}")
     was_secure = (folder / files.KEYS).exists() if before is None else before.secure
     if was_secure != secure and (before or was_secure):
         with_keys, hint = ("with", "leave out --insecure") if was_secure else ("without", "say --insecure too")
         raise ConfigError(f"{folder} holds a federation {with_keys} keys; {hint}, or choose another folder")
-    if before and wanted != before:
+    if before and address != before:
         raise ConfigError(
             f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and {files.CERTIFICATE}, and "
             f"change SUPERLINK in each site's {files.ENVIRONMENT}"
         )
-    return wanted
+    return address
 
 
 def _check_ports(clients: int, address: Address) -> None:
@@ -130,16 +130,16 @@ def _configurations(
     folder: Path, names: list[str], settings: Sequence[str], exists: bool, secure: bool
 ) -> tuple[Files, dict[str, Files]]:
     """The content of server.toml and of each site's client.toml."""
-    given = _by_section(settings, exists)
+    changes = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
     base["federation"] = {"name": "trial", "capacity": max(8, 2 * len(names)), "wait_for": len(names)}
     base["federation"] |= {"registered": True} if secure else {}
     base["data"]["clients"] = base["federation"]["capacity"]
     base["run"]["cohort"] = len(names)
-    values = {name: _with_settings(name, base.get(name, {}), given.get(name, {})) for name in (*SERVER, *CLIENT)}
+    values = {name: _with_settings(name, base.get(name, {}), changes.get(name, {})) for name in (*SERVER, *CLIENT)}
     if exists:
         server = _existing_server(folder, len(names))
-        values["data"] = values["data"] if "data" in given else _existing_data(folder) or values["data"]
+        values["data"] = values["data"] if "data" in changes else _existing_data(folder) or values["data"]
     else:
         server = {name: values[name] for name in SERVER}
         server["samples"] = _samples(values["data"], folder / names[0], values["samples"])
@@ -167,7 +167,7 @@ def _existing_server(folder: Path, sites: int) -> Files:
 
 def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
     """The settings by section. Raises ConfigError for an unknown section, or one whose file exists."""
-    given: dict[str, Values] = {}
+    changes: dict[str, Values] = {}
     for text in settings:
         section, key, value = parse_override(text)
         known = (*SERVER, *(name for name in CLIENT if name not in SERVER))
@@ -177,16 +177,16 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
             raise ConfigError(f"client.{key}: each site has its own; change it in its client.toml")
         if exists and section in SERVER:
             raise ConfigError(f"{section}.{key}: {files.SERVER} is there already and stays as it is; change it there")
-        given.setdefault(section, {})[key] = value
-    return given
+        changes.setdefault(section, {})[key] = value
+    return changes
 
 
-def _with_settings(section: str, base: Values, given: Values) -> Values:
+def _with_settings(section: str, base: Values, changes: Values) -> Values:
     """Settings on top of a section, whose defaults do not apply where the settings choose another ``name``."""
-    if section == "model" and "torch" in given:
-        given = {"name": "torch"} | given
-    other = section in _CHOICES and given.get("name", base["name"]) != base["name"]
-    return {**({} if other else base), **given}
+    if section == "model" and "torch" in changes:
+        changes = {"name": "torch"} | changes
+    other = section in _CHOICES and changes.get("name", base["name"]) != base["name"]
+    return {**({} if other else base), **changes}
 
 
 def _is_per_site(data: Values) -> bool:
@@ -200,10 +200,10 @@ def _existing_data(folder: Path) -> Values:
     return dict(read_toml(paths[0]).get("data", {})) if paths else {}
 
 
-def _samples(data: Values, site: Path, given: Values) -> Values:
+def _samples(data: Values, site: Path, changes: Values) -> Values:
     """[samples], from the data unless the settings have all of it."""
-    if {"shape", "classes"} <= given.keys():
-        return given
+    if {"shape", "classes"} <= changes.keys():
+        return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
         raise ConfigError(
             f"data.path: {site / str(data.get('path', ''))} is not there; where the data are elsewhere, describe "
@@ -214,7 +214,7 @@ def _samples(data: Values, site: Path, given: Values) -> Values:
     with error_context("data"):
         loaded = registry.make(registry.datasets(), values)
     words = {} if loaded.vocabulary is None else {"words": len(loaded.vocabulary)}
-    return {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes, **words} | given
+    return {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes, **words} | changes
 
 
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:

@@ -1,4 +1,4 @@
-"""A node's own disk: what its clients noted (``RUN.safetensors``), and models (``RUN-models.safetensors``)."""
+"""A node's own disk: what its clients stored (``RUN.safetensors``), and models (``RUN-models.safetensors``)."""
 
 from __future__ import annotations
 

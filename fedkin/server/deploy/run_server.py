@@ -44,9 +44,9 @@ def serve(config: ServerConfig, transport: Transport) -> Run:
         trackers = make_trackers(config.federation.track, folder)
         worlds = RemoteWorlds(config, transport)
         entries = (config.method, *config.against)
-        chosen = [(entry, registry.make(methods(), entry)) for entry in entries]
+        selected = [(entry, registry.make(methods(), entry)) for entry in entries]
         resume = holds_run(folder)
-        return Experiment(worlds, config.plan, config.description(), log_round, resume, trackers).run(chosen, folder)
+        return Experiment(worlds, config.plan, config.description(), log_round, resume, trackers).run(selected, folder)
 
 
 class RemoteWorlds:
@@ -71,7 +71,7 @@ class RemoteWorlds:
         return (self.membership.own.layout,)
 
     def check(self, methods: Methods, plan: Plan) -> None:
-        """All that a server can know is checked already."""
+        """All that a server can check is checked already."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
         name = f"{self.config.federation.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder

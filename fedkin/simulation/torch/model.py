@@ -70,7 +70,7 @@ class TorchModel(FlatModule):
         return scores
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> tuple[Scorer, Trainer]:
-        """Scorer and trainer on these data; ``ids`` are the numbers by which streams know the clients."""
+        """Scorer and trainer on these data; ``ids`` are the numbers of the clients in streams."""
         return Scorer(data, self), Trainer(data, self, ids)
 
     def description(self) -> dict[str, str]:

@@ -32,8 +32,8 @@ def torch_model(
             run's seed. The module is the same in every call but for its weights.
         data: argument of such a function: anything with ``name``, ``x`` [M ...] and ``classes``.
         name: of the model, for messages and descriptions.
-        detects: the model is a detector, which tells one class from all others: one score per sample, [B 1], positive
-            where it sees its class. ATHENA-FL trains those.
+        detects: the model is a detector, which separates one class from all others: one score per sample, [B 1],
+            positive for its class. ATHENA-FL trains those.
         threads: cores for one client. One is the fastest for small networks; the last bits depend on it.
 
     Raises:
@@ -92,9 +92,9 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
     if not needed:
         return source
     if len(needed) > 1 or needed[0].kind not in named:
-        wanted = ", ".join(p.name for p in needed)
+        required = ", ".join(p.name for p in needed)
         raise ModelError(
-            f"model {name!r}: its function takes nothing, or the data as its only argument, got ({wanted})"
+            f"model {name!r}: its function takes nothing, or the data as its only argument, got ({required})"
         )
     if data is None:
         raise ModelError(
@@ -114,7 +114,7 @@ def _imported(place: str) -> Callable[..., Any]:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        missing = f"there is no module {error.name!r} in {os.getcwd()} or where Python looks (PYTHONPATH)"
+        missing = f"there is no module {error.name!r} in {os.getcwd()} or on Python's path (PYTHONPATH)"
         raise ConfigError(f"torch = {place!r}: {missing}") from error
     except Exception as error:  # whatever the user's own file raises
         raise ConfigError(f"torch = {place!r}: importing it failed: {type(error).__name__}: {error}") from error

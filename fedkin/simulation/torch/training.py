@@ -1,7 +1,7 @@
 """Local training and gradients by PyTorch, with the batches, steps and results of the compiled simulator's trainer.
 
 Clients train one after another, each row in a fresh copy of the module with random numbers of its own, so that nothing
-depends on who else is in the call.
+depends on the other clients of the call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
 
 
 class Trainer:
-    """Trains the clients of one data set, which streams know by ``ids``."""
+    """Trains the clients of one data set, numbered by ``ids`` in streams."""
 
     def __init__(self, data: FederatedData, model: FlatModule, ids: Int[np.ndarray, "N"]) -> None:
         self._data, self._model, self._ids = data, model, ids

@@ -293,7 +293,7 @@ def _write_pair(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
 def test_a_site_without_keys_is_doubtful(tmp_path: Path) -> None:
     fed = init(tmp_path / "fed", 2, secure=False, port=free_ports(1)[0]).folder
     found = site(fed)
-    assert found["keys"].mark == "!" and "anybody on the network" in found["keys"].detail
+    assert found["keys"].mark == "!" and "all machines on the network" in found["keys"].detail
     assert not any_failed(server(fed).values()) and "certificate" not in server(fed)
 
 
@@ -361,7 +361,7 @@ def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
     what, ca = f"server {address}", fed / "keys/ca.pem"
     assert site(fed)[what].mark == "!" and "not reachable (Connection refused)" in site(fed)[what].detail
     with answering(address.port, fed / "keys"):
-        assert site(fed)[what] == CheckResult(what, "a SuperLink answers, with the right certificate")
+        assert site(fed)[what] == CheckResult(what, "a SuperLink replies, with the right certificate")
         assert_failed(
             check_network.check_superlink(Address(port=address.port, secure=False), ca), "no SuperLink without TLS"
         )
@@ -369,7 +369,7 @@ def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
         assert_only_failed(site(fed), what, "no SuperLink with TLS")
         assert check_network.check_superlink(Address(port=address.port, secure=False), ca).mark == "✓"
     with answering(address.port, kind=_Ill):
-        assert_failed(check_network.check_superlink(Address(port=address.port, secure=False), ca), "answers 404")
+        assert_failed(check_network.check_superlink(Address(port=address.port, secure=False), ca), "replies 404")
     other = init(tmp_path / "other", 2).folder
     with answering(address.port, other / "keys"):
         assert_only_failed(site(fed), what, "its certificate is not that of")
