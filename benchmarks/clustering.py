@@ -48,22 +48,22 @@ def choice(turns: int, clusters: int = 3) -> Times:
     """A cohort of 20 clients choosing among K models, and K forward passes over the same data."""
     world, start = simulated(clients(20, mean=600), "784-128-10")
     models = np.repeat(start, clusters, axis=0)
-    everybody, zeros = np.arange(20), np.zeros(20, np.int64)
+    all_clients, zeros = np.arange(20), np.zeros(20, np.int64)
 
     def passes(_: int) -> None:
         for _ in range(clusters):
-            world.evaluate(start, everybody, zeros, split="train")
+            world.evaluate(start, all_clients, zeros, split="train")
 
-    return take_turns({"choice": lambda _: world.losses(models, everybody), "K passes": passes}, turns, 3)
+    return take_turns({"choice": lambda _: world.losses(models, all_clients), "K passes": passes}, turns, 3)
 
 
 def shift_test(turns: int) -> Times:
     """The shift test of 10,000 clients with ten classes."""
     rng = np.random.default_rng(0)
     before, after = rng.integers(0, 50, (10_000, 10)), rng.integers(0, 50, (10_000, 10))
-    memory, everybody = LabelMemory(before), np.arange(10_000)
+    memory, all_clients = LabelMemory(before), np.arange(10_000)
     tests = ("label_blind", "label_aware")
-    return take_turns({t: lambda _, t=t: memory.shifted(everybody, after, t, 0.2) for t in tests}, turns)
+    return take_turns({t: lambda _, t=t: memory.shifted(all_clients, after, t, 0.2) for t in tests}, turns)
 
 
 def everything(turns: int) -> dict[str, Times]:

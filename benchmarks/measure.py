@@ -65,8 +65,8 @@ def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:
 def fedkin_round(data: Clients, name: str) -> Callable[[int], object]:
     """A round in fedkin's simulator."""
     world, start = simulated(data, name)
-    everybody, zeros = np.arange(len(data)), np.zeros(len(data), np.int64)
-    return lambda turn: world.train(start, everybody, zeros, reduce=True, stream=Stream(0, turn))
+    all_clients, zeros = np.arange(len(data)), np.zeros(len(data), np.int64)
+    return lambda turn: world.train(start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
 
 
 def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], object]:
@@ -136,11 +136,11 @@ def flower_job(rounds: int) -> float:
 def evaluation(turns: int) -> Times:
     """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as a run does."""
     world, start = simulated(clients(1000, mean=69), "784-10")
-    everybody, zeros = np.arange(1000), np.zeros(1000, np.int64)
+    all_clients, zeros = np.arange(1000), np.zeros(1000, np.int64)
     cohorts = [np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)]
     train = {"training a round": lambda t: world.train(start, cohorts[t], zeros[:20], reduce=True, stream=Stream(0, t))}
     return take_turns(
-        {**train, "evaluating 1,000 clients": lambda t: world.evaluate(start, everybody, zeros)}, turns, 5
+        {**train, "evaluating 1,000 clients": lambda t: world.evaluate(start, all_clients, zeros)}, turns, 5
     )
 
 

@@ -25,15 +25,15 @@ def rounds(turns: int) -> Times:
     models and updates, and average."""
     world, _ = simulated(equal_clients(), "784-128-10")
     world.work = replace(world.work, epochs=1)
-    method, everybody = PANM(neighbours=5, candidates=10), np.arange(PEERS)
+    method, all_clients = PANM(neighbours=5, candidates=10), np.arange(PEERS)
     start = method.init(world, Stream(0))
-    state = method.round(world, start, everybody, Stream(0, 1))
+    state = method.round(world, start, all_clients, Stream(0, 1))
 
     def panm(turn: int) -> None:
-        method.round(world, state, everybody, Stream(0, turn))
+        method.round(world, state, all_clients, Stream(0, turn))
 
     def training(turn: int) -> None:
-        world.train(state.models, everybody, everybody, stream=Stream(0, turn))
+        world.train(state.models, all_clients, all_clients, stream=Stream(0, turn))
 
     return take_turns({"PANM": panm, "training": training}, turns)
 

@@ -22,8 +22,8 @@ def torch_world_round(name: str) -> Callable[[int], object]:
     data = federated(clients(20))
     model = torch_model(lambda: torch_loop.network(name), name=name)
     world = SimulatedWorld(data, model, LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
-    start, everybody, zeros = world.initial(Stream(0))[None], np.arange(20), np.zeros(20, np.int64)
-    return lambda turn: world.train(start, everybody, zeros, reduce=True, stream=Stream(0, turn))
+    start, all_clients, zeros = world.initial(Stream(0))[None], np.arange(20), np.zeros(20, np.int64)
+    return lambda turn: world.train(start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
 
 
 def rounds(name: str, turns: int) -> Times:

@@ -106,7 +106,7 @@ def last_of_curve(job: Job, results: Results, figure: str, unit: str, factor: in
         unit: of the number.
         factor: by which it is multiplied, such as 100 for percent.
     """
-    runs = [line for line in results if job.answers(line)]
+    runs = [line for line in results if job.matches(line)]
     ours = average([line[figure][-1] for line in runs])
     shown = digits(None if ours is None else factor * ours)
     return ComparedNumber(job.row, job.column, "", shown, None, Mark.NO_NUMBER, unit, len(runs))

@@ -42,7 +42,7 @@ class Setting:
     shift: Shift | None = None
     data_seed: int | None = 0  # of the data; None: drawn anew from the seed of every run
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
-    seconds: float | int = 15  # of a run on two cores, a guess, used until one is stored
+    seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
 
 

@@ -50,7 +50,7 @@ def share_of(table: Table, results: Results) -> Share:
 
 
 def cpu_sized(table: Table, results: Results) -> set[str]:
-    """The rows whose runs take at most five minutes: by the median of what is stored, else by the recipe's guess."""
+    """The rows whose runs take at most five minutes: by the median of what is stored, else by the recipe's estimate."""
     return {row for row, time in seconds_of_rows(table.jobs, results).items() if time.seconds <= CPU_SIZED}
 
 
@@ -104,7 +104,7 @@ def _legend(tables: Sequence[Table]) -> str:
     without_recipe = "; ".join(f"{table.name}: {', '.join(table.without_recipe)}" for table in tables)
     return (
         "*CPU-sized*: the recipe is the paper's, and a run takes at most 300 seconds on two cores (the median of the "
-        "row's runs in the store; the recipe's guess where there is none). A number counts as run from one seed "
+        "row's runs in the store; the recipe's estimate where there is none). A number counts as run from one seed "
         "on; the tables below say how many there are. Shortened runs, other data and variants of ours are shown below "
         "and not counted. Printed, but not CPU-sized or not available: "
         f"{without_recipe}. {NO_RECIPE}"

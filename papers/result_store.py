@@ -34,7 +34,7 @@ class Job:
         """Row and column."""
         return f"{self.row}, {self.column}"
 
-    def answers(self, line: Line) -> bool:
+    def matches(self, line: Line) -> bool:
         """Whether a line of the store is a run of this job."""
         return all(line.get(name) == value for name, value in self.key.items())
 
@@ -47,19 +47,19 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
 
 
 def job_of_question(
-    question: Any, seeds: tuple[int, ...], answer: Measure, row: str, column: str, seconds: float | int
+    question: Any, seeds: tuple[int, ...], measure: Measure, row: str, column: str, seconds: float | int
 ) -> Job:
     """A question as a job.
 
     Args:
         question: a frozen dataclass, whose fields its lines begin with.
         seeds: from which it is run.
-        answer: runs it from one seed.
+        measure: runs it from one seed.
         row: where it stands in its table.
         column: likewise.
         seconds: of a run on two cores.
     """
-    return Job(row, column, seeds, asdict(question), lambda seed: answer(question, seed), seconds)
+    return Job(row, column, seeds, asdict(question), lambda seed: measure(question, seed), seconds)
 
 
 def read(store: Path) -> list[Line]:
@@ -98,7 +98,7 @@ def pending(requested: Iterable[tuple[Job, Sequence[int]]], stored: Sequence[Lin
     """The runs that are requested and not in the store yet."""
     missing = []
     for job, seeds in requested:
-        done = {line["seed"] for line in stored if job.answers(line)}
+        done = {line["seed"] for line in stored if job.matches(line)}
         missing += [(job, seed) for seed in seeds if seed not in done]
     return missing
 
@@ -132,16 +132,16 @@ class RowTime(NamedTuple):
     """How long a run of a row takes."""
 
     seconds: float
-    measured: bool  # else the recipe's guess
+    measured: bool  # else the recipe's estimate
 
 
 def seconds_of_rows(jobs: Iterable[Job], stored: Sequence[Line]) -> dict[str, RowTime]:
-    """How long a run of each row takes: the median of the row's runs in the store, else the recipe's guess."""
+    """How long a run of each row takes: the median of the row's runs in the store, else the recipe's estimate."""
     rows: dict[str, list[Job]] = {}
     for job in jobs:
         rows.setdefault(job.row, []).append(job)
     times = {}
     for row, of_row in rows.items():
-        seconds = [float(m["seconds"]) for m in stored if "seconds" in m and any(job.answers(m) for job in of_row)]
+        seconds = [float(m["seconds"]) for m in stored if "seconds" in m and any(job.matches(m) for job in of_row)]
         times[row] = RowTime(median(seconds), True) if seconds else RowTime(float(of_row[0].seconds), False)
     return times

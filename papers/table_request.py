@@ -154,7 +154,7 @@ def _summary(table: Table, stored: Results, timed: Results) -> TableSummary:
     missing = pending([(job, job.seeds) for job in table.jobs], stored)
     whole = sum(rows[job.row].seconds * len(job.seeds) for job in table.jobs)
     left = sum(rows[job.row].seconds for job, _ in missing)
-    measured = sum(any(job.answers(line) for line in stored) for job in table.jobs)
+    measured = sum(any(job.matches(line) for line in stored) for job in table.jobs)
     guessed = not all(time.measured for time in rows.values())
     return TableSummary(table, len(table.jobs), measured, float(whole), float(left), guessed)
 

@@ -20,8 +20,8 @@ from papers.result_store import Job, JobList
 from papers.table_request import TableRequest, TableSummary
 
 CAPTION = (
-    "times: of runs as long as those in the store, on two cores; ~ where some row has none, and the recipe's guess "
-    "stands for it\nmeasured: cells with a run; left: runs that the store lacks, some seeds of measured cells too"
+    "times: of runs as long as those in the store, on two cores; ~ where some row has none, and the recipe's estimate "
+    "is used\nmeasured: cells with a run; left: runs that the store lacks, some seeds of measured cells too"
 )
 
 

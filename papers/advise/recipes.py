@@ -75,7 +75,7 @@ def federation(case: Case, seed: int) -> FederatedData:
     return _SETS[case.base](**options)
 
 
-def answer(case: Case, seed: int) -> dict[str, Any]:
+def measure(case: Case, seed: int) -> dict[str, Any]:
     """The number of clusters by each criterion; where the true number is unknown, the gain of clustering."""
     data, local, start = federation(case, seed), SGD(epochs=10, batch_size=10, lr=0.03), time.perf_counter()
     results: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def answer(case: Case, seed: int) -> dict[str, Any]:
 def jobs() -> tuple[Job, ...]:
     """All cases as jobs: planted ones from ten seeds, the others from three."""
     cases = [(case, SEEDS) for case in PLANTED] + [(case, SEEDS[:3]) for case in OTHERS]
-    return tuple(job_of_question(case, seeds, answer, *row_and_column(case), seconds=15) for case, seeds in cases)
+    return tuple(job_of_question(case, seeds, measure, *row_and_column(case), seconds=15) for case, seeds in cases)
 
 
 def row_and_column(case: Case) -> tuple[str, str]:

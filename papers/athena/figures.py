@@ -16,7 +16,7 @@ from papers.tables_markdown import Results
 
 
 def draw(results: Results, docs: Path) -> None:
-    """Write every picture into ``docs/images``."""
+    """Write every figure into ``docs/images``."""
     import matplotlib
 
     from fedkin.reporting.style import STYLE, write

@@ -132,8 +132,8 @@ def table_1(results: Results) -> list[ComparedNumber]:
             options = {"unit": "% of the bytes", "margin": 0.01}
             numbers.append(compare_number(row, "from the paper's epochs", percent, _as_printed(data, split), **options))
             runs = [first_run(results, "Fig. 2-4", setting.row, name) for name in ("ATHENA-FL", "FedAvg")]
-            sent = [None if run is None else until_convergence(run)[1] for run in runs]
-            ours = 100 * economy(sent[0], sent[1]) if sent[0] is not None and sent[1] else None
+            traffic = [None if run is None else until_convergence(run)[1] for run in runs]
+            ours = 100 * economy(traffic[0], traffic[1]) if traffic[0] is not None and traffic[1] else None
             options = {"unit": "% of the bytes", "deviation": setting.deviation, "seeds": int(all(runs))}
             numbers.append(compare_number(row, "from our runs", percent, ours, **options))
     return numbers

@@ -140,10 +140,10 @@ def clusters_found(results: Results) -> str:
             assigned = assign_noise(np.array(cell["biases"], np.float64), labels, "own")
             shown.append(f"{count} ({adjusted_rand_score(true_clusters, assigned):.2f})")
         dense, steep = FOUND_PUBLISHED[split]
-        given = str(clusters) if clusters > 1 else "3"
+        k_used = str(clusters) if clusters > 1 else "3"
         name = {"cnn": "CNN", "mobilenet_v2": "MobileNetV2"}[model]
         lines.append(
-            [split, name, f"{shown[0]}<br>*{dense}*", f"{shown[1]}<br>*{steep}*", f"{shown[2]}<br>*{given}, given*"]
+            [split, name, f"{shown[0]}<br>*{dense}*", f"{shown[1]}<br>*{steep}*", f"{shown[2]}<br>*{k_used}, given*"]
         )
     return markdown(["clients", "model", "DBSCAN", "OPTICS", "K-means"], lines)
 
@@ -187,8 +187,8 @@ def published_table_1() -> str:
     """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files."""
     lines = []
     for (data, split), (ours, theirs) in TABLE_1.items():
-        sent = transmitted_mib(ours, 10, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE)
-        cells = [str(ours), f"{sent[0]:.3f}", str(theirs), f"{sent[1]:.3f}", f"{100 * economy(*sent):.2f}"]
+        size = transmitted_mib(ours, 10, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE)
+        cells = [str(ours), f"{size[0]:.3f}", str(theirs), f"{size[1]:.3f}", f"{100 * economy(*size):.2f}"]
         lines.append([f"{TITLES[data]}, {split}", *cells])
     return markdown(["", "E[e]", "TDT (MiB)", "E[e] FedAvg", "TDT (MiB)", "economy (%)"], lines)
 

@@ -97,21 +97,21 @@ def _combined_setting(data: str, split: str) -> Setting:
 COMBINED = {(data, split): _combined_setting(data, split) for data in DATA for split in SPLITS}
 
 
-def _given(clusters: int) -> tuple[int, ...]:
+def _known_assignment(clusters: int) -> tuple[int, ...]:
     """The clusters of twenty clients in ``blocks``, as the authors write them down."""
     return tuple(client * clusters // 20 for client in range(20))
 
 
 def _combined(setting: Setting) -> list[Cell]:
     """The detectors' scores as they are and calibrated, and one model for all: half of the clients train a round."""
-    detectors, given = replace(setting, model="detector", model_options=()), _given(setting.clusters)
+    detectors, assignment = replace(setting, model="detector", model_options=()), _known_assignment(setting.clusters)
     return [
-        Cell("Fig. 2-4", detectors, "ATHENA-FL", lambda m: Athena(assignment=given, fraction=0.5), None),
+        Cell("Fig. 2-4", detectors, "ATHENA-FL", lambda m: Athena(assignment=assignment, fraction=0.5), None),
         Cell(
             "Fig. 2-4",
             detectors,
             "ATHENA-FL, calibrated",
-            lambda m: Athena(assignment=given, fraction=0.5, calibrate=4),
+            lambda m: Athena(assignment=assignment, fraction=0.5, calibrate=4),
             None,
         ),
         Cell("Fig. 2-4", replace(setting, cohort=setting.cohort // 2), "FedAvg", lambda m: FedAvg(), None),

@@ -20,7 +20,7 @@ REAL = (MNIST, FEMNIST, MEX, GOODREADS)
 
 
 def draw(results: Results, docs: Path) -> None:
-    """Write every picture into ``docs/images``."""
+    """Write every figure into ``docs/images``."""
     import matplotlib
 
     from fedkin.reporting.style import STYLE, write

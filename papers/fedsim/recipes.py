@@ -177,7 +177,7 @@ def components(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def heterogeneity(cell: Cell, seed: int) -> dict[str, Any]:
-    """PNI of a draw of the data, asked with one random model."""
+    """PNI of a draw of the data, measured with one random model."""
     s = cell.setting
     data = load(s.data, s.data_options, seed)
     return {"pni": round(non_iid_index(data, MODELS[s.model](data), seed=seed).pni, 5)}

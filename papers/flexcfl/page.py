@@ -47,7 +47,7 @@ def table_iv(results: Results) -> str:
 
 def figure_6(results: Results) -> str:
     """Bytes of every method over FedAvg's."""
-    return f"### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's\n\n{sent(results)}"
+    return f"### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's\n\n{communication(results)}"
 
 
 def table_i(results: Results) -> str:
@@ -68,7 +68,7 @@ def detected(results: Results) -> str:
     return markdown(head, lines)
 
 
-def sent(results: Results) -> str:
+def communication(results: Results) -> str:
     """Bytes of every method over FedAvg's: between server and clients, and with what servers would exchange."""
     marks = {(n.row, n.column): n.symbol for n in relative_bytes(results)}
     lines = []
@@ -104,10 +104,10 @@ def _curves(results: Results, panels: Any) -> None:
         for column, colour, dash in zip(columns, COLOURS, DASHES, strict=False):
             curves = values_of(results, "IV", f"{MNIST.row}: {kind}", column, "curve")
             if curves:
-                found = np.array([[np.nan if a is None else a for a in curve] for curve in curves])
-                rounds = 1 + np.arange(found.shape[1]) * (MNIST.rounds // 100)
-                axes.plot(rounds, found.mean(axis=0), color=colour, ls=dash, lw=1.6, label=column)
-                axes.fill_between(rounds, found.min(axis=0), found.max(axis=0), color=colour, alpha=0.15, lw=0)
+                scores = np.array([[np.nan if a is None else a for a in curve] for curve in curves])
+                rounds = 1 + np.arange(scores.shape[1]) * (MNIST.rounds // 100)
+                axes.plot(rounds, scores.mean(axis=0), color=colour, ls=dash, lw=1.6, label=column)
+                axes.fill_between(rounds, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0)
         axes.set_xlabel("communication round")
         axes.set_ylim(0.5, 1)
     panels[-1].legend(loc="lower right", frameon=False, fontsize=8.5)

@@ -53,8 +53,8 @@ def harder(results: Results) -> str:
     )
 
 
-def answers(results: Results, question: Question) -> list[dict[str, Any]]:
-    """The runs that answer a question, in the order of their seeds."""
+def runs_of(results: Results, question: Question) -> list[dict[str, Any]]:
+    """The runs of a question, in the order of their seeds."""
     runs = [m for m in results if all(m[name] == value for name, value in vars(question).items())]
     return sorted(runs, key=lambda m: m["seed"])
 
@@ -63,16 +63,16 @@ def methods_side_by_side(results: Results) -> str:
     """Accuracy, neighbours and traffic of every method."""
     lines = []
     for question in COMPARED:
-        runs = answers(results, question)
+        runs = runs_of(results, question)
         cells = [percent([r[name][-1] for r in runs]) for name in ("accuracy", "bottom_decile")]
-        cells += _found(runs, stage_two=question.method in PANMS)
+        cells += _neighbours(runs, stage_two=question.method in PANMS)
         megabytes = [r["bytes"] / ROUNDS / PEERS / 1e6 for r in runs]
         lines.append([question.method, *cells, f"{np.mean(megabytes):.2f}" if megabytes else "", str(len(runs))])
     head = ["method", "accuracy", "bottom 10%", "lowest precision", "precision, end", "recall, end", "MB", "seeds"]
     return markdown(head, lines)
 
 
-def _found(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
+def _neighbours(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
     """Precision from round 10 on and at the end, recall at the end; nothing of methods without neighbours."""
     if not runs or runs[0]["neighbour_precision"][-1] is None:
         return ["", "", ""]
@@ -87,8 +87,8 @@ def federations(results: Results) -> str:
     for base, kind, clusters in FEDERATIONS:
         cells = []
         for method in columns:
-            runs = answers(results, Question("federations", method, base, kind, clusters=clusters))
-            numbers = f"<br>{' / '.join(_found(runs, False)[1:])}" if runs and method in PANMS else ""
+            runs = runs_of(results, Question("federations", method, base, kind, clusters=clusters))
+            numbers = f"<br>{' / '.join(_neighbours(runs, False)[1:])}" if runs and method in PANMS else ""
             cells.append(percent([r["accuracy"][-1] for r in runs]) + numbers)
         lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
@@ -96,12 +96,13 @@ def federations(results: Results) -> str:
 
 
 def missing_peers(results: Results) -> str:
-    """Peers that drop out, never answer, come late or leave."""
+    """Peers that drop out, never reply, come late or leave."""
     lines = []
     for who in filter(None, ABSENT):
         for method in PANMS:
-            runs = answers(results, Question("absent", method, absent=who))
-            lines.append([who, method, percent([r["accuracy"][-1] for r in runs]), *_found(runs, False)[1:]])
+            runs = runs_of(results, Question("absent", method, absent=who))
+            label, accuracy = who.replace("answer", "reply"), percent([r["accuracy"][-1] for r in runs])
+            lines.append([label, method, accuracy, *_neighbours(runs, False)[1:]])
     return markdown(["peers", "method", "accuracy", "precision, end", "recall, end"], lines)
 
 
@@ -130,7 +131,7 @@ def _curves(results: Results, name: str, axes: Any) -> None:
     prepare(axes, f"Neighbours: {name}", f"mean over seeds; vertical line: stage two starts (T1 = {T1})")
     shown = [q for q in COMPARED if q.method in (*PANMS, "PENS")]
     for question, colour, dash in zip(shown, COLOURS, DASHES, strict=False):
-        curves = [r[f"neighbour_{name}"] for r in answers(results, question)]
+        curves = [r[f"neighbour_{name}"] for r in runs_of(results, question)]
         if curves:
             mean = np.array([[np.nan if v is None else v for v in curve] for curve in curves], float).mean(axis=0)
             axes.plot(mean, color=colour, ls=dash, lw=1.8, label=question.method)
@@ -148,9 +149,9 @@ def _breaks(results: Results, panel: str, axes: Any) -> None:
     heading, label = AXES[panel]
     prepare(axes, heading, "precision (strong) and recall (thin) at the end")
     for method, colour in zip(PANMS, COLOURS, strict=False):
-        asked = [q for q in (*HARDER, *COMPARED) if q.panel in (panel, "compared") and q.method == method]
-        asked = [q for q in asked if panel != "alpha" or q.method == "PANMGrad"]
-        numbers = sorted((getattr(q, panel), answers(results, q)) for q in asked if answers(results, q))
+        selected = [q for q in (*HARDER, *COMPARED) if q.panel in (panel, "compared") and q.method == method]
+        selected = [q for q in selected if panel != "alpha" or q.method == "PANMGrad"]
+        numbers = sorted((getattr(q, panel), runs_of(results, q)) for q in selected if runs_of(results, q))
         points = [(at, runs[0]) for at, runs in numbers]
         for name, width in (("precision", 2.2), ("recall", 0.9)):
             ends = [run[f"neighbour_{name}"][-1] for _, run in points]

@@ -95,7 +95,7 @@ def questions() -> list[tuple[Question, tuple[int, ...]]]:
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, answer, _row(q), q.method, seconds=55) for q, seeds in selected)
+    return tuple(job_of_question(q, seeds, measure, _row(q), q.method, seconds=55) for q, seeds in selected)
 
 
 def _row(question: Question) -> str:
@@ -105,7 +105,7 @@ def _row(question: Question) -> str:
     return question.absent or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
 
 
-def answer(question: Question, seed: int) -> dict[str, Any]:
+def measure(question: Question, seed: int) -> dict[str, Any]:
     """Accuracy and neighbours after every round from 0 on, and messages and bytes of all."""
     q = question
     data = planted(q.base, q.kind, clusters=q.clusters, clients=PEERS, samples=q.images, seed=seed)
@@ -124,8 +124,8 @@ def answer(question: Question, seed: int) -> dict[str, Any]:
     columns = ("accuracy", "bottom_decile", "neighbour_precision", "neighbour_recall")
     curves = {name: [_short(r.get(name)) for r in run.records] for name in columns}
     last = run.records[-1]
-    sent = {"messages": last.get("messages"), "bytes": last["bytes_up"] + last["bytes_down"]}
-    return {**asdict(question), "seed": seed, **curves, **sent, "seconds": round(run.seconds, 1)}
+    traffic = {"messages": last.get("messages"), "bytes": last["bytes_up"] + last["bytes_down"]}
+    return {**asdict(question), "seed": seed, **curves, **traffic, "seconds": round(run.seconds, 1)}
 
 
 def _short(value: float | None) -> float | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from papers.planted_clusters.recipes import BROKEN, CLUSTER_ROUND, FOUND, GLOROT, SWAPPED, THRESHOLDS, Question
+from papers.planted_clusters.recipes import CLUSTER_ROUND, GLOROT, HARDER, RECOVERY, SWAPPED, THRESHOLDS, Question
 from papers.tables_markdown import Results, markdown, percent
 
-PICTURE = "images/where-clustering-breaks.svg"
+FIGURE = "images/where-clustering-breaks.svg"
 AXES = {
     "images": ("Fewer images", "training images per client"),
     "clusters": ("More clusters", "true clusters among 100 clients"),
@@ -29,7 +29,7 @@ ABOUT = (
 
 def harder(results: Results) -> str:
     """Where each method fails: the figure."""
-    return f"![agreement with the true clusters as the task gets harder]({PICTURE})"
+    return f"![agreement with the true clusters as the task gets harder]({FIGURE})"
 
 
 def moving(results: Results) -> str:
@@ -38,19 +38,19 @@ def moving(results: Results) -> str:
     return f"{heading}\n\n{detected_swaps(results)}"
 
 
-def answers(results: Results, question: Question) -> list[dict[str, Any]]:
-    """The runs that answer a question, in the order of their seeds."""
-    wanted = [question.panel, question.kind, question.method, question.model]
+def runs_of(results: Results, question: Question) -> list[dict[str, Any]]:
+    """The runs of a question, in the order of their seeds."""
+    key = [question.panel, question.kind, question.method, question.model]
     value = getattr(question, question.panel, None)
-    runs = [m for m in results if [m["panel"], m["kind"], m["method"], m["model"]] == wanted]
+    runs = [m for m in results if [m["panel"], m["kind"], m["method"], m["model"]] == key]
     return sorted((m for m in runs if m.get(question.panel) == value), key=lambda m: m["seed"])
 
 
 def found_table(results: Results) -> str:
     """Seeds that end with the true clusters and nothing else, and the round from which they have them."""
     lines = []
-    for question in (*FOUND, *GLOROT, *THRESHOLDS):
-        runs = answers(results, question)
+    for question in (*RECOVERY, *GLOROT, *THRESHOLDS):
+        runs = runs_of(results, question)
         perfect = [r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters]
         since = sorted(_since(r["ari"]) for r in perfect)
         when = f"{since[0]}" if len(set(since)) == 1 else f"{since[0]} - {since[-1]}" if since else ""
@@ -70,7 +70,7 @@ def detected_swaps(results: Results) -> str:
     """Recall and precision of the shift test, and recall of migrations."""
     lines = []
     for question in SWAPPED:
-        runs = answers(results, question)
+        runs = runs_of(results, question)
         shares = [
             percent([r[name] for r in runs if r[name] is not None])
             for name in ("shift_recall", "shift_precision", "migration_recall")
@@ -92,7 +92,7 @@ def draw(results: Results, docs: Path) -> None:
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
         for panel, axes in zip(AXES, figure.subplots(1, 3, sharey=True), strict=True):
             _panel(results, panel, axes)
-        write(figure, docs / PICTURE)
+        write(figure, docs / FIGURE)
 
 
 def _panel(results: Results, panel: str, axes: Any) -> None:
@@ -100,13 +100,11 @@ def _panel(results: Results, panel: str, axes: Any) -> None:
 
     heading, label = AXES[panel]
     prepare(axes, heading, "agreement with the true clusters (ARI); dots: seeds")
-    questions_asked = [q for q in BROKEN if q.panel == panel]
-    methods = list(dict.fromkeys(q.method for q in BROKEN))
+    questions = [q for q in HARDER if q.panel == panel]
+    methods = list(dict.fromkeys(q.method for q in HARDER))
     for method, colour, dash in zip(methods, COLOURS, DASHES, strict=False):
         points = [
-            (getattr(q, panel), [r["ari"][-1] for r in answers(results, q)])
-            for q in questions_asked
-            if q.method == method
+            (getattr(q, panel), [r["ari"][-1] for r in runs_of(results, q)]) for q in questions if q.method == method
         ]
         points = [(at, [a for a in ari if a is not None]) for at, ari in points]
         points = [(at, ari) for at, ari in points if ari]

@@ -51,12 +51,12 @@ METHODS: dict[str, Callable[[int], Method]] = {
 }
 ROUNDS = {"FlexCFL, EDC": 1, "FlexCFL, MADC": 1, "FL+HC": CLUSTER_ROUND, "IFCA": 12, "Sattler CFL": 20, "FeSEM": 12}
 KINDS = ("rotation", "label_permutation")
-FOUND = [
+RECOVERY = [
     Question("found", kind, method, rounds=ROUNDS[method]) for kind in KINDS for method in METHODS
 ]  # from ten seeds
 
 
-def _broken() -> Iterator[Question]:
+def _harder() -> Iterator[Question]:
     """Fewer images, more clusters, fewer clients a round."""
     for method in METHODS:
         base = Question("", "rotation", method, rounds=ROUNDS[method])
@@ -66,8 +66,8 @@ def _broken() -> Iterator[Question]:
             yield from (replace(base, panel="participation", participation=n) for n in (5, 10, 20, 50, 100))
 
 
-BROKEN = list(_broken())  # from three seeds
-GLOROT = [replace(q, panel="glorot", model="784-128-10, Glorot") for q in FOUND if q.method == "IFCA"]  # ten seeds
+HARDER = list(_harder())  # from three seeds
+GLOROT = [replace(q, panel="glorot", model="784-128-10, Glorot") for q in RECOVERY if q.method == "IFCA"]  # ten seeds
 LIMITS: dict[str, Callable[[int], Method]] = {
     f"Sattler CFL, eps2 {limit}": lambda k, limit=limit: SattlerCFL(eps1=0.3, eps2=limit, first_split=3)
     for limit in (0.70, 0.78)
@@ -90,14 +90,14 @@ def network() -> Model:
 
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
     """All questions, and the seeds of each."""
-    questions = [(q, tuple(range(10))) for q in (*FOUND, *GLOROT)]
-    return questions + [(q, (0, 1, 2)) for q in (*BROKEN, *SWAPPED, *THRESHOLDS)]
+    questions = [(q, tuple(range(10))) for q in (*RECOVERY, *GLOROT)]
+    return questions + [(q, (0, 1, 2)) for q in (*HARDER, *SWAPPED, *THRESHOLDS)]
 
 
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, answer, *row_and_column(q), seconds=15) for q, seeds in selected)
+    return tuple(job_of_question(q, seeds, measure, *row_and_column(q), seconds=15) for q, seeds in selected)
 
 
 def row_and_column(question: Question) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def row_and_column(question: Question) -> tuple[str, str]:
     return row, f"{question.method}, Glorot weights" if question in GLOROT else question.method
 
 
-def answer(question: Question, seed: int) -> dict[str, Any]:
+def measure(question: Question, seed: int) -> dict[str, Any]:
     """Agreement with the true clusters (ARI) after every round from 0 on, accuracy, and detected shifts."""
     q = question
     data = planted("mnist", q.kind, clusters=q.clusters, clients=100, samples=q.images, seed=seed)

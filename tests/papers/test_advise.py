@@ -1,4 +1,4 @@
-"""The promise of advice: which cases are asked, and how the page counts."""
+"""The promise of advice: which cases are run, and how the page counts."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_the_federation_of_a_case() -> None:
 
 def test_a_line_has_what_the_page_shows() -> None:
     case = Case("planted", "digits", "rotation", 1, 8, 8)
-    answer = advise.answer(case, 0)
-    assert {key: answer[key] for key in vars(case)} == vars(case)
-    assert set(answer["estimates"]) == set(advise_page.CRITERIA)
-    assert answer["clusters_found"] == answer["estimates"]["split-half stability"]
+    record = advise.measure(case, 0)
+    assert {key: record[key] for key in vars(case)} == vars(case)
+    assert set(record["estimates"]) == set(advise_page.CRITERIA)
+    assert record["clusters_found"] == record["estimates"]["split-half stability"]
 
 
 def test_the_page_counts_seeds_that_are_right() -> None:

@@ -36,7 +36,7 @@ def test_a_run_is_stored_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(panm, "PEERS", 8)
     monkeypatch.setattr(panm, "ROUNDS", 2)
     question = Question("images", "PANMGrad", base="digits", images=10, clusters=2)
-    job, store = job_of_question(question, (0,), panm.answer, "images 10", "PANMGrad", 1), tmp_path / "peers.jsonl"
+    job, store = job_of_question(question, (0,), panm.measure, "images 10", "PANMGrad", 1), tmp_path / "peers.jsonl"
     [line] = carry_out(pending([(job, job.seeds)], []), store)
     assert read(store) == [json.loads(json.dumps(line))]
     assert len(line["neighbour_precision"]) == 3 and line["neighbour_precision"][0] is None

@@ -85,7 +85,7 @@ def test_a_store_that_cannot_be_written_is_told_before_anything_is_run(tmp_path:
 
 
 def test_how_long_a_run_takes() -> None:
-    """The median of the row, whichever method; the recipe's guess where nothing was measured."""
+    """The median of the row, whichever method; the recipe's estimate where nothing was measured."""
     of_tiny = {"table": "III", "row": "tiny", "column": "FedAvg"}
     lines = [{**of_tiny, "seed": seed, "seconds": seconds} for seed, seconds in enumerate((1.0, 30.0, 2.0))]
     assert seconds_of_rows([job(), job("FedProx")], lines) == {"tiny": (2.0, True)}
