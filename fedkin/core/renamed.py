@@ -89,7 +89,7 @@ class FormerModuleFinder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The spec of an empty package in place of a former one, so that its modules are asked for by their full names.
+        """The spec of an empty package in place of a former one, so that its modules are searched by their full names.
 
         Args:
             name: of the module, in full.
@@ -122,12 +122,14 @@ class FormerModuleFinder:
 
 
 def _refuse(former: str) -> None:
+    if former in PUBLIC_NAMES:  # ``from fedkin import NAME`` looks for a module where there is no such attribute
+        raise ModuleNotFoundError(f"fedkin.{former} of version 0.1 is fedkin.{PUBLIC_NAMES[former]} now")
     if place := new_place(former):
         place = place if place == "papers" else f"fedkin.{place}"
         raise ModuleNotFoundError(f"fedkin.{former} is of version 0.1; what it held is in {place} now")
 
 
 def install() -> None:
-    """Let the finder be asked, after all others."""
+    """Register the finder, after all others."""
     if FormerModuleFinder not in sys.meta_path:
         sys.meta_path.append(FormerModuleFinder)  # type: ignore[arg-type]

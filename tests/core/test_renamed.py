@@ -15,6 +15,8 @@ from fedkin.core.renamed import MODULES, PUBLIC_NAMES
 def test_a_former_public_name_names_its_successor(former: str, name: str) -> None:
     with pytest.raises(AttributeError, match=rf"fedkin\.{former} .* fedkin\.{name} now"):
         getattr(fk, former)
+    with pytest.raises(ImportError, match=rf"fedkin\.{former} .* fedkin\.{name} now"):
+        exec(f"from fedkin import {former}")
     assert name in fk.__all__ and former not in fk.__all__
 
 
