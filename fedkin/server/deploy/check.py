@@ -18,6 +18,7 @@ from fedkin.config.loader import read_toml
 from fedkin.config.schema import error_context, toml_values
 from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server, methods
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.renamed import new_place
 from fedkin.core.world import ModelSpec
 from fedkin.run import checkpoint
 from fedkin.run.fingerprint import fingerprint
@@ -209,13 +210,20 @@ def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
 
 
 def _app(folder: Path) -> str:
-    """Whether Flower's app names this folder's server.toml."""
+    """Whether Flower's app names this folder's server.toml, and programs of this version."""
     path, own = folder / files.APP, folder.absolute() / files.SERVER
-    config = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {}).get("config", {}).get("config")
+    app = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {})
+    config = app.get("config", {}).get("config")
     if not isinstance(config, str) or not config:
         raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{own}"')
     if Path(config).resolve() != own.resolve():
         raise ConfigError(f"{path}: config is {config!r}, and the file here is {own}; was the folder moved?")
+    for component in app.get("components", {}).values():
+        if place := new_place(str(component).partition(":")[0].removeprefix("fedkin.")):
+            raise ConfigError(
+                f"{path}: {component} is of version 0.1; what it held is in fedkin.{place} now: remove the file, and "
+                "fedkin deploy init writes a new one"
+            )
     return config
 
 

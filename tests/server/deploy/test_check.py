@@ -167,6 +167,11 @@ def test_too_few_for_clusters(fed: Path) -> None:
     assert found.mark == "!" and "federation.wait_for = 1" in found.detail
 
 
+def test_an_app_of_version_0_1(fed: Path) -> None:
+    exclude(fed / "app/pyproject.toml", "fedkin.server.deploy.server_app", "fedkin.experiment.deploy.server_app")
+    assert_only_failed(server(fed), "app/pyproject.toml", "is in fedkin.server.deploy.server_app now", "deploy init")
+
+
 def test_a_folder_that_was_moved(fed: Path) -> None:
     moved = Path(shutil.move(fed, fed.parent / "moved"))
     found = server(moved)
