@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedkin.core.errors import ConfigError, unknown
+from fedkin.config.renamed import unknown
+from fedkin.core.errors import ConfigError
 from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job, JobList, pending, read, seconds_of_rows

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from fedkin.core import errors
 
-# (what it is, old name): new name. What it is: key, section, value, measure, method, model, data set, shift.
+# (what it is, old name): new name. What it is: key, section, value, measure, method, model, data set, shift, table.
 RENAMED: dict[tuple[str, str], str] = {
     ("measure", "worst"): "bottom",  # [compare] and --by: mean accuracy of the bottom 10% of clients
+    ("table", "advise-kinds"): "advise-clusters",  # of fedkin reproduce
 }
 
 
