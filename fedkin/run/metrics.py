@@ -198,7 +198,7 @@ def finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _training_loss(reply: TrainingReply | None, model_index: str) -> float | None:
+def _training_loss(reply: TrainingReply | None, name: str) -> float | None:
     if reply is None:
         return None
-    return weighted_mean(getattr(reply, model_index), np.where(reply.arrived, reply.examples, 0))
+    return weighted_mean(getattr(reply, name), np.where(reply.arrived, reply.examples, 0))
