@@ -36,9 +36,7 @@ def compare_command(
         typer.Option("--by", metavar="MEASURE", help="Compare by final, best or bottom (10% of clients) accuracy."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="New folder for all results.")] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="DIR", help="Resume the one in DIR.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Resume the one in DIR.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
 ) -> None:
     """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences are significant."""
