@@ -5,7 +5,7 @@ FedkinError
 ├── DataError          data that are missing, damaged, or not what was promised
 │   └── ChecksumError  a file whose bytes are not the published ones
 ├── ModelError         a model that does not fit its data or its description
-├── MethodError        a method asked for the impossible (more clusters than clients, ...)
+├── MethodError        impossible settings (more clusters than clients, ...)
 ├── CheckpointError    a run folder that cannot be resumed
 ├── StorageError       a folder or a disk that cannot be written
 └── MissingExtra       an optional dependency that is not installed
@@ -40,7 +40,7 @@ class ModelError(FedkinError, ValueError):
 
 
 class MethodError(FedkinError, ValueError):
-    """A method asked for the impossible."""
+    """A method with impossible settings."""
 
 
 class CheckpointError(FedkinError):

@@ -110,7 +110,7 @@ class TrainingReply:
     """Result of local training. Rows that did not arrive hold zeros.
 
     ``update`` is the local model minus the model it started from, one row per row of the call; or, with ``reduce``,
-    the example-weighted mean update of each model. Where only a part of the vector was asked for, it is that part.
+    the example-weighted mean update of each model. Where only a part of the vector was requested, it is that part.
     """
 
     update: Float[np.ndarray, "rows p"]
@@ -121,7 +121,7 @@ class TrainingReply:
     arrived: Bool[np.ndarray, "n"]  # a finite update arrived
     nonfinite: Bool[np.ndarray, "n"]  # an update arrived that is not finite, and is excluded
     weight: Float[np.ndarray, "K"] | None = None  # with reduce: examples behind each mean, 0 where no row arrived
-    gradient: Float[np.ndarray, "n P"] | None = None  # where asked for: of the full training loss, at the start
+    gradient: Float[np.ndarray, "n P"] | None = None  # where requested: of the full training loss, at the start
     before_training: Scores | None = None  # one row for all clients: test results of the models before training
 
 
@@ -245,9 +245,9 @@ class World(Protocol):
         """
         ...
 
-    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        """Whether peer ``asked[i]`` replies to peer ``askers[i]`` with so many vectors, such as its model and its last
-        update. Bytes count as download and upload: one client receives what another sends."""
+    def ask(self, askers: Int[np.ndarray, "m"], targets: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+        """Whether peer ``targets[i]`` replies to peer ``askers[i]`` with so many vectors, such as its model and its
+        last update. Bytes count as download and upload: one client receives what another sends."""
         ...
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:

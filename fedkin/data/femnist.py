@@ -84,14 +84,14 @@ def _by_writer(clients: int | None) -> FederatedData:
     for path in sorted(folder.glob("femnist_[0-9]*.npz"), key=lambda path: int(path.stem.split("_")[1])):
         arrays = _one_file(path)
         keep = len(arrays["writers"]) if clients is None else min(len(arrays["writers"]), clients - len(names))
-        kept = np.flatnonzero(arrays["client_id"] < keep)
-        owner, tested = arrays["client_id"][kept], arrays["split"][kept] == 1
+        selected = np.flatnonzero(arrays["client_id"] < keep)
+        owner, tested = arrays["client_id"][selected], arrays["split"][selected] == 1
         for part, rows in ((train, ~tested), (test, tested)):
             part += [np.flatnonzero(rows & (owner == client)) + start for client in range(keep)]
-        x.append(arrays["x"][kept])
-        y.append(arrays["y"][kept])
+        x.append(arrays["x"][selected])
+        y.append(arrays["y"][selected])
         names += arrays["writers"][:keep].tolist()
-        start += len(kept)
+        start += len(selected)
         if len(names) == clients:
             break
     if clients is not None and len(names) < clients:

@@ -148,8 +148,8 @@ def _published(words: _Encoding | None) -> FederatedData:
             raise DataError(f"{place}: expected x of sentences, got numbers; leave out text")
         return words.federation(files.x, files.y, files.train, files.test, files.users)
     if isinstance(files.x, tuple) or files.x.ndim != 2:
-        got = "sentences; use text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
-        raise DataError(f"{place}: expected x of word counts [M, words], got {got}")
+        actual = "sentences; use text=True" if isinstance(files.x, tuple) else f"shape {files.x.shape}"
+        raise DataError(f"{place}: expected x of word counts [M, words], got {actual}")
     return FederatedData("goodreads", files.x, files.y, CLASSES, files.train, files.test, client_names=files.users)
 
 
@@ -178,17 +178,17 @@ class _Sampling:
 
 def _from_reviews(path: Path, sampling: _Sampling, words: _Encoding | None) -> FederatedData:
     survey = _survey(path, sampling, count_words=words is None)
-    kept = _draw(survey, sampling, path)
-    needed = set(kept.rows.tolist())
+    sampled = _draw(survey, sampling, path)
+    needed = set(sampled.rows.tolist())
     sentences = islice(enumerate(_sentences(path, sampling.reviews)), max(needed) + 1)
     selected = {row: (text, spoiler) for row, (_, spoiler, text) in sentences if row in needed}
-    texts = [selected[row][0] for row in kept.rows.tolist()]
-    y = np.array([selected[row][1] for row in kept.rows.tolist()], np.int64)
-    owned = Ragged(np.arange(len(y)), kept.offsets)
+    texts = [selected[row][0] for row in sampled.rows.tolist()]
+    y = np.array([selected[row][1] for row in sampled.rows.tolist()], np.int64)
+    owned = Ragged(np.arange(len(y)), sampled.offsets)
     cuts = [min(len(rows) - 1, int(0.8 * len(rows))) for rows in (owned[u] for u in range(len(owned)))]
     train = Ragged.of([owned[u][:cut] for u, cut in enumerate(cuts)])
     test = Ragged.of([owned[u][cut:] for u, cut in enumerate(cuts)])
-    users = tuple(survey.users[u] for u in survey.owner[kept.rows[kept.offsets[:-1]]])
+    users = tuple(survey.users[u] for u in survey.owner[sampled.rows[sampled.offsets[:-1]]])
     if words is not None:
         return words.federation(texts, y, train, test, users)
     x = _counted(texts, survey.frequency, sampling.min_df, path)
@@ -246,14 +246,14 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
             f"{path}: {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other sentences in the first "
             f"{sampling.reviews:,} reviews, {sampling.clients} clients requested; take more reviews or fewer clients"
         )
-    random, kept = python_random.Random(sampling.seed), []
+    random, rows = python_random.Random(sampling.seed), []
     for user in eligible[: sampling.clients]:
         own = np.flatnonzero(owner == user)
         parts = [own[spoiler[own] == flag][: random.choice(range(1, MOST + 1))] for flag in (True, False)]
         selected = np.concatenate(parts).tolist()
         random.shuffle(selected)
-        kept.append(order[selected])
-    return Ragged.of(kept)
+        rows.append(order[selected])
+    return Ragged.of(rows)
 
 
 def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:

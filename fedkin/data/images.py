@@ -88,9 +88,9 @@ class Images:
             return self
         if not 1 <= count <= len(self.y):
             raise ConfigError(f"samples must be from 1 to the {len(self.y):,} images of {self.name}, got {count}")
-        drawn = np.sort(Stream(seed, purpose="data/samples").rng().permutation(len(self.y))[:count])
-        train = int((drawn < self.train).sum())
-        return replace(self, pixels=self.pixels[drawn], y=self.y[drawn], train=train)
+        rows = np.sort(Stream(seed, purpose="data/samples").rng().permutation(len(self.y))[:count])
+        train = int((rows < self.train).sum())
+        return replace(self, pixels=self.pixels[rows], y=self.y[rows], train=train)
 
 
 def digits_images() -> Images:

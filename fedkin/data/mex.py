@@ -106,8 +106,8 @@ def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
 
 def _federation(name: str, files: LeafFiles, train: Ragged, test: Ragged, path: Path) -> FederatedData:
     if isinstance(files.x, tuple) or files.x.shape[1:] != (FEATURES,):
-        got = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
-        raise DataError(f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {got}")
+        actual = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
+        raise DataError(f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {actual}")
     return FederatedData(name, files.x, files.y, CLASSES, train, test, client_names=files.users)
 
 
@@ -120,8 +120,8 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
     x, y = [], []
     for subject in subjects:
         windows = _subject(subject)
-        drawn = shuffle.choice(sorted(windows), 2).tolist()
-        classes = drawn if repeats else sorted(set(drawn))
+        sampled = shuffle.choice(sorted(windows), 2).tolist()
+        classes = sampled if repeats else sorted(set(sampled))
         samples = np.concatenate([windows[label] for label in classes])
         labels = np.repeat(classes, [len(windows[label]) for label in classes])
         keep = draw.randint(max(1, len(labels) // 10), len(labels))
@@ -205,8 +205,8 @@ def _windows(times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"])
     """The samples of a recording: frames from start up to start + 5 s, while that is before the last time stamp."""
     starts = np.arange(times[0], times[-1] - WINDOW, STEP)
     first, last = np.searchsorted(times, starts), np.searchsorted(times, starts + WINDOW)
-    kept = [frames[_every(a, b)].ravel() for a, b in zip(first, last, strict=True) if b - a >= FEWEST]
-    return np.array(kept, np.float32).reshape(-1, FEATURES)
+    windows = [frames[_every(a, b)].ravel() for a, b in zip(first, last, strict=True) if b - a >= FEWEST]
+    return np.array(windows, np.float32).reshape(-1, FEATURES)
 
 
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:

@@ -99,8 +99,8 @@ def shards(labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, s
     if not 1 <= shards_per_client * clients <= len(labels):
         raise ConfigError(f"shards: {clients} x {shards_per_client} shards cannot be cut from {len(labels)} samples")
     cut = np.array_split(np.argsort(labels, kind="stable"), clients * shards_per_client)
-    drawn = stream.rng().permutation(len(cut)).reshape(clients, shards_per_client)
-    return clients_of_parts([[cut[shard] for shard in client] for client in drawn], "shards")
+    shards_of_clients = stream.rng().permutation(len(cut)).reshape(clients, shards_per_client)
+    return clients_of_parts([[cut[shard] for shard in client] for client in shards_of_clients], "shards")
 
 
 def blocks(

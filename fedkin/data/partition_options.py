@@ -44,8 +44,8 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(make)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        given = dict(zip(types, args, strict=False)) | options
-        for name, value in given.items():
+        values = dict(zip(types, args, strict=False)) | options
+        for name, value in values.items():
             if name in types:  # Python refuses the other names
                 _check_type(name, value, types[name])
         return make(*args, **options)

@@ -71,12 +71,12 @@ def shakespeare(
     starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
     windows = [_windows(len(text), length, stride, train_fraction) for text in texts]
     eligible = [u for u, parts in enumerate(windows) if all(map(len, parts)) and sum(map(len, parts)) >= least]
-    kept = _draw_roles(eligible, clients, file, length, seed)
-    first = [part + starts[u] for u in kept for part in windows[u]]  # training and test of each role, alternating
+    roles = _draw_roles(eligible, clients, file, length, seed)
+    first = [part + starts[u] for u in roles for part in windows[u]]  # training and test of each role, alternating
     train, test = _alternating([len(part) for part in first])
     begin = np.concatenate(first)
     x = np.lib.stride_tricks.sliding_window_view(text, length)[begin]
-    names = tuple(users[u] for u in kept)
+    names = tuple(users[u] for u in roles)
     y = text[begin + length].astype(np.int64)
     return FederatedData("shakespeare", x, y, len(vocabulary), train, test, client_names=names, vocabulary=vocabulary)
 

@@ -147,8 +147,8 @@ class InstrumentedWorld:
         self.missing += int(np.isnan(cosines).any(axis=1).sum())
         return cosines
 
-    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        replied = self.world.ask(askers, asked, vectors)
+    def ask(self, askers: Int[np.ndarray, "m"], targets: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+        replied = self.world.ask(askers, targets, vectors)
         self.missing += int((~replied).sum())
         return replied
 

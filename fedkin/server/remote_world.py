@@ -201,7 +201,7 @@ class RemoteWorld:
         cosines = self._client.call_rows("similarities", out, clients, lambda rows: RpcMessage(header, arrays))
         return np.where(np.abs(cosines) <= 1 + 1e-3, cosines, np.float32(np.nan))  # anything else is no valid reply
 
-    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+    def ask(self, askers: Int[np.ndarray, "m"], targets: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
         raise MethodError("peers query each other, without a server: start each of them with fedkin peer")
 
     def note(self, clients: Int[np.ndarray, "n"]) -> None:

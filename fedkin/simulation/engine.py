@@ -198,10 +198,10 @@ class SimulatedWorld:
     def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
         return self.data.label_counts(clients=clients) > 0
 
-    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        others = np.unique(asked)
+    def ask(self, askers: Int[np.ndarray, "m"], targets: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+        others = np.unique(targets)
         responding = others[np.isin(others, self.clients(self._now.round)) & ~self._unresponsive(others)]
-        replied = np.isin(asked, responding)
+        replied = np.isin(targets, responding)
         count = int(replied.sum()) * vectors
         self._count("ask", self.spec.parameters, count, count)
         return replied

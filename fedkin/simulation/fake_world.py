@@ -151,8 +151,8 @@ class FakeWorld:
         valid = reply.arrived & reply.update.any(axis=1)
         return np.where(valid[:, None], cosine(reply.update, directions), np.nan)
 
-    def ask(self, askers: Int[np.ndarray, "m"], asked: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        replied = ~np.isin(asked, list(self.silent | self.garbage))
+    def ask(self, askers: Int[np.ndarray, "m"], targets: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
+        replied = ~np.isin(targets, list(self.silent | self.garbage))
         count = int(replied.sum()) * vectors * self.spec.parameters * BYTES_PER_NUMBER
         self.ledger.add("ask", count, count)
         return replied

@@ -46,11 +46,11 @@ class UnresponsivePeers(FakeWorld):
     def begin(self, stream: Stream) -> None:
         self.unresponsive = self.mute if stream.round >= self.since else ()
 
-    def ask(self, askers: Any, asked: Any, vectors: int) -> np.ndarray:
-        responsive = ~np.isin(asked, self.unresponsive)
-        came = np.zeros(len(asked), bool)
-        came[responsive] = super().ask(askers[responsive], asked[responsive], vectors)
-        return came
+    def ask(self, askers: Any, targets: Any, vectors: int) -> np.ndarray:
+        responsive = ~np.isin(targets, self.unresponsive)
+        replied = np.zeros(len(targets), bool)
+        replied[responsive] = super().ask(askers[responsive], targets[responsive], vectors)
+        return replied
 
 
 def fake(

@@ -32,11 +32,11 @@ class RecordingWorld(FakeWorld):
     def clients(self, round: int) -> np.ndarray:
         return self.here
 
-    def ask(self, askers: Any, asked: Any, vectors: int) -> np.ndarray:
+    def ask(self, askers: Any, targets: Any, vectors: int) -> np.ndarray:
         pairs = np.zeros((7, 7), bool)
-        pairs[askers, asked] = True
+        pairs[askers, targets] = True
         self.asked = [*getattr(self, "asked", []), pairs]
-        return super().ask(askers, asked, vectors)
+        return super().ask(askers, targets, vectors)
 
 
 def world(**options: Any) -> RecordingWorld:
