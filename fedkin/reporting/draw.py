@@ -38,7 +38,7 @@ def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: st
     """
     place = getattr(result, "folder", None) if folder is None else folder
     if place is None:
-        raise ConfigError("draw needs a folder: the result was not kept in one")
+        raise ConfigError("draw needs a folder to write in: this result has none of its own")
     target = Path(place)
     if isinstance(result, Run):
         make_folder(target)
