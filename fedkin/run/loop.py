@@ -20,7 +20,7 @@ from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld
-from fedkin.run.method_checks import check_model, check_plan, plan_warnings
+from fedkin.run.method_checks import check_model, check_names, check_plan, plan_warnings
 from fedkin.run.metrics import EvaluationResults, accuracy_record, ledger_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
@@ -71,6 +71,7 @@ def run(
 
     Raises:
         ConfigError: the cohort, or the method's ``clusters``, is larger than the number of clients.
+        MethodError: a method or a state with a name of version 0.1.
         CheckpointError, StorageError: from the folder.
     """
     check_plan(plan, method, world.total_clients)
@@ -89,6 +90,7 @@ def run(
     else:
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, method.init(instrumented, Stream(plan.seed, 0, "method/init")))
+        check_names(run_state.state)
         instrumented.training = None  # what finds the clusters is not a round's training
         for remark in getattr(method, "remarks", lambda _: ())(run_state.state):
             _log.warning("%s: %s", name, remark)

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from fedkin.config.plan import Plan
-from fedkin.core.errors import ConfigError
-from fedkin.core.method import Method
+from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.method import Method, State
 from fedkin.core.world import ModelSpec
 from fedkin.methods.decentralized import PeerMethod
+
+# Names of version 0.1 that methods and states may still have, which nobody would call any more
+_FORMER = {
+    "needs_truth": "needs_true_clusters",
+    "served": "models_for",
+    "becomes": "aggregated_into",
+    "set_aside": "excluded",
+}
+
+
+def check_names(method_or_state: Method | State) -> None:
+    """Refuse a user's method or state with a name of version 0.1 (MethodError): it would silently do nothing."""
+    for former, name in _FORMER.items():
+        if hasattr(method_or_state, former):
+            raise MethodError(f"{type(method_or_state).__name__}.{former} is now called {name}; rename it")
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
@@ -18,8 +33,9 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
         clients: how many there are.
         where: the method's place in the configuration, for the message.
 
-    Raises ConfigError.
+    Raises ConfigError; MethodError for a name of version 0.1.
     """
+    check_names(method)
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
     neighbours = getattr(method, "neighbours", 0)
