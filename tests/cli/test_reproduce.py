@@ -71,7 +71,7 @@ def test_without_a_name_everything_is_listed() -> None:
     assert result.exit_code == 0, result.output
     for name in tables():
         assert f"\n{name} " in result.stdout, name
-    assert "on two cores" in result.stdout and "guess" in result.stdout
+    assert "on two cores" in result.stdout and "estimate" in result.stdout
 
 
 def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
