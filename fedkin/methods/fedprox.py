@@ -19,6 +19,7 @@ from jaxtyping import Int
 
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
 from fedkin.methods.fedavg import single_model_state, train_and_average
@@ -32,6 +33,9 @@ class FedProx:
 
     def __post_init__(self) -> None:
         check_not_negative("mu", self.mu)
+
+    def requirements(self) -> Requirements:
+        return Requirements()
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)

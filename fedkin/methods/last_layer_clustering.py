@@ -33,6 +33,7 @@ from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
@@ -83,7 +84,9 @@ class LastLayerClustering:
         if self.clusters is not None:
             check_positive_integer("clusters", self.clusters)
 
-    @property
+    def requirements(self) -> Requirements:
+        return Requirements(self.clusters or 1, "clusters", last_layer=True, updates="single", common_start=True)
+
     def _distance_limit(self) -> float:
         return np.inf if self.suspicious is None else self.suspicious
 
@@ -100,17 +103,15 @@ class LastLayerClustering:
         """The clustering round: all reachable clients train from w_0. The models of the clusters are w_0 still."""
         start, reachable = world.initial(stream.child("model")), world.clients(stream.round)
         clients, updates = last_layer_updates(world, start, reachable, self.layer, self.pretraining, stream)
-        none = self.suspicious is None
-        distance = np.zeros(len(updates)) if none else density.nearest_neighbour_distance(updates)
-        near = distance <= self._distance_limit
+        distance = np.zeros(len(updates)) if self.suspicious is None else density.nearest_neighbour_distance(updates)
+        near = distance <= self._distance_limit()
         if not near.any():
             raise MethodError(
                 f"clustering round: {len(clients)} of {len(reachable)} clients replied, and none is near another "
                 f"(suspicious = {self.suspicious}; the nearest two are {distance.min(initial=np.inf):.3g} apart)"
             )
-        labels = np.full(len(clients), UNASSIGNED)
+        labels, assignment = np.full(len(clients), UNASSIGNED), np.full(world.total_clients, UNASSIGNED)
         labels[near] = self._partition(updates[near], stream)
-        assignment = np.full(world.total_clients, UNASSIGNED)
         layers = np.full((len(assignment), updates.shape[1]), np.nan, np.float32)
         models = np.repeat(start[None], int(labels.max()) + 1, axis=0)
         state = LastLayerState(models, assignment, start, layers, assignment == 0)
@@ -136,7 +137,7 @@ class LastLayerClustering:
         distance: Float[np.ndarray, "n"],
     ) -> S:
         """The state with clients in their clusters, or excluded; last layers are kept for newcomers to compare with."""
-        layers, suspects, excluded = state.layers.copy(), state.suspects.copy(), distance > self._distance_limit
+        layers, suspects, excluded = state.layers.copy(), state.suspects.copy(), distance > self._distance_limit()
         layers[clients], suspects[clients] = updates, excluded
         state = replace(state, layers=layers, suspects=suspects)
         return policies.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
