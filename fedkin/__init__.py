@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
+    from fedkin.analysis.subspace_angles import subspace_angles as subspace_angles
     from fedkin.core.errors import CheckpointError as CheckpointError
     from fedkin.core.errors import ChecksumError as ChecksumError
     from fedkin.core.errors import ConfigError as ConfigError
@@ -32,16 +33,15 @@ if TYPE_CHECKING:
     from fedkin.core.errors import MissingExtra as MissingExtra
     from fedkin.core.errors import ModelError as ModelError
     from fedkin.core.errors import StorageError as StorageError
+    from fedkin.core.layout import ModelSpec as ModelSpec
     from fedkin.core.ledger import Ledger as Ledger
     from fedkin.core.method import Method as Method
     from fedkin.core.method import State as State
     from fedkin.core.randomness import Stream as Stream
-    from fedkin.core.world import SGD as SGD
-    from fedkin.core.world import Adam as Adam
-    from fedkin.core.world import LocalTraining as LocalTraining
-    from fedkin.core.world import ModelSpec as ModelSpec
-    from fedkin.core.world import Scores as Scores
-    from fedkin.core.world import TrainingReply as TrainingReply
+    from fedkin.core.requirements import Requirements as Requirements
+    from fedkin.core.training import SGD as SGD
+    from fedkin.core.training import Adam as Adam
+    from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from fedkin.methods import FedAvg as FedAvg
     from fedkin.methods import FedGroup as FedGroup
     from fedkin.methods import FedGrouProx as FedGrouProx
+    from fedkin.methods import FedPer as FedPer
     from fedkin.methods import FedProx as FedProx
     from fedkin.methods import FedSim as FedSim
     from fedkin.methods import FeSEM as FeSEM
@@ -79,13 +80,15 @@ if TYPE_CHECKING:
     from fedkin.server.deploy.custom_clients import torch_client as torch_client
     from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
     from fedkin.simulation.torch import torch_model as torch_model
+    from fedkin.tasks.evaluate import Scores as Scores
+    from fedkin.tasks.train import TrainingReply as TrainingReply
     from fedkin.tracking.tracker import Tracker as Tracker
 
 __version__ = "0.2.0"
 renamed.install()
 
 _HOME = {
-    "Adam": "fedkin.core.world",
+    "Adam": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
     "Athena": "fedkin.methods",
     "CheckpointError": "fedkin.core.errors",
@@ -100,6 +103,7 @@ _HOME = {
     "FedAvg": "fedkin.methods",
     "FedGrouProx": "fedkin.methods",
     "FedGroup": "fedkin.methods",
+    "FedPer": "fedkin.methods",
     "FedProx": "fedkin.methods",
     "FedSim": "fedkin.methods",
     "FedkinError": "fedkin.core.errors",
@@ -111,12 +115,12 @@ _HOME = {
     "Incremental": "fedkin.scenarios.shift",
     "Ledger": "fedkin.core.ledger",
     "Local": "fedkin.methods",
-    "LocalTraining": "fedkin.core.world",
+    "LocalTraining": "fedkin.core.training",
     "Method": "fedkin.core.method",
     "MethodError": "fedkin.core.errors",
     "MissingExtra": "fedkin.core.errors",
     "ModelError": "fedkin.core.errors",
-    "ModelSpec": "fedkin.core.world",
+    "ModelSpec": "fedkin.core.layout",
     "Oracle": "fedkin.methods",
     "PANM": "fedkin.methods",
     "PANMLoss": "fedkin.methods",
@@ -124,11 +128,12 @@ _HOME = {
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
     "RepeatedRuns": "fedkin.analysis.repeated_runs",
+    "Requirements": "fedkin.core.requirements",
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.run.results",
-    "SGD": "fedkin.core.world",
+    "SGD": "fedkin.core.training",
     "SattlerCFL": "fedkin.methods",
-    "Scores": "fedkin.core.world",
+    "Scores": "fedkin.tasks.evaluate",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
     "StorageError": "fedkin.core.errors",
@@ -136,7 +141,7 @@ _HOME = {
     "SwapAll": "fedkin.scenarios.swaps",
     "SwapPart": "fedkin.scenarios.swaps",
     "Tracker": "fedkin.tracking.tracker",
-    "TrainingReply": "fedkin.core.world",
+    "TrainingReply": "fedkin.tasks.train",
     "World": "fedkin.core.world",
     "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
@@ -148,6 +153,7 @@ _HOME = {
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.html.report",
     "simulate": "fedkin.run.simulate",
+    "subspace_angles": "fedkin.analysis.subspace_angles",
     "study_eps": "fedkin.analysis.eps_study",
     "torch_client": "fedkin.server.deploy.custom_clients",
     "torch_model": "fedkin.simulation.torch",
@@ -170,6 +176,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FedAvg",
     "FedGrouProx",
     "FedGroup",
+    "FedPer",
     "FedProx",
     "FedSim",
     "FedkinError",
@@ -194,6 +201,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Population",
     "Relabel",
     "RepeatedRuns",
+    "Requirements",
     "Rotate",
     "Run",
     "SGD",
@@ -222,6 +230,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "report",
     "simulate",
     "study_eps",
+    "subspace_angles",
     "torch_client",
     "torch_model",
 ]

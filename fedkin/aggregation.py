@@ -25,10 +25,10 @@ class WeightedSum:
             self._sum[model_index[row]] += np.float64(weight[row]) * update[row]
             self._weight[model_index[row]] += weight[row]
 
-    def mean(self) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
-        """The weighted means (zero where nothing was added) and the weights they rest on."""
+    def mean(self, dtype: type = np.float32) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
+        """The weighted means (zero where nothing was added), of a type, and the weights they rest on."""
         divisor = np.where(self._weight > 0, self._weight, 1)
-        return (self._sum / divisor[:, None]).astype(np.float32), self._weight
+        return (self._sum / divisor[:, None]).astype(dtype, copy=False), self._weight
 
 
 def mean_by_model(

@@ -15,7 +15,8 @@ from fedkin.config.run import RunConfig
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, World
+from fedkin.core.training import LocalTraining
+from fedkin.core.world import World
 from fedkin.data.federated import FederatedData
 from fedkin.methods.last_layer_clustering import LastLayerClustering
 from fedkin.run.method_checks import check_model

@@ -12,12 +12,14 @@ from jaxtyping import Float, Float32, Float64, Int
 
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import MethodError
+from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, World
+from fedkin.core.world import World
 from fedkin.data.federated import FederatedData
 from fedkin.measures.pni import client_pni
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
+from fedkin.tasks.label_errors import LabelErrors
 
 _PORTION = 64 * 2**20  # bytes of models in one request
 _AT_ONCE = 16  # models in one request: their predictions of all samples are held at once
@@ -92,7 +94,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
     clients = world.clients(0)
     rmse = np.full((world.total_clients, models), np.nan)
     with world.ledger.scoring():
-        replies = [world.label_errors(portion, clients) for portion in _random_models(world, models, seed)]
+        replies = [world.run(LabelErrors(portion), clients).error for portion in _random_models(world, models, seed)]
     rmse[clients] = np.concatenate(replies, axis=1)
     return _index(rmse)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedkin.config import registry
 from fedkin.config.loader import Sections, check_table, read
+from fedkin.config.method_places import check_between_peers
 from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.config.registry import resolve_model
 from fedkin.config.run import LocalSection
 from fedkin.config.schema import Place, Values, validate
-from fedkin.core.world import LocalTraining
-from fedkin.methods.decentralized import PeerMethod
+from fedkin.core.training import LocalTraining
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
 
@@ -37,15 +38,6 @@ class PeerConfig:
         return self.local.work
 
 
-def methods() -> registry.Registry:
-    """The methods that real peers can run: those without a server, but for the oracle, which needs true clusters."""
-    return {
-        name: method
-        for name, method in registry.methods().items()
-        if isinstance(method, type) and issubclass(method, PeerMethod) and name != "oracle"
-    }
-
-
 def load(path: Path, overrides: Sequence[str] = ()) -> PeerConfig:
     """Read a peer's TOML file with ``section.key=value`` on top. Paths in [peer] and [network] start at its folder.
 
@@ -66,11 +58,13 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
         network=sections.validate("network", NetworkSettings),
         data=sections.resolve("data", "data set", registry.datasets(), "digits"),
         model=resolve_model(sections["model"], sections.place_in("model")),
-        method=sections.resolve("method", "peer-to-peer method", methods(), "panm"),
+        method=sections.resolve("method", "method", registry.methods(), "panm"),
         local=sections.validate("local", LocalSection),
         lockstep=sections.validate("lockstep", LockstepSettings) if "lockstep" in sections else None,
     )
-    sections.construct({"local": lambda: config.work, "method": lambda: registry.make(methods(), config.method)})
+    make_method = partial(registry.make, registry.methods(), config.method)
+    sections.construct({"local": lambda: config.work, "method": make_method})
+    check_between_peers(config.method, place)
     return config
 
 

@@ -12,10 +12,10 @@ from pydantic import Field
 from fedkin.config import registry
 from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.plan import Plan, Selection
-from fedkin.config.registry import Registry, resolve, resolve_model
+from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.schema import NotNegative, Place, Positive, Section, Values, options_schema, toml_values
 from fedkin.core.errors import ConfigError
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.scenarios.population import Population
 
 SECTIONS = ("data", "model", "method", "local", "scenario", "shift", "run")
@@ -151,21 +151,20 @@ def _shift(sections: Sections) -> Values:
     return resolve("shift", registry.shifts(), sections["shift"], place)
 
 
-def resolve_against(run: RunSection, method: Values, place: str, methods: Registry | None = None) -> RunSection:
+def resolve_against(run: RunSection, method: Values, place: str) -> RunSection:
     """[run] with the methods in ``against`` spelled out, none twice, the main one left out.
 
     Args:
         run: the section.
         method: the main method, spelled out.
         place: where ``run.against`` was read.
-        methods: those that can be named; None: all.
     """
     full = []
     for entry in run.against:
         values = {"name": entry} if isinstance(entry, str) else entry
         if "name" not in values:
             raise ConfigError(f"{place}: expected a method's name or a table with one, got {entry!r}")
-        full.append(resolve("method", methods or registry.methods(), values, lambda key: f"{place}: {key}"))
+        full.append(resolve("method", registry.methods(), values, lambda key: f"{place}: {key}"))
     names = [entry["name"] for entry in full]
     for name in names:
         if names.count(name) > 1:

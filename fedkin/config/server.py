@@ -15,6 +15,7 @@ import numpy as np
 
 from fedkin.config import registry
 from fedkin.config.loader import Sections, read
+from fedkin.config.method_places import check_with_server
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.run import LocalSection, RunSection, resolve_against
@@ -22,7 +23,7 @@ from fedkin.config.schema import Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 
 SERVER = ("federation", "samples", "model", "method", "local", "run")
 CLIENT = ("client", "samples", "model", "data")
@@ -129,25 +130,13 @@ def _shared_digest(samples: SamplesSection, model: Values) -> str:
     return digest({"samples": toml_values(samples), "model": model})
 
 
-def methods() -> registry.Registry:
-    """The methods that a server can run: not those between peers, nor those that need the true clusters."""
-    from fedkin.methods.decentralized import PeerMethod
-
-    return {
-        name: method
-        for name, method in registry.methods().items()
-        if not (isinstance(method, type) and issubclass(method, PeerMethod))
-        and not getattr(method, "needs_true_clusters", False)
-    }
-
-
 def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     """Read a server's file with ``section.key=value`` on top.
 
     Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
     """
     sections = _read(path, overrides, SERVER)
-    method = sections.resolve("method", "method with a server", methods(), "fedavg")
+    method = sections.resolve("method", "method", registry.methods(), "fedavg")
     run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
         run = run.model_copy(update={"checkpoint_every": 1})  # a round takes long, a checkpoint does not
@@ -161,11 +150,12 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
         local=sections.validate("local", LocalSection),
-        run=resolve_against(run, method, sections.place("run.against"), methods()),
+        run=resolve_against(run, method, sections.place("run.against")),
     )
     every = [config.method, *config.against]
-    makers = {"local": lambda: config.work, "method": lambda: [registry.make(methods(), entry) for entry in every]}
-    sections.construct(makers)
+    known = registry.methods()
+    sections.construct({"local": lambda: config.work, "method": lambda: [registry.make(known, one) for one in every]})
+    check_with_server(every, sections.place)
     return config
 
 

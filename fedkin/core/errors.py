@@ -6,6 +6,7 @@ FedkinError
 │   └── ChecksumError  a file whose bytes are not the published ones
 ├── ModelError         a model that does not fit its data or its description
 ├── MethodError        impossible settings (more clusters than clients, ...)
+├── TaskError          a task whose declaration, reply or memory cannot be
 ├── CheckpointError    a run folder that cannot be resumed
 ├── StorageError       a folder or a disk that cannot be written
 └── MissingExtra       an optional dependency that is not installed
@@ -41,6 +42,10 @@ class ModelError(FedkinError, ValueError):
 
 class MethodError(FedkinError, ValueError):
     """A method with impossible settings."""
+
+
+class TaskError(FedkinError, ValueError):
+    """A task whose declaration, reply or memory cannot be, or that a world cannot run."""
 
 
 class CheckpointError(FedkinError):

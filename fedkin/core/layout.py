@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from fedkin.core.errors import ModelError
-from fedkin.core.world import ModelSpec
+
+BYTES_PER_NUMBER = 4  # models and updates travel as float32
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model without its code: its size, and which slice of the flat vector is which layer."""
+
+    parameters: int
+    slices: Mapping[str, slice] = field(default_factory=dict)  # "layer.weight" -> slice, in order of the vector
+    head: slice | None = None  # last layer, weight and bias; None where it is not known
+    head_bias: slice | None = None  # bias of the last layer, a number for each score
+    detects: bool = False  # one score per sample: whether it is of one class
 
 
 @runtime_checkable

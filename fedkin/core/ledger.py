@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class Ledger:
-    """Bytes downloaded and uploaded by clients, by operation.
+    """Bytes downloaded and uploaded by clients, by task: of the arrays that tasks declare, in every world alike.
 
     Two kinds of traffic have accounts of their own, outside the total: evaluation (``scoring.*``), and what the servers
     of different clusters would send each other (``servers.*``).
@@ -16,16 +16,22 @@ class Ledger:
     def __init__(self) -> None:
         self.down: dict[str, int] = {}
         self.up: dict[str, int] = {}
-        self.is_local = False  # whether models stay on the device that has them
+        self.measured_down: dict[str, int] = {}  # what real messages weigh; empty in a simulation
+        self.measured_up: dict[str, int] = {}
         self._scoring = False
+
+    def measure(self, operation: str, down: int, up: int) -> None:
+        """Count what messages weigh that were sent: names, settings and the few numbers beside arrays included."""
+        _add(self.measured_down, self._account(operation), down)
+        _add(self.measured_up, self._account(operation), up)
 
     def add(self, operation: str, down: int, up: int) -> None:
         """Count the bytes of one call."""
-        if self.is_local:
-            return
-        account = f"scoring.{operation}" if self._scoring else operation
-        self.down[account] = self.down.get(account, 0) + int(down)
-        self.up[account] = self.up.get(account, 0) + int(up)
+        _add(self.down, self._account(operation), down)
+        _add(self.up, self._account(operation), up)
+
+    def _account(self, operation: str) -> str:
+        return f"scoring.{operation}" if self._scoring else operation
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
@@ -36,15 +42,6 @@ class Ledger:
         finally:
             self._scoring = False
 
-    @contextmanager
-    def local(self) -> Iterator[None]:
-        """Context of work that peers do with models they have: nothing is sent, so nothing is counted or lost."""
-        self.is_local = True
-        try:
-            yield
-        finally:
-            self.is_local = False
-
     def between_servers(self, operation: str, count: int) -> None:
         """Count bytes that cross between the servers of clusters, where every cluster has one."""
         self.add(f"servers.{operation}", 0, count)
@@ -54,3 +51,7 @@ class Ledger:
         other = ("scoring.", "servers.")
         down, up = (sum(n for name, n in side.items() if not name.startswith(other)) for side in (self.down, self.up))
         return down, up
+
+
+def _add(side: dict[str, int], account: str, count: int) -> None:
+    side[account] = side.get(account, 0) + int(count)

@@ -8,7 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.layout import ModelSpec
 from fedkin.core.randomness import Stream
+from fedkin.core.task import Task
 from fedkin.core.world import World
 
 UNASSIGNED = -1  # the assignment of a client that has no cluster
@@ -50,6 +52,11 @@ class State:
         """The models that these clients, each with a cluster, use and are tested with."""
         return AssignedModels(self.models, self.assignment[clients])
 
+    def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
+        """The task by which these clients, each with a cluster, are tested, for models of which a part is on the
+        client. It replies as ``Evaluate`` does; None: that task, with the models of ``models_for``."""
+        return None
+
     def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         """Index of the model into which each client's local model was aggregated, or UNASSIGNED.
 
@@ -64,7 +71,10 @@ class State:
 
 @runtime_checkable
 class Method(Protocol):
-    """A frozen dataclass of hyper-parameters with three steps. The state's type is the method's own business."""
+    """A frozen dataclass of hyper-parameters with three steps. The state's type is the method's own business.
+
+    It may have ``requirements``, too: see ``requirements.requirements_of``.
+    """
 
     def init(self, world: World, stream: Stream) -> Any:
         """The state before the first communication round."""
@@ -78,4 +88,13 @@ class Method(Protocol):
     def place(self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Any:
         """Give every newcomer (ascending client ids) a cluster; one that does not reply stays unassigned.
         A method that assigns clients anew in every round may leave that to ``round``."""
+        ...
+
+
+@runtime_checkable
+class Remarking(Protocol):
+    """A method that has warnings about its clusters."""
+
+    def remarks(self, state: Any) -> tuple[str, ...]:
+        """Warnings about the state that ``init`` made."""
         ...

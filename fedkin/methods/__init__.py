@@ -6,6 +6,7 @@ from fedkin.methods.athena import Athena as Athena
 from fedkin.methods.fedavg import FedAvg as FedAvg
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
+from fedkin.methods.fedper import FedPer as FedPer
 from fedkin.methods.fedprox import FedProx as FedProx
 from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.fesem import FeSEM as FeSEM
@@ -26,6 +27,7 @@ from fedkin.methods.sattler import SattlerCFL as SattlerCFL
 METHODS: dict[str, type] = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
+    "fedper": FedPer,
     "fedgroup": FedGroup,
     "fedgrouprox": FedGrouProx,
     "flexcfl": FlexCFL,

@@ -26,7 +26,7 @@ which keeps their order and has fewer ties; images are augmented after the split
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -34,11 +34,14 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, AssignedModels
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_fraction, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.calibration import fold_scale, platt_scale
 from fedkin.methods.last_layer_clustering import LastLayerClustering, LastLayerState
 from fedkin.methods.last_layer_training import NO_DETECTOR, count_classes, detector_table, sample_members
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,6 @@ class Athena(LastLayerClustering):
     fraction: float = 1.0  # of a cluster's members in the cohort, that train
     calibrate: int = 0  # every so many rounds
 
-    detects: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fraction("fraction", self.fraction)
@@ -89,12 +90,13 @@ class Athena(LastLayerClustering):
         if self.assignment is not None:
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
+    def requirements(self) -> Requirements:
+        return replace(super().requirements(), detectors=True)
+
     def init(self, world: World, stream: Stream) -> AthenaState:
         head, bias = world.spec.head, world.spec.head_bias
         if not world.spec.detects or head is None or bias is None:
-            raise MethodError(
-                "Athena trains detectors: models with one score, and a last layer [1, d] and [1] at their end"
-            )
+            raise MethodError("Athena trains detectors: models with one score, and a last layer [1, d], [1] at the end")
         cluster_clients = self.cluster_clients if self.assignment is None else self._given_clusters
         clustering = cluster_clients(world, stream)
         assigned = np.flatnonzero(clustering.assignment != UNASSIGNED)
@@ -113,10 +115,8 @@ class Athena(LastLayerClustering):
         cohort = sample_members(cohort, state.assignment, self.fraction, stream)
         row, detector = np.nonzero((state.assignment[cohort][:, None] == state.home) & state.trained)
         if len(row):
-            work = replace(world.work, positive=state.positive[detector])
-            reply = world.train(
-                state.models, cohort[row], detector, work=work, reduce=True, stream=stream.child("train")
-            )
+            options = {"work": replace(world.work, positive=state.positive[detector]), "reduce": True}
+            reply = train(world, state.models, cohort[row], detector, stream=stream.child("train"), **options)
             state = replace(state, models=state.models + reply.update)
         return self._calibrate(world, state, stream) if self.calibrate and not stream.round % self.calibrate else state
 
@@ -144,7 +144,7 @@ class Athena(LastLayerClustering):
         reachable = world.clients(stream.round)
         clients = reachable[state.assignment[reachable] != UNASSIGNED]
         row, detector = np.divmod(np.arange(len(clients) * len(state.home)), len(state.home))
-        counts = world.detections(state.models, clients[row], detector, state.positive[detector])
+        counts = world.run(Detections(state.models, detector, state.positive[detector]), clients[row]).counts
         counts = np.maximum(counts, 0).reshape(len(clients), len(state.home), *counts.shape[1:]).sum(axis=0)
         known = state.trained & (counts.sum(axis=2) > 0).all(axis=1)
         return replace(state, scale=np.where(known[:, None], platt_scale(counts), state.scale))

@@ -21,8 +21,12 @@ from jaxtyping import Bool, Float, Int, Num
 
 from fedkin.core.method import AssignedModels, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.world import World
 from fedkin.measures.cosine import column_blocks, cosine_from
+from fedkin.tasks.ask import Ask
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.train import train
 
 _MIN_LOSS = 1e-12
 
@@ -71,7 +75,7 @@ class PeerMethod:
     none, and averages with ``neighbours`` of those it trusts.
     """
 
-    neighbours: int
+    neighbours: int = 0
     alpha: float | int = 0.0  # weight of the last updates, where similarity is that of gradients
     similarity_of: ClassVar[str] = "nothing"  # "gradient" (updates, last and total), "loss"
 
@@ -79,6 +83,13 @@ class PeerMethod:
     def needs_updates(self) -> bool:
         """Whether a reply holds the last update beside the model."""
         return self.similarity_of == "gradient" and self.alpha > 0
+
+    def requirements(self) -> Requirements:
+        """No server, all peers in every round, and models that can be averaged as they have one start."""
+        clients = self.neighbours + 1
+        return Requirements(
+            clients, clients_because="neighbours", full_cohort=True, peers=True, updates="single", common_start=True
+        )
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]
@@ -112,8 +123,7 @@ class PeerMethod:
     def round(self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PeerState:
         """Every peer of the cohort does its next round, all at once: their replies are of this round."""
         work = replace(world.work, partial=True)
-        with world.ledger.local():
-            reply = world.train(state.models, cohort, cohort, work=work, stream=stream.child("train"))
+        reply = train(world, state.models, cohort, cohort, work=work, local=True, stream=stream.child("train"))
         active, update = cohort[reply.arrived], reply.update[reply.arrived]
         all_peers = np.arange(len(state.models))
         whole = np.array_equal(active, all_peers)
@@ -153,8 +163,7 @@ class PeerMethod:
             return gradient_similarity(self.alpha, start, both, both)
         similarity = np.zeros(replied.shape)
         row, other = np.nonzero(replied)
-        with world.ledger.local():
-            scores = world.evaluate(solution, active[row], other, split="train")
+        scores = evaluate(world, solution, active[row], other, split="train", local=True)
         similarity[row, other] = loss_similarity(scores.loss)
         return similarity
 
@@ -252,7 +261,7 @@ def query(
         Which replied, and the state with the replies counted.
     """
     row, other = np.nonzero(queried)
-    arrived = world.ask(peers[row], other, vectors)
+    arrived = world.run(Ask(vectors), other).arrived
     replied = np.zeros_like(queried)
     replied[row[arrived], other[arrived]] = True
     sides = (peers[row[arrived]], other[arrived])

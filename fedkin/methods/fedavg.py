@@ -18,12 +18,18 @@ from jaxtyping import Float, Int
 
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, World
+from fedkin.core.requirements import Requirements
+from fedkin.core.training import LocalTraining
+from fedkin.core.world import World
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
 class FedAvg:
     """Federated averaging; it has no hyper-parameters beyond the local work and the cohort."""
+
+    def requirements(self) -> Requirements:
+        return Requirements()
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)
@@ -55,7 +61,7 @@ def train_and_average(
         stream: of the round.
     """
     cohort = cohort[state.assignment[cohort] != UNASSIGNED]
-    reply = world.train(
-        state.models, cohort, state.assignment[cohort], work=work, reduce=True, stream=stream.child("train")
+    reply = train(
+        world, state.models, cohort, state.assignment[cohort], work=work, reduce=True, stream=stream.child("train")
     )
     return state.models + reply.update

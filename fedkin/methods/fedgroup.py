@@ -30,11 +30,14 @@ from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
-from fedkin.core.world import LocalTraining, World
+from fedkin.core.world import World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
 from fedkin.methods.fedavg import train_and_average
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,9 @@ class FedGroup:
         check_choice("centers", self.centers, ("kmeans", "random"))
         check_choice("newcomers", self.newcomers, ("similarity", "random"))
         check_choice("normalize", self.normalize, (True, False))
+
+    def requirements(self) -> Requirements:
+        return Requirements(self.clusters, clients_because="clusters", updates="single", common_start=True)
 
     def init(self, world: World, stream: Stream) -> FedGroupState:
         """Group cold start (Alg. 4), then client cold start of all others."""
@@ -120,7 +126,7 @@ class FedGroup:
         """One epoch from w_0 (Alg. 3, l. 11-16); the clients that replied, and their updates."""
         work = replace(self._work(world), epochs=1, steps=None)
         model_index = np.zeros(len(clients), np.int64)
-        reply = world.train(start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
+        reply = train(world, start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
         return clients[reply.arrived], reply.update[reply.arrived]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:

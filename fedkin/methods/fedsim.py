@@ -25,7 +25,7 @@ Their cohort and their K-means++ share a seed; here each has its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -35,10 +35,13 @@ from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.pca import count_distinct, principal_scores
 from fedkin.methods.fedavg import single_model_state
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.train import train
 
 Quirk = Literal["leftover_model", "round_robin_start", "configured_count"]
 QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_count")
@@ -61,8 +64,6 @@ class FedSim:
     clustering: Literal["similarity", "round_robin"] = "similarity"  # "round_robin": the random clustering of Fig. 7
     as_coded: tuple[Quirk, ...] = ()
 
-    splits_cohort: ClassVar[bool] = True  # a cohort must have as many clients as there are clusters
-
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
         check_choice("clustering", self.clustering, ("similarity", "round_robin"))
@@ -73,6 +74,13 @@ class FedSim:
             raise MethodError(f"as_coded must be a tuple of {', '.join(map(repr, QUIRKS))}, got {self.as_coded!r}")
         for quirk in self.as_coded:
             check_choice("as_coded", quirk, QUIRKS)
+
+    def requirements(self) -> Requirements:
+        """A cohort is divided into the clusters."""
+        clusters = self.clusters
+        return Requirements(
+            clusters, clients_because="clusters", cohort=clusters, cohort_because="clusters", updates="single"
+        )
 
     def init(self, world: World, stream: Stream) -> FedSimState:
         start = single_model_state(world, stream)
@@ -85,13 +93,19 @@ class FedSim:
         round_robin = self._is_round_robin(stream)
         elsewhere = "leftover_model" in self.as_coded and not round_robin
         model_index = np.zeros(len(cohort), np.int64)
-        reply = world.train(  # l. 2 and 7, and Alg. 2, l. 2
-            state.models, cohort, model_index, gradient=not (round_robin or elsewhere), stream=stream.child("train")
+        reply = train(  # l. 2 and 7, and Alg. 2, l. 2
+            world,
+            state.models,
+            cohort,
+            model_index,
+            gradient=not (round_robin or elsewhere),
+            stream=stream.child("train"),
         )
         rows = np.flatnonzero(reply.arrived)
         gradients = None if reply.gradient is None else reply.gradient[rows]
         if elsewhere:
-            gradients = world.gradients(state.last_cluster[None], cohort[rows], model_index[rows])
+            task = Gradients(state.last_cluster[None], model_index[rows])
+            gradients = world.run(task, cohort[rows]).gradients
             finite = np.isfinite(gradients).all(axis=1)
             rows, gradients = rows[finite], gradients[finite]
         if not len(rows):

@@ -36,11 +36,14 @@ from jaxtyping import Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_positive_integer
-from fedkin.core.world import ModelSpec, World
+from fedkin.core.world import World
 from fedkin.methods import policies
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,16 @@ class FeSEM:
         check_choice("weighting", self.weighting, policies.WEIGHTING)
         policies.check_policies(self, ("own", "loss", "random"))
 
+    def requirements(self) -> Requirements:
+        return Requirements(
+            self.clusters,
+            clients_because="clusters",
+            last_layer=self.part == "head",
+            last_layer_because="part",
+            updates="single",
+            shift_test=policies.shift_test(self),
+        )
+
     def init(self, world: World, stream: Stream) -> FeSEMState:
         """K different random models; every client holds one that is the same for all."""
         models = policies.random_models(world, self.clusters, stream)
@@ -81,7 +94,7 @@ class FeSEM:
             cohort = cohort[state.assignment[cohort] != UNASSIGNED]
         model_index = self._nearest(world.spec, state, cohort)  # E-step
         state = policies.update_assignment(world, state, cohort, model_index)
-        reply = world.train(state.models, cohort, model_index, stream=stream.child("train"))
+        reply = train(world, state.models, cohort, model_index, stream=stream.child("train"))
         weight = policies.aggregation_weights(self.weighting, reply, cohort)
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]

@@ -34,6 +34,7 @@ from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
@@ -41,6 +42,8 @@ from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
 from fedkin.methods import policies
 from fedkin.methods.fedavg import train_and_average
+from fedkin.tasks.similarities import Directions
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,12 @@ class FlexCFL:
         check_choice("normalize", self.normalize, (True, False))
         policies.check_policies(self, ("direction", "loss", "random"))
 
+    def requirements(self) -> Requirements:
+        shift_test = policies.shift_test(self)
+        return Requirements(
+            self.clusters, clients_because="clusters", updates="single", common_start=True, shift_test=shift_test
+        )
+
     def init(self, world: World, stream: Stream) -> FlexCFLState:
         """Group cold start (Alg. 3). All others are newcomers, placed when first selected."""
         reachable = world.clients(stream.round)
@@ -89,7 +98,7 @@ class FlexCFL:
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 3, l. 15-18
         assignment, informed = np.full(world.total_clients, UNASSIGNED, np.int64), np.zeros(world.total_clients, bool)
         if self.migration != "none" and self.newcomers == "direction":  # Alg. 3, l. 19
-            world.send(directions, clients)
+            world.run(Directions(directions), clients)
             informed[clients] = True
         state = FlexCFLState(start + directions, assignment, start, directions, informed)
         return policies.assign(world, state, clients, labels)
@@ -103,7 +112,7 @@ class FlexCFL:
         """Client cold start: the group whose direction is nearest to the newcomer's own (eq. 8)."""
         if self.newcomers != "direction":
             return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
-        world.send(state.directions, newcomers[~state.informed[newcomers]])
+        world.run(Directions(state.directions), newcomers[~state.informed[newcomers]])
         informed = state.informed.copy()
         informed[newcomers] = True
         nearest = policies.cluster_by_direction(world, state.start, state.directions, newcomers, stream, self.steps)
@@ -114,7 +123,7 @@ class FlexCFL:
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
         """Some mini-batches from w_0; the clients whose update is not zero, and their updates."""
         work, model_index = replace(world.work, steps=self.steps), np.zeros(len(clients), np.int64)
-        reply = world.train(start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
+        reply = train(world, start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
         usable = reply.arrived & reply.update.any(axis=1)
         if usable.sum() < self.clusters:
             raise MethodError(

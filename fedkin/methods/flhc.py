@@ -28,11 +28,13 @@ from fedkin.clustering.agglomerative import LINKAGES, agglomerative
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.distances import METRICS, pairwise
 from fedkin.methods import policies
 from fedkin.methods.fedavg import single_model_state, train_and_average
+from fedkin.tasks.train import train
 
 CLUSTERS = 3  # where neither a number of clusters nor a distance is given
 
@@ -73,6 +75,17 @@ class FLHC:
             raise MethodError(f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'")
         policies.check_policies(self, ("loss", "direction", "random"))
 
+    def requirements(self) -> Requirements:
+        clients = self._cluster_count() or 1
+        return Requirements(
+            clients,
+            clients_because="clusters",
+            first_clustering=self.cluster_round,
+            updates="single",
+            common_start=self.newcomers == "direction",
+            shift_test=policies.shift_test(self),
+        )
+
     def init(self, world: World, stream: Stream) -> FLHCState:
         """The joint model, and all clients in its cluster."""
         self._require(world.total_clients, f"the federation has {world.total_clients}")
@@ -95,8 +108,13 @@ class FLHC:
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
         """All clients train from the joint model; the state has clusters of the updates, and their first models."""
         reachable = world.clients(stream.round)
-        reply = world.train(
-            state.models, reachable, np.zeros(len(reachable), np.int64), work=world.work, stream=stream.child("train")
+        reply = train(
+            world,
+            state.models,
+            reachable,
+            np.zeros(len(reachable), np.int64),
+            work=world.work,
+            stream=stream.child("train"),
         )
         usable = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
         clients, updates = reachable[usable], reply.update[usable]

@@ -8,11 +8,12 @@ Source: PANM, section 2; PENS calls gossip "random".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
@@ -35,6 +36,9 @@ class Gossip(PeerMethod):
 @dataclass(frozen=True)
 class Local(PeerMethod):
     """Every client trains for itself."""
+
+    def requirements(self) -> Requirements:
+        return replace(super().requirements(), common_start=False)  # no model meets another
 
     def select_partners(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

@@ -25,8 +25,9 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
+from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_fraction
-from fedkin.core.world import LocalTraining, World
+from fedkin.core.world import World
 from fedkin.methods.fedavg import train_and_average
 from fedkin.methods.last_layer_clustering import LastLayerClustering, LastLayerState
 from fedkin.methods.last_layer_training import count_classes, sample_members

@@ -31,11 +31,15 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_positive_integer
-from fedkin.core.world import LocalTraining, ModelSpec, TrainingReply, World
+from fedkin.core.world import World
 from fedkin.methods import policies
+from fedkin.tasks.train import TrainingReply, train
 
 _WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all of them
 
@@ -60,6 +64,16 @@ class IFCA:
         check_choice("shared_base", self.shared_base, (True, False))
         policies.check_policies(self, ("round", "loss", "random"))
 
+    def requirements(self) -> Requirements:
+        return Requirements(
+            self.clusters,
+            clients_because="clusters",
+            last_layer=self.shared_base,
+            last_layer_because="shared_base",
+            updates="single",
+            shift_test=policies.shift_test(self),
+        )
+
     def init(self, world: World, stream: Stream) -> State:
         """k different random models; no client has a cluster."""
         models = policies.random_models(world, self.clusters, stream)
@@ -71,7 +85,7 @@ class IFCA:
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         state = policies.migrate(world, state, self, self._choose, stream)
-        reply = world.train(state.models, cohort, work=self._work(world), stream=stream.child("train"))
+        reply = train(world, state.models, cohort, work=self._work(world), stream=stream.child("train"))
         state = replace(state, models=self._average(world, state.models, reply, cohort))
         state = policies.update_assignment(world, state, cohort[reply.arrived], reply.model_index[reply.arrived])
         return policies.aggregate_between_clusters(world, state, self.eta_g)

@@ -11,6 +11,8 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
+from fedkin.tasks.classes import Classes
+from fedkin.tasks.train import train
 
 NO_DETECTOR = -1
 
@@ -43,12 +45,12 @@ def last_layer_updates(
     work, stream = replace(world.work, epochs=epochs, steps=None), stream.child("last_layer")
     if not world.spec.detects:
         model_index = np.zeros(len(clients), np.int64)
-        reply = world.train(start[None], clients, model_index, work=work, part=part, stream=stream)
+        reply = train(world, start[None], clients, model_index, work=work, part=part, stream=stream)
         return clients[reply.arrived], reply.update[reply.arrived]
-    has_class = world.classes(clients)
+    has_class = world.run(Classes(), clients).classes
     row, positive = np.nonzero(has_class)
     work = replace(work, positive=positive)
-    reply = world.train(start[None], clients[row], np.zeros(len(row), np.int64), work=work, part=part, stream=stream)
+    reply = train(world, start[None], clients[row], np.zeros(len(row), np.int64), work=work, part=part, stream=stream)
     updates = np.zeros((*has_class.shape, reply.update.shape[1]), np.float32)
     updates[row, positive] = reply.update
     complete = np.bincount(row, ~reply.arrived, len(clients)) == 0
@@ -66,7 +68,7 @@ def count_classes(
         cluster: theirs.
         clusters: how many there are.
     """
-    has_class = world.classes(clients)
+    has_class = world.run(Classes(), clients).classes
     counts = np.zeros((clusters, has_class.shape[1]), np.int64)
     np.add.at(counts, cluster, has_class)
     return counts

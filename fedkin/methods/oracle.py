@@ -7,13 +7,13 @@ only where the true clusters are known, as in a planted federation; where they c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.decentralized import PeerMethod, PeerState, communities
@@ -25,10 +25,11 @@ class Oracle(PeerMethod):
 
     neighbours: int = 3  # k
 
-    needs_true_clusters: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         check_positive_integer("neighbours", self.neighbours)
+
+    def requirements(self) -> Requirements:
+        return replace(super().requirements(), true_clusters=True)
 
     def init(self, world: World, stream: Stream) -> PeerState:
         return _trust_true_clusters(world, super().init(world, stream))

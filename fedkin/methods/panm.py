@@ -36,6 +36,7 @@ from jaxtyping import Bool, Float
 
 from fedkin.clustering.gaussian_mixture import split_two_gaussians
 from fedkin.core.errors import MethodError
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative, check_positive_integer
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest, ranks
 
@@ -52,6 +53,9 @@ class Matching(PeerMethod):
     def __post_init__(self) -> None:
         for name in ("neighbours", "candidates", "stage_one", "period"):
             check_positive_integer(name, getattr(self, name))
+
+    def requirements(self) -> Requirements:
+        return replace(super().requirements(), rounds_of_a_peer=self.stage_one)
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from fedkin.core.errors import MethodError
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
@@ -47,6 +48,9 @@ class PENS(PeerMethod):
             check_positive_integer(name, getattr(self, name))
         if self.top > self.sampled:
             raise MethodError(f"top must be at most sampled ({self.sampled}), got {self.top}")
+
+    def requirements(self) -> Requirements:
+        return replace(super().requirements(), rounds_of_a_peer=self.stage_one)
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

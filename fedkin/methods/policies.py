@@ -15,10 +15,15 @@ from jaxtyping import Float, Int
 
 from fedkin.aggregation import inter_cluster_aggregation
 from fedkin.core.errors import MethodError
+from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_choice, check_not_negative
-from fedkin.core.world import BYTES_PER_NUMBER, TrainingReply, World
+from fedkin.core.world import World
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.train import TrainingReply
 
 WEIGHTING = ("simple", "examples", "first_client")
 MIGRATION = ("none", "label_blind", "label_aware")
@@ -31,8 +36,13 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
     """Refuse impossible policies among a method's fields (MethodError); ``newcomers`` are those it knows."""
     check_choice("newcomers", method.newcomers, newcomers)
     check_choice("migration", method.migration, MIGRATION)
-    for name in ("threshold", "eta_g"):
-        check_not_negative(name, getattr(method, name))
+    check_not_negative("threshold", method.threshold)
+    check_not_negative("eta_g", method.eta_g)
+
+
+def shift_test(method: Any) -> tuple[str, float] | None:
+    """The test by which clients find shifts of their labels, and its threshold; None where none migrates."""
+    return None if method.migration == "none" else (method.migration, method.threshold)
 
 
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
@@ -49,7 +59,7 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
         return state
     reachable = world.clients(stream.round)
     assigned = reachable[state.assignment[reachable] != UNASSIGNED]
-    migrants = assigned[world.shifted(assigned, test=method.migration, threshold=method.threshold)]
+    migrants = assigned[world.run(Shifted(method.migration, method.threshold), assigned).shifted]
     return place(world, state, migrants, stream.child("migration")) if len(migrants) else state
 
 
@@ -61,7 +71,7 @@ def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[n
         clients: those to place.
         cluster: where; UNASSIGNED: the client stays where it is.
     """
-    world.note(clients[cluster != UNASSIGNED])
+    world.run(Note(), clients[cluster != UNASSIGNED])
     return _with_clusters(state, clients, cluster)
 
 
@@ -76,7 +86,7 @@ def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], clu
         clients: those of the round.
         cluster: theirs now; UNASSIGNED: the client stays where it is.
     """
-    world.note(clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)])
+    world.run(Note(), clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)])
     return _with_clusters(state, clients, cluster)
 
 
@@ -94,7 +104,7 @@ def cluster_by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -
         world, state: of the round.
         clients: those that evaluate them; UNASSIGNED is the result of one without a finite loss.
     """
-    losses = world.losses(state.models, clients)
+    losses = world.run(Losses(state.models), clients).losses
     finite = np.isfinite(losses)
     return np.where(finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), UNASSIGNED)
 
@@ -118,7 +128,7 @@ def cluster_by_direction(
         steps: mini-batches of the training.
     """
     work = replace(world.work, steps=steps)
-    similarity = world.similarities(start, directions, clients, work=work, stream=stream.child("pretrain"))
+    similarity = world.run(Similarities(start, directions, work), clients, stream.child("pretrain")).cosine
     unknown = np.isnan(similarity).any(axis=1)
     return np.where(unknown, UNASSIGNED, np.argmax(np.nan_to_num(similarity), axis=1))
 
@@ -192,7 +202,7 @@ def place_by_policy(
             "clusters without a common start have no directions to place clients by; use newcomers='loss'"
         )
     directions = state.models - start
-    world.send(directions, clients)
+    world.run(Directions(directions), clients)
     return assign(world, state, clients, cluster_by_direction(world, start, directions, clients, stream))
 
 

@@ -36,11 +36,13 @@ from fedkin.clustering.agglomerative import agglomerative
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.methods import policies
 from fedkin.methods.fedavg import single_model_state
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,12 @@ class SattlerCFL:
         check_choice("weighting", self.weighting, ("simple", "examples"))
         policies.check_policies(self, ("loss", "direction", "random"))
 
+    def requirements(self) -> Requirements:
+        common_start, shift_test = self.newcomers == "direction", policies.shift_test(self)
+        return Requirements(
+            first_clustering=self.first_split + 1, updates="single", common_start=common_start, shift_test=shift_test
+        )
+
     def init(self, world: World, stream: Stream) -> SattlerState:
         """One model, and all clients in its cluster."""
         state = single_model_state(world, stream)
@@ -85,8 +93,8 @@ class SattlerCFL:
         if len(state.models) > 1:
             state = policies.migrate(world, state, self, self.place, stream)
         members = np.sort(cohort[state.assignment[cohort] != UNASSIGNED])
-        reply = world.train(
-            state.models, members, state.assignment[members], work=world.work, stream=stream.child("train")
+        reply = train(
+            world, state.models, members, state.assignment[members], work=world.work, stream=stream.child("train")
         )
         clients, updates = members[reply.arrived], reply.update[reply.arrived]
         if stream.round > self.first_split:

@@ -20,9 +20,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
+from fedkin.core.layout import ModelSpec, spec_from_shapes
 from fedkin.core.layout import Samples as Samples
-from fedkin.core.layout import spec_from_shapes
-from fedkin.core.world import ModelSpec
 
 Tree = Any  # a pytree of float32 arrays
 

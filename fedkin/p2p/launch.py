@@ -31,7 +31,7 @@ def build_peer(config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any
     storage = PeerFolder(Path(settings.folder), settings)
     memory = storage.restore(world.spec.parameters)
     signer = Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key)) if tls else None
-    method = registry.make(peer.methods(), config.method)
+    method = registry.make(registry.methods(), config.method)
     transport = ZenohTransport(settings.federation, settings.name, network, world.spec.parameters)
     options = {"lockstep": config.lockstep, "timeout": network.deadline, "signer": signer, "on_round": on_round}
     try:

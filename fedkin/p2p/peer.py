@@ -28,6 +28,8 @@ from fedkin.p2p.peer_client import ExchangeCounts, PeerClient
 from fedkin.p2p.peer_table import PeerTable
 from fedkin.p2p.transport import Transport
 from fedkin.security.signatures import MessageSigner
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Peer:
         """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent."""
         work = replace(self.world.work, partial=True)
         model, first = self.memory.model, np.zeros(1, np.int64)
-        reply = self.world.train(model[None], self._row, first, work=work, stream=stream.child("train"))
+        reply = train(self.world, model[None], self._row, first, work=work, stream=stream.child("train"))
         if not reply.arrived[0]:
             self._count_failure("training", "local training ended in NaN or infinity; the model stays as it was")
             return None
@@ -188,7 +190,7 @@ class Peer:
             values = decentralized.gradient_similarity(self.method.alpha, self.start, own_vectors, vectors)[0]
         else:
             owners = np.repeat(self._row, len(others))
-            scores = self.world.evaluate(models, owners, np.arange(len(others)), split="train")
+            scores = evaluate(self.world, models, owners, np.arange(len(others)), split="train")
             values = decentralized.loss_similarity(scores.loss)
         similarity[0, self.table.mask(replies)[0]] = values
         return similarity
@@ -206,7 +208,7 @@ class Peer:
     # --- what is written
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
-        scores = self.world.evaluate(self.memory.model[None], self._row, np.zeros(1, np.int64))
+        scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))
         examples, counts = int(scores.examples[0]), self.client.counts
         return {
             "round": t,

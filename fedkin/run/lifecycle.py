@@ -15,8 +15,9 @@ from jaxtyping import Int
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
-from fedkin.core.world import ModelSpec, World
+from fedkin.core.world import World
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run

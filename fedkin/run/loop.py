@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.config.plan import Plan
-from fedkin.core.method import UNASSIGNED, Method, State
+from fedkin.core.method import UNASSIGNED, Method, Remarking, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
@@ -70,8 +70,8 @@ def run(
         on_round: called with the record of every round.
 
     Raises:
-        ConfigError: the cohort, or the method's ``clusters``, is larger than the number of clients.
-        MethodError: a method or a state with a name of version 0.1.
+        ConfigError: the cohort is larger than the number of clients, or the method needs what is not there.
+        MethodError: a method or a state with a former name.
         CheckpointError, StorageError: from the folder.
     """
     check_plan(plan, method, world.total_clients)
@@ -91,16 +91,18 @@ def run(
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, method.init(instrumented, Stream(plan.seed, 0, "method/init")))
         check_names(run_state.state)
-        instrumented.training = None  # what finds the clusters is not a round's training
-        for remark in getattr(method, "remarks", lambda _: ())(run_state.state):
+        instrumented.observations.training = None  # what finds the clusters is not a round's training
+        for remark in method.remarks(run_state.state) if isinstance(method, Remarking) else ():
             _log.warning("%s: %s", name, remark)
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds:
         run_state.round += 1
         instrumented.begin(_scenario(plan, run_state.round))
+        before = run_state.state.assignment
         run_state.state = run_round(instrumented, method, run_state.state, run_state.round, plan)
+        instrumented.reassigned(np.flatnonzero(run_state.state.assignment != before))
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
-    run_state.scored = run_state.scored or score(instrumented, run_state.state, run_state.round)
+    run_state.scored = run_state.scored or score(world, run_state.state, run_state.round)
     run_state.memory = recorder.memory()
     return run_state
 
@@ -127,7 +129,7 @@ def run_round(instrumented: InstrumentedWorld, method: Method, state: State, rou
     unassigned = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(unassigned):
         state = method.place(instrumented, state, unassigned, stream.child("place"))
-        instrumented.training = None  # nor is what newcomers do to find theirs
+        instrumented.observations.training = None  # nor is what newcomers do to find theirs
     return method.round(instrumented, state, cohort, stream.child("round"))
 
 
@@ -158,7 +160,7 @@ class _Recorder:
         """Measure the round, with test results if ``scoring`` and a checkpoint if ``keeping``."""
         training_seconds = self.clock.lap()
         round = run_state.round
-        run_state.scored = score(self.instrumented, run_state.state, round) if scoring else None
+        run_state.scored = score(self.instrumented.world, run_state.state, round) if scoring else None
         migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)
@@ -177,7 +179,8 @@ class _Recorder:
 
     def _measure(self, run_state: RunState, keeping: bool) -> Record:
         truth, reachable = self.ground_truth(), self.instrumented.clients(run_state.round)
-        shifts = (truth, self.instrumented.detected, self.instrumented.placed)
+        observations = self.instrumented.observations
+        shifts = (truth, observations.detected, observations.placed)
         clustering = self.cluster_metrics.record(run_state.round, run_state.state.assignment, reachable, *shifts)
         if isinstance(run_state.state, PeerState):  # whose communities have no lasting names
             clustering |= {"migrations": None, "migrations_correct": None}
@@ -188,7 +191,7 @@ class _Recorder:
             **accuracy_record(run_state.scored, run_state.state.clusters, truth.true_clusters),
             **clustering,
             **peers_record(run_state.state, reachable, truth.true_clusters, keeps_trust),
-            **training_record(self.instrumented, run_state.state),
+            **training_record(observations, run_state.state),
             **ledger_record(self.instrumented.ledger),
         }
 

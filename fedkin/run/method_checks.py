@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, State
-from fedkin.core.world import ModelSpec
-from fedkin.methods.decentralized import PeerMethod
+from fedkin.core.requirements import count_and_cure, requirements_of
 
-# Names of version 0.1 that methods and states may still have, which nobody would call any more
+# Former names that methods and states may still have, which nobody would read any more, and what is to be done
 _FORMER = {
-    "needs_truth": "needs_true_clusters",
-    "served": "models_for",
-    "becomes": "aggregated_into",
-    "set_aside": "excluded",
+    "served": "is now called models_for; rename it",
+    "becomes": "is now called aggregated_into; rename it",
+    "set_aside": "is now called excluded; rename it",
+    "needs_truth": "is now declared: let requirements() return Requirements(true_clusters=True)",
+    "needs_true_clusters": "is now declared: let requirements() return Requirements(true_clusters=True)",
+    "splits_cohort": "is now declared: let requirements() return Requirements(cohort=self.clusters)",
 }
 
 
 def check_names(method_or_state: Method | State) -> None:
-    """Refuse a user's method or state with a name of version 0.1 (MethodError): it would silently do nothing."""
-    for former, name in _FORMER.items():
+    """Refuse a user's method or state with a former name (MethodError): it would silently do nothing."""
+    for former, cure in _FORMER.items():
         if hasattr(method_or_state, former):
-            raise MethodError(f"{type(method_or_state).__name__}.{former} is now called {name}; rename it")
+            raise MethodError(f"{type(method_or_state).__name__}.{former} {cure}")
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
-    """Refuse a cohort, or a number of clusters or neighbours, that so many clients cannot give.
+    """Refuse a cohort that so many clients cannot give, and clients or a cohort that are too few for the method.
 
     Args:
         plan: the size of a cohort.
@@ -33,23 +35,25 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
         clients: how many there are.
         where: the method's place in the configuration, for the message.
 
-    Raises ConfigError; MethodError for a name of version 0.1.
+    Raises ConfigError; MethodError for a former name.
     """
     check_names(method)
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
-    neighbours = getattr(method, "neighbours", 0)
-    if isinstance(neighbours, int) and neighbours >= clients:
-        raise ConfigError(f"{where}.neighbours must be fewer than the {clients} clients, got {neighbours}")
-    clusters = getattr(method, "clusters", None)
-    if isinstance(clusters, int) and clusters > clients:
-        raise ConfigError(f"{where}.clusters must be at most the number of clients ({clients}), got {clusters}")
-    if getattr(method, "splits_cohort", False) and isinstance(clusters, int) and clusters > plan.cohort:
-        raise ConfigError(f"{where}.clusters divide a cohort: at most run.cohort ({plan.cohort}), got {clusters}")
+    needs, name = requirements_of(method), f"{where}: {type(method).__name__}"
+    if needs.clients > clients:
+        count, cure = count_and_cure(method, needs.clients, clients, needs.clients_because, where)
+        ways = f"add clients or set {cure}" if cure else "add clients"
+        raise ConfigError(f"{name} needs at least {count}, and there are {clients}: {ways}")
+    if needs.cohort > plan.cohort:
+        count, cure = count_and_cure(method, needs.cohort, plan.cohort, needs.cohort_because, where)
+        larger = f"run.cohort={needs.cohort}" if needs.cohort <= clients else ""
+        ways = " or ".join(filter(None, (larger, cure))) or f"a cohort and {needs.cohort} clients"
+        raise ConfigError(f"{name} needs a cohort of at least {count}, and run.cohort is {plan.cohort}: set {ways}")
 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
-    """Refuse detectors for a method that trains other models, and the reverse.
+    """Refuse detectors for a method that trains other models, the reverse, and a last layer that is not known.
 
     Args:
         method: the method.
@@ -58,13 +62,20 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
 
     Raises ConfigError.
     """
-    trains_detectors = getattr(method, "detects", False)
-    if spec.detects != trains_detectors:
+    needs, name = requirements_of(method), f"{where}: {type(method).__name__}"
+    if spec.detects != needs.detectors:
         detector = ("a detector", "not one")
-        expected, actual = detector if trains_detectors else ("a model with a score for every class", "a detector")
+        expected, actual = detector if needs.detectors else ("a model with a score for every class", "a detector")
         raise ConfigError(
-            f"{where}: {type(method).__name__} trains {expected}, and the model is {actual}; see model.name (methods "
+            f"{name} trains {expected}, and the model is {actual}; see model.name (methods "
             "side by side train the same model: run.against=[] runs one alone)"
+        )
+    if needs.last_layer and spec.head is None:
+        option = f" for its option {needs.last_layer_because}" if needs.last_layer_because else ""
+        change = f", or change {needs.last_layer_because}" if needs.last_layer_because else ", or take another method"
+        raise ConfigError(
+            f"{name} needs the model's last layer{option}, and this model does not end in a weight [C, d] and a bias "
+            f"[C]: make them its last two leaves{change}"
         )
 
 
@@ -76,20 +87,18 @@ def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:
         method: the method.
         clients: how many there are.
     """
-    warnings = []
-    first = max(getattr(method, "cluster_round", 0), getattr(method, "first_split", -1) + 1)
-    if first > plan.rounds:
-        warnings.append(f"clusters are made from round {first} on, and the run has {plan.rounds}")
-    if not isinstance(method, PeerMethod):
-        return warnings
-    if plan.cohort < clients:
+    warnings, needs = [], requirements_of(method)
+    if needs.first_clustering > plan.rounds:
+        warnings.append(f"clusters are made from round {needs.first_clustering} on, and the run has {plan.rounds}")
+    if needs.full_cohort and plan.cohort < clients:
+        kind = "peers" if needs.peers else "clients"
         warnings.append(
-            f"of {clients} peers only {plan.cohort} are awake in a round, and the others do not reply; "
+            f"of {clients} {kind} only {plan.cohort} are awake in a round, and the others do not reply; "
             f"run.cohort={clients} wakes all"
         )
-    stage_one, rounds_of_peer = getattr(method, "stage_one", 0), plan.rounds * plan.cohort / clients
-    if stage_one >= rounds_of_peer:
+    rounds = plan.rounds * plan.cohort / clients  # of a peer, on average
+    if needs.rounds_of_a_peer and needs.rounds_of_a_peer >= rounds:
         warnings.append(
-            f"stage one has {stage_one} rounds, and a peer does {rounds_of_peer:.0f}: no peer reaches stage two"
+            f"stage one has {needs.rounds_of_a_peer} rounds, and a peer does {rounds:.0f}: no peer reaches stage two"
         )
     return warnings

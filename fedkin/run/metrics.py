@@ -11,9 +11,12 @@ from jaxtyping import Float, Int
 from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.records import Record
-from fedkin.core.world import Scores, TrainingReply
+from fedkin.core.world import World
 from fedkin.measures.cluster_agreement import adjusted_rand_index
-from fedkin.run.instrumented_world import InstrumentedWorld, distances
+from fedkin.run.observations import Observations, distances
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.evaluate import Scores, evaluate
+from fedkin.tasks.train import TrainingReply
 
 _SCORED = (
     *("accuracy", "partial", "loss", "bottom_decile", "median_client"),
@@ -39,30 +42,36 @@ class EvaluationResults:
         return np.asarray(self.scores.correct / examples, np.float64)
 
 
-def score(instrumented: InstrumentedWorld, state: State, round: int) -> EvaluationResults:
-    """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do).
+def score(world: World, state: State, round: int) -> EvaluationResults:
+    """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do), or as the
+    state says.
 
     The bytes this takes go on the ledger's scoring account, not on the method's.
 
     Args:
-        instrumented: the world.
+        world: of the clients.
         state: the method's state after the round.
         round: its number.
     """
-    reachable = instrumented.clients(round)
+    reachable = world.clients(round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
     cluster, excluded = state.assignment[assigned_clients], int(state.excluded()[reachable].sum())
     assigned = state.models_for(assigned_clients)
-    with instrumented.ledger.scoring():
-        scores = instrumented.evaluate(assigned.models, assigned_clients, assigned.model_index)
-        detectors = detector_accuracy(instrumented, assigned, assigned_clients, cluster)
+    own = state.evaluation(world.spec, assigned_clients)
+    with world.ledger.scoring():
+        if own is None:
+            scores = evaluate(world, assigned.models, assigned_clients, assigned.model_index)
+        else:
+            reply = world.run(own, assigned_clients)
+            scores = Scores(reply.correct, reply.examples, reply.loss)
+        detectors = detector_accuracy(world, assigned, assigned_clients, cluster)
     return EvaluationResults(
         assigned_clients, cluster, scores, len(assigned_clients) + excluded < len(reachable), excluded, detectors
     )
 
 
 def detector_accuracy(
-    instrumented: InstrumentedWorld,
+    world: World,
     assigned: AssignedModels,
     clients: Int[np.ndarray, "c"],
     cluster: Int[np.ndarray, "c"],
@@ -70,7 +79,7 @@ def detector_accuracy(
     """Accuracy of each detector on the test samples of its own cluster's clients; None of other models.
 
     Args:
-        instrumented: the world.
+        world: of the clients.
         assigned: the models.
         clients: ids of those that have a cluster.
         cluster: of each of these.
@@ -78,8 +87,8 @@ def detector_accuracy(
     if assigned.positive is None or assigned.cluster is None:
         return None
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
-    counts = instrumented.detections(assigned.models, clients[row], detector, assigned.positive[detector], split="test")
-    counts = np.where(counts < 0, 0, counts)  # from a client that did not reply
+    task = Detections(assigned.models, detector, assigned.positive[detector], split="test")
+    counts = np.maximum(world.run(task, clients[row]).counts, 0)  # -1 from a client that did not reply
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
     correct = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
     total = np.bincount(detector, counts.sum(axis=(1, 2)), len(assigned.models))
@@ -131,15 +140,15 @@ def true_cluster_agreement(scored: EvaluationResults, true_clusters: Int[np.ndar
     }
 
 
-def training_record(instrumented: InstrumentedWorld, state: State) -> Record:
+def training_record(observations: Observations, state: State) -> Record:
     """Training loss of the round's cohort (last and first local epoch, weighted by examples) and its discrepancy."""
-    reply = instrumented.training.reply if instrumented.training else None
+    reply = observations.training.reply if observations.training else None
     return {
         "train_loss": _training_loss(reply, "loss"),
         "first_train_loss": _training_loss(reply, "first_loss"),
-        **discrepancy_record(distances(instrumented.training, state)),
-        "missing": instrumented.missing,
-        "nonfinite": instrumented.nonfinite,
+        **discrepancy_record(distances(observations.training, state)),
+        "missing": observations.missing,
+        "nonfinite": observations.nonfinite,
         **_before_training(reply),
     }
 

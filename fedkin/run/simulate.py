@@ -17,7 +17,7 @@ from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer, error_context
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.run.description import method_name, plain_values, shift_name
 from fedkin.run.lifecycle import Experiment, Methods

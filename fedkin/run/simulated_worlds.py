@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
-from fedkin.core.world import LocalTraining, ModelSpec
+from fedkin.core.requirements import requirements_of
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_name
@@ -45,7 +47,7 @@ class SimulatedWorlds:
 
     def check(self, methods: Methods, plan: Plan) -> None:
         for place, (_, method) in zip(method_places(methods), methods, strict=True):
-            if getattr(method, "needs_true_clusters", False) and self.data.true_clusters is None:
+            if requirements_of(method).true_clusters and self.data.true_clusters is None:
                 raise ConfigError(
                     f"{place}: {method_name(method)} needs the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.method import State
 from fedkin.core.records import Record
-from fedkin.core.world import BYTES_PER_NUMBER
 from fedkin.methods.decentralized import PeerState
 from fedkin.run.metrics import finite_or_none
 

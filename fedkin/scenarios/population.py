@@ -41,13 +41,17 @@ class Population:
                 ):
                     raise ConfigError(f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}")
 
+    def departed(self, round: int) -> Int[np.ndarray, "g"]:
+        """Ids of the clients that have left for good by a round."""
+        return np.arange(sum(count for when, count in self.departures.items() if when <= round))
+
     def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
         """Ids of the clients, of ``total`` in all, that have arrived by a round and not left.
 
         Raises ConfigError where none remains.
         """
         late = sum(count for when, count in self.arrivals.items() if when > round)
-        departed = sum(count for when, count in self.departures.items() if when <= round)
+        departed = len(self.departed(round))
         if late >= total:
             raise ConfigError(f"arrivals leave no client at round {round}: {late} of {total} come later")
         if departed >= total - late:

@@ -6,6 +6,8 @@ Both sides compare, so that each logs what is wrong on the machine where it can 
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.codec import digest
-from fedkin.core.world import ModelSpec
+from fedkin.core.layout import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 
 # What must be equal, in the order of comparison, and how an error message names it.
@@ -44,6 +46,11 @@ class Handshake:
     def header(self) -> dict[str, Any]:
         """Its fields, as a message's header has them."""
         return asdict(self)
+
+    def sizes(self) -> dict[str, int]:
+        """d, the numbers of one sample, where the description has them."""
+        shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
+        return {"d": math.prod(int(size) for size in shape[1].split(",") if size.strip())} if shape else {}
 
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.schema import MAX_COUNT
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.node_registry import Memory, NodeRegistry, natural_order
 from fedkin.server.request_retries import RequestRound
 from fedkin.server.transport import OnlineNode
-from fedkin.server.update_collector import MAX_EXAMPLES
 
 _log = logging.getLogger("fedkin")
 _POLL = 0.5  # seconds between queries for nodes, while clients are too few
@@ -165,7 +165,7 @@ class Membership:
             other = Handshake.of(message)
             check(self.own, other)
             samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
-            if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_EXAMPLES:
+            if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_COUNT:
                 raise InvalidMessageError("each of its clients must have training samples, and it reports some without")
             self.registry.check(node, name, len(samples))
         except InvalidMessageError as error:

@@ -9,19 +9,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from fedkin.core.errors import StorageError
-from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, ModelSpec, World
+from fedkin.core.layout import ModelSpec
+from fedkin.core.task import Task
+from fedkin.core.world import World
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
+from fedkin.server.rpc_client import MOVED
+from fedkin.server.task_messages import decode_task, encode_reply, kept_fields, read_stream
+from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
-CLUSTER, PERSONAL = "cluster", "personal"  # models on a client's own disk: its cluster's, and its own solution
+_KEPT = "kept/"  # in front of the names of arrays that were sent to keep
+
+
+class NodeWorld(World, Protocol):
+    """The simulated world of a node's clients."""
+
+    @property
+    def memory_changes(self) -> int:
+        """How often clients stored or forgot anything."""
+        ...
 
 
 @runtime_checkable
@@ -49,7 +62,7 @@ class Node:
     handshake: Callable[[ModelSpec], Handshake]  # its own, without ``start``
     start: Callable[[], str]  # digest of the initial model from fixed randomness
     samples: Int[np.ndarray, "c"]  # training samples of each client
-    world: Callable[[Int[np.ndarray, "c"]], World]  # of the ids that its clients have at the server
+    world: Callable[[Int[np.ndarray, "c"]], NodeWorld]  # of the ids that its clients have at the server
     disk: Disk
 
     def handle(self, request: RpcMessage) -> RpcMessage:
@@ -57,9 +70,10 @@ class Node:
         operation = request.value("operation", str)
         if operation == "hello":
             return self._hello(request)
-        if operation not in _OPERATIONS:
+        kind = find_task(operation)
+        if kind is None:
             raise InvalidMessageError(
-                f"the operation {operation[:40]!r} is not known here; is this the server's version of fedkin?"
+                f"the task {operation[:40]!r} is not known here; is this the server's version of fedkin?"
             )
         run, first, count = request.value("run", str), request.value("first", int), request.value("count", int)
         if count != len(self.samples):
@@ -68,18 +82,49 @@ class Node:
             )
         world = self.world(first + np.arange(count))
         check(self.handshake(world.spec), Handshake.of(RpcMessage(request.value("handshake", dict))))
-        memory = self.disk.load_memory(run)
-        if memory:
-            world.recall(memory)
-        self._note(world, request, run)
+        memory = NodeMemory(self.disk, run, world)
+        self._deliver(world, request)
         clients = request.integers("clients", np.size(request.array("clients")))
-        if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
+        if not (len(clients) and 0 <= clients.min() <= clients.max() < count):
             raise InvalidMessageError(f"a request about clients that {self.name} does not have")
-        reply = _OPERATIONS[operation](world, request, clients)
-        if len(self.samples) == 1:
-            self._save_models(operation, request, reply, run)
-        test = request.header.get("shift")
-        return RpcMessage(reply.header, reply.arrays | {"shifted": world.shifted(clients, **test)}) if test else reply
+        arrays = self._standing(world, request, clients)
+        if not kind.standing:
+            arrays = self._run(kind, world, request, clients, memory) | arrays
+        memory.save()
+        return RpcMessage({}, arrays)
+
+    def _run(
+        self, kind: type[Task], world: World, request: RpcMessage, clients: Int[np.ndarray, "r"], memory: NodeMemory
+    ) -> dict[str, np.ndarray]:
+        """Do the task of a request; its reply's arrays."""
+        task = decode_task(kind, request, world.initial, memory.kept)
+        memory.keep({name: getattr(task, name) for name in kept_fields(kind) if name in request.arrays})
+        stream = read_stream(request.header["stream"]) if "stream" in request.header else None
+        reply = world.run(task, clients, stream)
+        models = task.stored_models(reply) if len(self.samples) == 1 else {}
+        try:
+            if models:
+                self.disk.save_models(memory.run, models)
+        except StorageError as error:  # no method reads them: the reply is sent all the same
+            _log.error("%s", error)
+        return encode_reply(task, reply)
+
+    def _deliver(self, world: World, request: RpcMessage) -> None:
+        """What waited for clients: tasks that ask for no reply, and changes of their clusters."""
+        if MOVED in request.arrays:
+            world.reassigned(request.arrays[MOVED])
+        for kind in all_tasks():
+            if kind.delivery == "next" and kind.name in request.arrays:
+                world.run(kind(), request.arrays[kind.name])
+
+    def _standing(self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> dict[str, np.ndarray]:
+        """The replies to standing tasks, which every reply carries."""
+        arrays: dict[str, np.ndarray] = {}
+        for kind in all_tasks():
+            settings = request.header.get(kind.standing) if kind.standing else None
+            if settings:
+                arrays |= world.run(kind(**settings), clients).arrays
+        return arrays
 
     def _hello(self, request: RpcMessage) -> RpcMessage:
         try:
@@ -90,124 +135,25 @@ class Node:
             return RpcMessage({"refused": str(error), "name": self.name})
         return RpcMessage({**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples})
 
-    def _note(self, world: World, request: RpcMessage, run: str) -> None:
-        """Clients that were placed since the last request store their label counts."""
-        placed = request.arrays.get("note")
-        if placed is not None:
-            world.note(placed)
-            self.disk.save_memory(run, world.memory())
 
-    def _save_models(self, operation: str, request: RpcMessage, reply: RpcMessage, run: str) -> None:
-        """A single client stores the model of its cluster, and its own after local training."""
-        models: dict[str, np.ndarray] = {}
-        if operation == "evaluate" and request.array("model_index").ndim == 1:
-            models = {CLUSTER: request.array("models")[request.array("model_index")[0]]}
-        if operation == "train" and request.value("save", bool) and reply.arrays["arrived"].all():
-            start = request.array("models")[
-                reply.arrays["trained_models" if "trained_models" in reply.arrays else "model_index"][0]
-            ]
-            models = {CLUSTER: start, PERSONAL: start + reply.arrays["update"][0]}
-        if not models:
-            return
-        try:
-            self.disk.save_models(run, models)
-        except StorageError as error:  # no method reads them: the reply is sent all the same
-            _log.error("%s", error)
+class NodeMemory:
+    """What a node's disk holds of a run: its clients' memory, and arrays that it was sent to keep."""
 
+    def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
+        self.run, self._disk, self._world = run, disk, world
+        stored = disk.load_memory(run)
+        self.kept = {name.removeprefix(_KEPT): array for name, array in stored.items() if name.startswith(_KEPT)}
+        if stored:
+            world.recall({name: array for name, array in stored.items() if not name.startswith(_KEPT)})
+        self._changes, self._new = world.memory_changes, False
 
-def encode_work(work: LocalTraining) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The settings of local training as an entry of a header and arrays."""
-    values = {name: getattr(work, name) for name in work.__dataclass_fields__}
-    arrays = {f"work.{name}": value for name, value in values.items() if isinstance(value, np.ndarray)}
-    return {name: value for name, value in values.items() if f"work.{name}" not in arrays}, arrays
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays, in place of those of the same names."""
+        self.kept |= arrays
+        self._new |= bool(arrays)
 
-
-def decode_work(request: RpcMessage) -> LocalTraining:
-    """The settings of a request. Raises ConfigError for impossible ones, InvalidMessageError where there are none."""
-    arrays = {name[5:]: array for name, array in request.arrays.items() if name.startswith("work.")}
-    return LocalTraining(**{**request.value("work", dict), **arrays})
-
-
-def _stream(request: RpcMessage) -> Stream:
-    seed, round, purpose = request.value("stream", list)
-    return Stream(seed, round, purpose)
-
-
-def _train(world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
-    models, model_index = request.array("models"), request.arrays.get("model_index")
-    reduce, gradient = request.value("reduce", bool), request.value("gradient", bool)
-    part = request.header.get("part")
-    options = {"work": decode_work(request), "gradient": gradient, "part": None if part is None else slice(*part)}
-    result = world.train(models, clients, model_index, reduce=reduce, stream=_stream(request), **options)
-    arrays = {"arrived": result.arrived, "nonfinite": result.nonfinite}
-    arrays |= {} if result.gradient is None else {"gradient": result.gradient}
-    if model_index is None or result.weight is None:
-        arrays["model_index"] = result.model_index
-    if request.value("test", bool):
-        arrays["test_sums"] = _test_sums(world, models, clients, result.model_index)
-    if result.weight is None:
-        names = ("update", "examples", "loss", "first_loss")
-        return RpcMessage({}, arrays | {name: getattr(result, name) for name in names})
-    trained = np.flatnonzero(result.weight)
-    examples = np.where(result.arrived, result.examples, 0)
-    loss, first = (_means(values, examples, result.model_index, trained) for values in (result.loss, result.first_loss))
-    means = {"update": result.update[trained], "weight": result.weight[trained], "trained_models": trained}
-    return RpcMessage({}, arrays | means | {"loss": loss, "first_loss": first})
-
-
-def _means(
-    values: Float[np.ndarray, "r"],
-    weights: Int[np.ndarray, "r"],
-    model_index: Int[np.ndarray, "r"],
-    models: Int[np.ndarray, "k"],
-) -> Float[np.ndarray, "k"]:
-    """The weighted mean over the rows of each model."""
-    size = models.max(initial=0) + 1
-    total, mass = (np.bincount(model_index, each, size) for each in (values * weights, weights.astype(float)))
-    return total[models] / mass[models]
-
-
-def _test_sums(
-    world: World, models: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
-) -> Float[np.ndarray, "3"]:
-    """Test results before local training: correct, examples and summed loss of all rows."""
-    scores = world.evaluate(models, clients, model_index)
-    return np.array([scores.correct.sum(), scores.examples.sum(), (scores.loss * scores.examples).sum()], float)
-
-
-def _evaluate(world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
-    split = request.value("split", str)
-    scores = world.evaluate(request.array("models"), clients, request.array("model_index"), split=split)
-    return RpcMessage({}, {"correct": scores.correct, "examples": scores.examples, "loss": scores.loss})
-
-
-def _similarities(world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> RpcMessage:
-    start = request.arrays.get("start")
-    if start is None:  # the run's initial model, which the node makes from the seed
-        start = world.initial(Stream(*request.value("start", list)))
-    directions, options = request.array("directions"), {"work": decode_work(request), "stream": _stream(request)}
-    return _result(world.similarities(start, directions, clients, **options))
-
-
-def _result(array: np.ndarray) -> RpcMessage:
-    return RpcMessage({}, {"result": array})
-
-
-_OPERATIONS: dict[str, Callable[[World, RpcMessage, np.ndarray], RpcMessage]] = {
-    "train": _train,
-    "evaluate": _evaluate,
-    "similarities": _similarities,
-    "shifted": lambda world, request, clients: RpcMessage(),  # every reply reports it
-    "losses": lambda world, request, clients: _result(world.losses(request.array("models"), clients)),
-    "label_errors": lambda world, request, clients: _result(world.label_errors(request.array("models"), clients)),
-    "gradients": lambda world, request, clients: _result(
-        world.gradients(request.array("models"), clients, request.array("model_index"))
-    ),
-    "classes": lambda world, request, clients: _result(world.classes(clients)),
-    "detections": lambda world, request, clients: _result(
-        world.detections(
-            *(request.array("models"), clients, request.array("model_index"), request.array("positive")),
-            split=request.value("split", str),
-        )
-    ),
-}
+    def save(self) -> None:
+        """Store what has changed."""
+        if self._new or self._world.memory_changes != self._changes:
+            kept = {_KEPT + name: array for name, array in self.kept.items()}
+            self._disk.save_memory(self.run, self._world.memory() | kept)

@@ -1,7 +1,7 @@
-"""The ``World`` of a server: every operation is one request to each node that holds some of the clients.
+"""The ``World`` of a server: every task is one request to each node that holds some of the clients.
 
 A node gets only the models that its rows need, and replies for all its clients at once: with single updates, or with
-weighted means where the method needs no more. A node without a reply in time, or with one that cannot be used, counts
+weighted means where the task needs no more. A node without a reply in time, or with one that cannot be used, counts
 as a client that did not reply in any world.
 """
 
@@ -9,34 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from fedkin.core.errors import MethodError
+from fedkin.core.errors import TaskError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.world import UPDATE_MEMORY, LocalTraining, ModelSpec, Scores, TrainingReply
-from fedkin.measures.calibration import BINS
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task, traffic
+from fedkin.core.training import LocalTraining
+from fedkin.core.world import UPDATE_MEMORY
 from fedkin.server.handshake import model_digest
 from fedkin.server.membership import Membership
-from fedkin.server.message import InvalidMessageError, RpcMessage
-from fedkin.server.node import encode_work
-from fedkin.server.rpc_client import RpcClient
-from fedkin.server.update_collector import MAX_EXAMPLES, NormFilter, UpdateCollector
+from fedkin.server.message import RpcMessage
+from fedkin.server.reply_collector import NormFilter, ReplyCollector
+from fedkin.server.rpc_client import MOVED, RpcClient
+from fedkin.server.task_messages import Known, encode_task, kept_fields, plain_stream, used_models
 
-_RUN, _NORMS = "run", "typical_norms"  # names in a checkpoint
-_NOTES, _START = "pending_notes", "start"
-
-
-@dataclass(frozen=True)
-class Start:
-    """The randomness of an initial model, which a node can be sent in place of the model, and the model's digest."""
-
-    stream: Stream
-    digest: str
+_RUN, _NORMS, _START, _PENDING, _FORGETFUL = "run", "typical_norms", "start", "pending/", "forgetful"  # in a checkpoint
 
 
 class RemoteWorld:
@@ -66,7 +58,9 @@ class RemoteWorld:
         self.total_clients = membership.registry.capacity
         self._initial = initial
         self._norm_filter = NormFilter(membership.request_round.settings.norm_limit)
-        self._start: Start | None = None
+        self._start = Known()  # the randomness of the initial model, and its digest
+        self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node keeps
+        self._forgetful = np.zeros(self.total_clients, bool)  # clients that keep something for their cluster only
 
     @property
     def update_memory(self) -> int:
@@ -76,9 +70,9 @@ class RemoteWorld:
     def begin(self, stream: Stream) -> None:
         self._client.round = stream.round
         self.membership.begin_round(stream.round)
-        self.ledger.add("hello", *self.membership.handshake_bytes())
+        self.ledger.measure("hello", *self.membership.handshake_bytes())
         if self.membership.request_round.late_bytes:
-            self.ledger.add("late", 0, self.membership.request_round.late_bytes)
+            self.ledger.measure("late", 0, self.membership.request_round.late_bytes)
             self.membership.request_round.late_bytes = 0
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
@@ -86,165 +80,87 @@ class RemoteWorld:
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         model = self._initial(stream.words())
-        self._start = Start(stream, model_digest(model))
+        self._start = Known(start=stream, start_digest=model_digest(model))
         return model
 
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n"] | None = None,
-        *,
-        work: LocalTraining | None = None,
-        reduce: bool = False,
-        gradient: bool = False,
-        part: slice | None = None,
-        stream: Stream,
-    ) -> TrainingReply:
-        work = work or self.work
-        whole = part is None and work.steps is None and not self.spec.detects
-        header = {"reduce": reduce, "gradient": gradient, "stream": _plain(stream), "test": whole, "save": whole}
-        header["part"] = None if part is None else [part.start, part.stop]
-        assigned = None if model_index is None else np.asarray(model_index, np.int64)
-        samples = self.membership.registry.samples[clients]
-        norms = self._norm_filter.for_training(f"{header['part']} {work.steps} {np.max(work.epochs)}")
-        collector = UpdateCollector(self.spec.parameters, len(models), assigned, samples, reduce, gradient, part, norms)
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        if task.between_peers or task.local:
+            raise TaskError(
+                f"task {task.name} is between peers, without a server: start each of them with fedkin peer, or choose "
+                "another method"
+            )
+        task.check("of this federation", self.spec, self.membership.classes)
+        every, none = np.ones(len(clients), bool), np.zeros(len(clients), bool)
+        asked = np.arange(len(clients))
+        if any(memory.lifetime == "assignment" for memory in task.memory.values()):
+            self._forgetful[clients] = True
+        if task.delivery == "next":
+            self._client.schedule(task.name, clients, task.resets)
+            reply = Reply({}, every, none)
+        elif task.delivery == "announced":
+            reply = Reply({}, every, none)
+        elif task.standing:
+            reply = self._client.ask_standing(task, clients)
+        else:
+            reply, asked = self._call(task.for_messages(self.spec), clients, stream)
+        count = traffic(task.select(asked), clients[asked], (reply.arrived | reply.nonfinite)[asked], self._sizes(task))
+        if count:
+            self.ledger.add(task.name, *count)
+        return reply
 
-        def write(rows: Int[np.ndarray, "r"]) -> RpcMessage:
-            settings, arrays = encode_work(work)
-            arrays = {name: values[rows] for name, values in arrays.items()}
-            return RpcMessage({**header, "work": settings}, arrays | collector.models_of(models, rows))
+    def expect(self, task: Task) -> None:
+        """Let clients answer a standing task from the first request on."""
+        self._client.stand(task)
 
-        self._client.call("train", clients, write, collector.read, collector.exclude)
-        return collector.result()
-
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        out = np.full((len(clients), len(models)), np.nan)
-        return self._client.call_rows("losses", out, clients, lambda rows: RpcMessage({}, {"models": models}))
-
-    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        out = np.full((len(clients), len(models)), np.nan)
-        return self._client.call_rows("label_errors", out, clients, lambda rows: RpcMessage({}, {"models": models}))
-
-    def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
-    ) -> Float[np.ndarray, "n P"]:
-        """NaN from a client that did not reply."""
-        out = np.full((len(clients), models.shape[1]), np.nan, np.float32)
-
-        def write(rows: Int[np.ndarray, "r"]) -> RpcMessage:
-            return RpcMessage({}, _used_models(models, model_index[rows]))
-
-        return self._client.call_rows("gradients", out, clients, write)
-
-    def evaluate(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n ..."],
-        *,
-        split: str = "test",
-    ) -> Scores:
-        correct, examples = np.zeros(len(clients), np.int64), np.zeros(len(clients), np.int64)
-        loss = np.zeros(len(clients))
-
-        model_index = np.asarray(model_index, np.int64)
-
-        def write(rows: Int[np.ndarray, "r"]) -> RpcMessage:
-            return RpcMessage({"split": split}, _used_models(models, model_index[rows]))
-
-        def read(rows: Int[np.ndarray, "r"], reply: RpcMessage) -> None:
-            counts = [reply.integers(name, len(rows)) for name in ("correct", "examples")]
-            if (counts[0] < 0).any() or (counts[0] > counts[1]).any() or (counts[1] > MAX_EXAMPLES).any():
-                raise InvalidMessageError("impossible scores")
-            correct[rows], examples[rows], loss[rows] = *counts, reply.floats("loss", len(rows))
-
-        self._client.call("evaluate", clients, write, read)
-        return Scores(correct, examples, loss)
-
-    def detections(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n"],
-        positive: Int[np.ndarray, "n"],
-        *,
-        split: str = "train",
-    ) -> Int[np.ndarray, "n 2 bins"]:
-        def write(rows: Int[np.ndarray, "r"]) -> RpcMessage:
-            arrays = _used_models(models, model_index[rows]) | {"positive": positive[rows]}
-            return RpcMessage({"split": split}, arrays)
-
-        return self._client.call_rows("detections", np.full((len(clients), 2, BINS), -1), clients, write)
-
-    def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
-        return self._client.call_rows("classes", np.zeros((len(clients), self.membership.classes), bool), clients)
-
-    def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
-        """Nothing is sent yet: a client gets arrays in the request that uses them."""
-
-    def similarities(
-        self,
-        start: Float[np.ndarray, "P"],
-        directions: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        *,
-        work: LocalTraining | None = None,
-        stream: Stream,
-    ) -> Float[np.ndarray, "n K"]:
-        settings, arrays = encode_work(work or self.work)
-        is_known = self.membership.same_start and self._start and self._start.digest == model_digest(start)
-        known = self._start if is_known else None
-        header = {"work": settings, "stream": _plain(stream), "start": known and _plain(known.stream)}
-        arrays |= {"directions": directions} | ({} if known else {"start": start})
-        out = np.full((len(clients), len(directions)), np.nan, np.float32)
-        cosines = self._client.call_rows("similarities", out, clients, lambda rows: RpcMessage(header, arrays))
-        return np.where(np.abs(cosines) <= 1 + 1e-3, cosines, np.float32(np.nan))  # anything else is no valid reply
-
-    def ask(self, askers: Int[np.ndarray, "m"], targets: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        raise MethodError("peers query each other, without a server: start each of them with fedkin peer")
-
-    def note(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Each learns of it in the next request that it gets."""
-        self._client.schedule_notes(clients)
-
-    def shifted(
-        self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
-    ) -> Bool[np.ndarray, "n"]:
-        """Once a method has called this, clients report it in every reply: those that replied in this round or the last
-        get no further request."""
-        return self._client.shifted(clients, {"test": test, "threshold": float(threshold)})
-
-    def expect_shifts(self, test: str, threshold: float | int) -> None:
-        """Let clients report shifts from the first request on, for a method that tests for them."""
-        self._client.expect_shifts({"test": test, "threshold": float(threshold)})
+    def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
+        """Those that keep something for their cluster learn of it in their next request."""
+        forgetful = clients[self._forgetful[clients]]
+        if len(forgetful):
+            self._client.schedule(MOVED, forgetful)
 
     def memory(self) -> dict[str, np.ndarray]:
         """The registry, and what clients have not received yet."""
-        start = self._start and [*_plain(self._start.stream), self._start.digest]
-        text = _bytes(json.dumps(start))
-        own = {_NOTES: self._client.pending_notes.copy(), _START: text, _RUN: _bytes(self._client.run)}
-        return self.membership.registry.memory() | own | {_NORMS: _bytes(json.dumps(self._norm_filter.typical))}
+        start = [*(plain_stream(self._start.start) or []), self._start.start_digest]
+        pending = {_PENDING + name: waiting.copy() for name, waiting in self._client.pending.items()}
+        texts = {_START: json.dumps(start), _RUN: self._client.run, _NORMS: json.dumps(self._norm_filter.typical)}
+        own = {name: np.frombuffer(text.encode(), np.uint8).copy() for name, text in texts.items()}
+        return self.membership.registry.memory() | pending | own | {_FORGETFUL: self._forgetful.copy()}
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.membership.registry.recall(memory)
-        self._client.pending_notes = memory[_NOTES].copy()
+        names = [name for name in memory if name.startswith(_PENDING)]
+        self._client.pending = {name.removeprefix(_PENDING): memory[name].copy() for name in names}
         self._client.run = memory[_RUN].tobytes().decode()
         self._norm_filter.typical = json.loads(memory[_NORMS].tobytes())
-        start = json.loads(memory[_START].tobytes())
-        self._start = start and Start(Stream(*start[:3]), start[3])
+        self._forgetful = memory[_FORGETFUL].copy()
+        *stream, digest = json.loads(memory[_START].tobytes())
+        self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
+    def _call(
+        self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
+    ) -> tuple[Reply, Int[np.ndarray, "a"]]:
+        """The reply, and the rows whose clients were asked."""
+        norms = self._norm_filter.for_training(task.norm_group())
+        samples = self.membership.registry.samples[clients]
+        collector = ReplyCollector(task, len(clients), self._sizes(task), norms, samples)
+        header = {} if stream is None else {"stream": plain_stream(stream)}
+        kept = {name: model_digest(getattr(task, name)) for name in kept_fields(task)}
 
-def _used_models(models: Float[np.ndarray, "K P"], model_index: Int[np.ndarray, "r ..."]) -> dict[str, np.ndarray]:
-    """The models that some rows use, and the index of each row among those (-1 stays: none)."""
-    used = np.unique(model_index[model_index >= 0])
-    return {"models": models[used], "model_index": np.where(model_index >= 0, np.searchsorted(used, model_index), -1)}
+        def write(node: int, rows: Int[np.ndarray, "r"]) -> RpcMessage:
+            start = (self._start.start, self._start.start_digest) if self.membership.same_start else (None, "")
+            message = encode_task(task, rows, Known(self._kept.get(node, {}), *start))
+            return RpcMessage({**header, **message.header}, message.arrays)
 
+        def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
+            self._kept.setdefault(node, {}).update(kept)
+            collector.read(rows, arrays, used_models(task, rows))
 
-def _plain(stream: Stream) -> list[Any]:
-    return [stream.seed, stream.round, stream.purpose]
+        def forget(node: int) -> None:
+            self._kept.pop(node, None)
 
+        asked = self._client.call(task.name, clients, write, read, collector.exclude, forget)
+        return collector.reply(), asked
 
-def _bytes(text: str) -> np.ndarray:
-    """Text as a checkpoint stores it."""
-    return np.frombuffer(text.encode(), np.uint8).copy()
+    def _sizes(self, task: Task) -> dict[str, int]:
+        """Sizes by name: of the model and the samples, which every side knows, and of the task."""
+        return {"P": self.spec.parameters, "C": self.membership.classes, **self.membership.own.sizes(), **task.sizes()}

@@ -1,7 +1,7 @@
 """Remote calls about clients: rows are sent to the nodes that hold them, and read from their replies.
 
-Every request also lists the clients of its node that have been placed since the last one; every reply says whether its
-clients detect a shift, once a method tests for it. Neither takes messages of its own.
+Every request also carries what waits for its node's clients (tasks that ask for no reply, changes of their clusters);
+every reply also answers the standing task, once there is one. Neither takes messages of its own.
 """
 
 from __future__ import annotations
@@ -11,151 +11,163 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
+from fedkin.core.errors import TaskError
 from fedkin.core.ledger import Ledger
+from fedkin.core.replies import Reply, check_arrays
+from fedkin.core.task import Task
 from fedkin.server.membership import Membership
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 from fedkin.server.node_registry import NodeInfo
-from fedkin.server.transport import Reply
+from fedkin.server.task_messages import plain_settings
+from fedkin.server.transport import Reply as NodeReply
+from fedkin.tasks import all_tasks
 
 _log = logging.getLogger("fedkin")
 NEVER = -2  # in place of a round: before the one before the first
-ShiftTest = dict[str, Any]  # name of a test, and its threshold
+MOVED = "moved"  # among what waits for clients: their clusters have changed
+Write = Callable[[int, Int[np.ndarray, "r"]], RpcMessage]
+Read = Callable[[int, Int[np.ndarray, "r"], dict[str, np.ndarray]], None]
 
 
-class ShiftReports:
-    """What each client last reported of a shift of its data, and in which round."""
+class StandingReports:
+    """What each client last replied to a standing task, and in which round."""
 
-    def __init__(self, clients: int) -> None:
-        self.round = np.full(clients, NEVER)
-        self.shifted = np.zeros(clients, bool)
+    def __init__(self, task: Task, clients: int) -> None:
+        self.task, self.round = task, np.full(clients, NEVER)
+        self.arrays = {name: np.full(clients, a.missing, a.dtype) for name, a in task.up.arrays.items()}
 
-    def record(self, clients: Int[np.ndarray, "r"], reply: RpcMessage, round: int) -> None:
-        """Take what a reply reports.
+    def take(self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int) -> None:
+        """Take the standing task's arrays out of a reply.
 
         Args:
             clients: the ids that the reply is about.
-            reply: to a request of any operation.
+            arrays: of the reply, to a request of any kind.
             round: of the reply.
 
         Raises:
-            InvalidMessageError: the report is of another size.
+            TaskError: they are not as the schema says.
         """
-        if "shifted" in reply.arrays:
-            self.shifted[clients] = reply.booleans("shifted", len(clients))
+        own = {name: arrays.pop(name) for name in self.arrays if name in arrays}
+        if own:
+            checked = check_arrays(self.task, own, self.task.up.arrays, len(clients), {})
+            for name, values in checked.items():
+                self.arrays[name][clients] = values
             self.round[clients] = round
+
+    def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
+        """These clients have nothing to report from this round on."""
+        self.round[clients] = round
+        for name, array in self.task.up.arrays.items():
+            self.arrays[name][clients] = array.missing
 
 
 class RpcClient:
-    """The remote calls of one run; nodes store what they keep of it under ``run``, and its bytes go on the ledger."""
+    """The remote calls of one run; nodes store what they keep of it under ``run``, and bytes go on the ledger."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
         self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
-        clients = membership.registry.capacity
-        self.pending_notes = np.zeros(clients, bool)  # placed, and its node has not been notified yet
-        self.reports = ShiftReports(clients)
-        self._test: ShiftTest | None = None  # once a method tests for shifts
+        self.pending: dict[str, Bool[np.ndarray, "N"]] = {}  # what waits for clients, by name
+        self.standing: StandingReports | None = None
 
-    def schedule_notes(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Let these store their label counts when they get their next request."""
-        self.pending_notes[clients] = True
-        self.reports.round[clients] = self.round  # they store their present label counts
-        self.reports.shifted[clients] = False
+    def schedule(self, name: str, clients: Int[np.ndarray, "n"], resets: tuple[str, ...] = ()) -> None:
+        """Let clients hear of something in the next request that they get.
 
-    def expect_shifts(self, test: ShiftTest) -> None:
-        """From now on every reply reports whether its clients find their data shifted."""
-        if test != self._test:
-            self._test, self.reports = test, ShiftReports(len(self.pending_notes))
+        Args:
+            name: of a task that asks for no reply, or MOVED.
+            clients: ids.
+            resets: arrays of the standing task that have nothing to report then.
+        """
+        self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))[clients] = True
+        if self.standing is not None and self.standing.arrays.keys() & set(resets):
+            self.standing.reset(clients, self.round)
 
-    def shifted(self, clients: Int[np.ndarray, "n"], test: ShiftTest) -> np.ndarray:
-        """What they reported in this round or in the last; only those without a report are sent a request."""
-        self.expect_shifts(test)
-        silent = clients[self.reports.round[clients] < self.round - 1]
+    def stand(self, task: Task) -> StandingReports:
+        """From now on every reply answers this task."""
+        if self.standing is None or self.standing.task != task:
+            self.standing = StandingReports(task, self.membership.registry.capacity)
+        return self.standing
+
+    def ask_standing(self, task: Task, clients: Int[np.ndarray, "n"]) -> Reply:
+        """What clients replied in this round or in the last; only those without a reply are sent a request."""
+        reports = self.stand(task)
+        silent = clients[reports.round[clients] < self.round - 1]
         if len(silent):
-            self.call("shifted", silent, lambda rows: RpcMessage(), lambda rows, reply: None)
-        return self.reports.shifted[clients] & (self.reports.round[clients] >= self.round - 1)
+            self.call(task.name, silent, lambda node, rows: RpcMessage(), lambda node, rows, arrays: None)
+        arrived = reports.round[clients] >= self.round - 1
+        arrays = {
+            name: np.where(arrived, reports.arrays[name][clients], array.missing).astype(array.dtype)
+            for name, array in task.up.arrays.items()
+        }
+        return Reply(arrays, arrived, np.zeros(len(clients), bool))
 
     def call(
         self,
         operation: str,
         clients: Int[np.ndarray, "n"],
-        write: Callable[[Int[np.ndarray, "r"]], RpcMessage],
-        read: Callable[[Int[np.ndarray, "r"], RpcMessage], None],
+        write: Write,
+        read: Read,
         discard: Callable[[Int[np.ndarray, "r"]], None] = lambda rows: None,
-    ) -> None:
+        forget: Callable[[int], None] = lambda node: None,
+    ) -> Int[np.ndarray, "a"]:
         """One request to each node that holds some of the clients, and its reply.
 
         Args:
-            operation: what the nodes do.
+            operation: the name of what the nodes do.
             clients: ids, one per row of the call.
-            write: the request about some rows.
-            read: takes a reply about some rows; raises InvalidMessageError where it cannot be used.
+            write: the request to a node about some rows.
+            read: takes a node's reply about some rows; raises TaskError where it cannot be used.
             discard: is called with the rows of such a reply.
+            forget: is called with a node that has not done it.
+
+        Returns:
+            The rows whose clients were sent a request.
         """
         online = self.membership.online_clients()
         nodes = [node for node in self.membership.registry.rows_by_node(clients) if node.info.first in online]
         requests = {
-            node.node_id: self._request(operation, node.info, clients[node.rows], write(node.rows)) for node in nodes
+            one.node_id: self._request(operation, one.info, clients[one.rows], write(one.node_id, one.rows))
+            for one in nodes
         }
         replies = self.membership.request_round.send(requests, self.round)
         sent, received = self.membership.request_round.bytes_sent, self.membership.request_round.bytes_received
-        self.ledger.add(operation, sent, received)
+        self.ledger.measure(operation, sent, received)
         for node_id, info, rows in nodes:
             try:
-                message = _successful(replies.get(node_id))
-                self.pending_notes[info.ids] = False
-                self.reports.record(clients[rows], message, self.round)
-                read(rows, message)
+                arrays = dict(_successful(replies.get(node_id)).arrays)
+                for waiting in self.pending.values():
+                    waiting[info.ids] = False
+                if self.standing is not None:
+                    self.standing.take(clients[rows], arrays, self.round)
+                read(node_id, rows, arrays)
             except NoReplyError as error:
+                forget(node_id)
                 _log.warning("round %d: no reply from %s (%s): %s", self.round, info.name, operation, error)
-            except InvalidMessageError as error:
+            except (InvalidMessageError, TaskError) as error:
                 discard(rows)
                 _log.warning("round %d: %s of %s is excluded: %s", self.round, operation, info.name, error)
+        return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
 
     def _request(
         self, operation: str, info: NodeInfo, clients: Int[np.ndarray, "r"], message: RpcMessage
     ) -> RpcMessage:
-        """A request with what every node needs: its clients, and the run."""
-        notes = np.flatnonzero(self.pending_notes[info.ids])
-        arrays = {"clients": clients - info.first, **({"note": notes} if len(notes) else {}), **message.arrays}
-        header = {"operation": operation, "run": self.run, "first": info.first, "count": info.count}
-        header |= {"shift": self._test, "handshake": self.membership.own.header()}  # a site may have changed since
-        return RpcMessage({**header, **message.header}, arrays)
-
-    def call_rows(
-        self,
-        operation: str,
-        out: np.ndarray,
-        clients: Int[np.ndarray, "n"],
-        write: Callable[[Int[np.ndarray, "r"]], RpcMessage] = lambda rows: RpcMessage(),
-    ) -> np.ndarray:
-        """A call whose reply is one array with a row per client.
-
-        Args:
-            operation: what the nodes do.
-            out: [n ...], what rows without a reply keep; filled in place.
-            clients: ids, one per row.
-            write: the request about some rows.
-
-        Returns:
-            ``out``.
-        """
-        readers = {"f": RpcMessage.floats, "i": RpcMessage.integers, "b": RpcMessage.booleans}
-        reader = readers[out.dtype.kind]
-
-        def read(rows: Int[np.ndarray, "r"], reply: RpcMessage) -> None:
-            out[rows] = reader(reply, "result", len(rows), *out.shape[1:])
-
-        self.call(operation, clients, write, read)
-        return out
+        """A request with what every node needs: its clients, the run, what waits for it, and the standing task."""
+        waiting = {name: np.flatnonzero(all_clients[info.ids]) for name, all_clients in self.pending.items()}
+        arrays = {"clients": clients - info.first, **{name: own for name, own in waiting.items() if len(own)}}
+        header: dict[str, Any] = {"operation": operation, "run": self.run, "first": info.first, "count": info.count}
+        header |= {kind.standing: None for kind in all_tasks() if kind.standing}
+        if self.standing is not None:
+            header[self.standing.task.standing] = plain_settings(self.standing.task)
+        header |= {"handshake": self.membership.own.header()}  # a site may have changed since
+        return RpcMessage({**header, **message.header}, arrays | message.arrays)
 
 
 class NoReplyError(Exception):
     """A node has not done what was requested, and why."""
 
 
-def _successful(reply: Reply | None) -> RpcMessage:
+def _successful(reply: NodeReply | None) -> RpcMessage:
     """The message of a reply. Raises NoReplyError where the node has not done what was requested."""
     if reply is None:
         raise NoReplyError("its time is up")

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import Samples, spec_for_data
-from fedkin.core.world import ModelSpec
+from fedkin.core.layout import ModelSpec, Samples, spec_for_data
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.devices import local_devices

@@ -1,29 +1,35 @@
-"""A world of quadratic clients: every operation in closed form, for tests of methods."""
+"""A world of quadratic clients: every task in closed form, for tests of methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.client import LocalUpdates, ScoreSums
+from fedkin.core.client_memory import ClientMemory
+from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.world import BYTES_PER_NUMBER, LocalTraining, ModelSpec, Scores, TrainingReply
-from fedkin.measures.calibration import score_histogram
-from fedkin.measures.cosine import cosine
-from fedkin.simulation.shift_test import LabelMemory
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
+from fedkin.data.federated import Ragged
+from fedkin.scenarios.population import Population
+from fedkin.simulation.engine import SimulatedWorld
 
 
 @dataclass
-class FakeWorld:
+class FakeWorld(SimulatedWorld):
     """A world of quadratic clients for tests: the loss of client i is half the squared distance to ``target[i]``.
 
-    One epoch is one gradient step; ``steps`` are ignored, and only ``send`` is on the ledger. Clients in ``silent``
-    never reply; those in ``garbage`` reply NaN. ``counts`` are the label counts of the shift test; tests change them.
-    The whole vector is the last layer and its bias. With ``detects`` the target of a detector of class c is
-    ``target[i] + c``, and it scores P - |w|^2 on any sample.
+    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply; those in ``garbage``
+    reply NaN. ``counts`` are the label counts of the shift test; tests change them. The whole vector is the last layer
+    and its bias. With ``detects`` the target of a detector of class c is ``target[i] + c``, and it scores P - |w|^2 on
+    any sample. A client has one sample, of its first class; ``examples`` are its weight.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -40,137 +46,136 @@ class FakeWorld:
         self.total_clients, parameters = self.target.shape
         whole = slice(0, parameters)
         self.spec = ModelSpec(parameters, {}, whole, whole, self.detects)
-        self.ledger = Ledger()
-        self._labels = None if self.counts is None else LabelMemory(self.counts)
-
-    def begin(self, stream: Stream) -> None:
-        pass
+        self.ledger, self.population = Ledger(), Population()
+        self.model: Any = _Name("fake")
+        self.data: Any = _Samples(self)
+        self._first_data: Any = _Labels(self.data.label_counts())
+        self._scorer = self._trainer = _Quadratic(self)
+        self._ids, self._memory = np.arange(self.total_clients), ClientMemory(self.total_clients)
+        self._shifted_data, self._compiled, self._now = None, True, Stream(0)
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
         return make(stream).astype(np.float32)
 
-    def clients(self, round: int) -> Int[np.ndarray, "c"]:
-        return np.arange(self.total_clients)
+    def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
+        away = self.silent if task.work is not None else self.silent | self.garbage
+        return np.isin(clients, list(away)) & bool(task.can_be_lost)
+
+
+class _Name(NamedTuple):
+    name: str
+
+
+class _Labels:
+    """Label counts at one time."""
+
+    def __init__(self, counts: Int[np.ndarray, "N C"]) -> None:
+        self._counts = counts.copy()
+
+    def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
+        """As ``FederatedData`` has them."""
+        return self._counts if clients is None else self._counts[clients]
+
+
+class _Samples:
+    """One sample of each client; its features are never used."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world, clients = world, world.total_clients
+        self.x = np.zeros((clients, 1), np.float32)
+        self.train, self._rows = (
+            SimpleNamespace(sizes=world.examples),
+            Ragged(np.arange(clients), np.arange(clients + 1)),
+        )
+
+    @property
+    def y(self) -> Int[np.ndarray, "N"]:
+        """The first class of each client."""
+        return (self.label_counts() > 0).argmax(axis=1)
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return self.label_counts().shape[1]
+
+    def part(self, split: str) -> Ragged:
+        """One sample of each client."""
+        return self._rows
+
+    def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
+        """The present ones; of one class where the world has none."""
+        counts = self._world.counts
+        return _Labels(np.ones((self._world.total_clients, 1), int) if counts is None else counts).label_counts(
+            split, clients
+        )
+
+
+class _Quadratic:
+    """Trainer and scorer of quadratic clients."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world = world
 
     def train(
         self,
         models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n"] | None = None,
-        *,
-        work: LocalTraining | None = None,
-        reduce: bool = False,
-        gradient: bool = False,
-        part: slice | None = None,
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
         stream: Stream,
-    ) -> TrainingReply:
-        work = work or self.work
-        assigned = np.argmin(self.losses(models, clients), axis=1) if model_index is None else np.asarray(model_index)
-        start, target = models[assigned].astype(np.float64), self.target[clients].astype(np.float64)
+        gradient: bool = False,
+    ) -> LocalUpdates:
+        """Gradient steps, as many as the largest number of epochs."""
+        start, target = models[model_index].astype(np.float64), self._world.target[clients].astype(np.float64)
         if work.positive is not None:
             target = target + work.positive[:, None]
         w = start
         for _ in range(int(np.max(work.epochs))):
             w = w - work.lr * ((w - target) + work.mu * (w - start))
-        nonfinite = np.isin(clients, list(self.garbage))
-        arrived = ~nonfinite & ~np.isin(clients, list(self.silent))
-        update = np.where(arrived[:, None], w - start, 0).astype(np.float32)[:, part or slice(None)]
-        last = 0.5 * np.sum((w - target) ** 2, axis=1)
-        first = 0.5 * np.sum((start - target) ** 2, axis=1)
-        weight = None
-        if reduce:
-            n = np.where(arrived, self.examples[clients], 0).astype(np.float64)
-            weight = np.bincount(assigned, n, len(models)).astype(np.float64)  # integers where n is empty
-            total = np.zeros((len(models), update.shape[1]))
-            np.add.at(total, assigned, n[:, None] * update)
-            update = (total / np.maximum(weight, 1)[:, None]).astype(np.float32)
-        at_start = np.where(arrived[:, None], start - target, 0).astype(np.float32) if gradient else None
-        examples = self.examples[clients]
-        return TrainingReply(update, assigned, examples, last, first, arrived, nonfinite, weight, at_start)
-
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        loss = 0.5 * np.sum((models[None] - self.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
-        return np.where(np.isin(clients, list(self.silent | self.garbage))[:, None], np.nan, loss)
+        garbage = np.isin(clients, list(self._world.garbage))[:, None]
+        update = np.where(garbage, np.nan, w - start).astype(np.float32)
+        last, first = (0.5 * np.sum((point - target) ** 2, axis=1) for point in (w, start))
+        return LocalUpdates(update, last, first, (start - target).astype(np.float32) if gradient else None)
 
     def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n"]
-    ) -> Float[np.ndarray, "n P"]:
-        return (models[model_index] - self.target[clients]).astype(np.float32)
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r P"]:
+        """The way from the target."""
+        return (models[model_index] - self._world.target[clients]).astype(np.float32)
 
-    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        return np.sqrt(2 * self.losses(models, clients))
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Half the squared distances to the target."""
+        return 0.5 * np.sum((models[None] - self._world.target[clients][:, None]) ** 2, axis=2).astype(np.float64)
 
-    def detections(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n"],
-        positive: Int[np.ndarray, "n"],
-        *,
-        split: str = "train",
-    ) -> Int[np.ndarray, "n 2 bins"]:
-        score = models.shape[1] - np.sum(models[model_index] ** 2, axis=1)
-        own = self.classes(clients)[np.arange(len(clients)), positive]
-        counts = np.stack([score_histogram(score[i : i + 1], own[i : i + 1]) for i in range(len(clients))])
-        return np.where(np.isin(clients, list(self.silent | self.garbage))[:, None, None], -1, counts)
-
-    def classes(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n C"]:
-        counts = np.ones((self.total_clients, 1), np.int64) if self.counts is None else self.counts
-        return counts[clients] > 0
-
-    def evaluate(
+    def score(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n ..."],
-        *,
-        split: str = "test",
-    ) -> Scores:
-        if model_index.ndim == 2:  # one detector of each class: the client's own first class is correct
+        split: str,
+    ) -> ScoreSums:
+        """Correct within a distance of 1; of detectors, where the client's own first class scores highest."""
+        ones = np.ones(len(clients), np.int64)
+        if model_index.ndim == 2:
             scores = np.where(model_index < 0, -np.inf, models.shape[1] - np.sum(models[model_index] ** 2, axis=2))
-            correct = scores.argmax(axis=1) == self.classes(clients).argmax(axis=1)
-            return Scores(correct.astype(np.int64), np.ones(len(clients), np.int64), np.zeros(len(clients)))
-        distance = np.sum((models[model_index] - self.target[clients]) ** 2, axis=1)
-        return Scores((distance < 1).astype(np.int64), np.ones(len(clients), np.int64), distance.astype(np.float64))
+            return ScoreSums((scores.argmax(axis=1) == self._world.data.y[clients]) * 1.0, 0.0 * ones, ones)
+        distance = np.sum((models[model_index] - self._world.target[clients]) ** 2, axis=1).astype(np.float64)
+        return ScoreSums((distance < 1) * 1.0, distance, ones)
 
-    def send(self, arrays: Float[np.ndarray, "k P"], clients: Int[np.ndarray, "n"]) -> None:
-        self.ledger.add("send", arrays.size * len(clients) * BYTES_PER_NUMBER, 0)
+    def predict(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> list[Float[np.ndarray, "t"]]:
+        """Numbers that are as far from the label as the model from the target."""
+        return list(np.sqrt(2 * self.losses(models, clients)).T + self._world.data.y[clients])
 
-    def similarities(
+    def raw_scores(
         self,
-        start: Float[np.ndarray, "P"],
-        directions: Float[np.ndarray, "K P"],
+        models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
-        *,
-        work: LocalTraining | None = None,
-        stream: Stream,
-    ) -> Float[np.ndarray, "n K"]:
-        model_index = np.zeros(len(clients), np.int64)
-        reply = self.train(start[None], clients, model_index, work=work, stream=stream)
-        valid = reply.arrived & reply.update.any(axis=1)
-        return np.where(valid[:, None], cosine(reply.update, directions), np.nan)
-
-    def ask(self, askers: Int[np.ndarray, "m"], targets: Int[np.ndarray, "m"], vectors: int) -> Bool[np.ndarray, "m"]:
-        replied = ~np.isin(targets, list(self.silent | self.garbage))
-        count = int(replied.sum()) * vectors * self.spec.parameters * BYTES_PER_NUMBER
-        self.ledger.add("ask", count, count)
-        return replied
-
-    def note(self, clients: Int[np.ndarray, "n"]) -> None:
-        if self._labels is not None and self.counts is not None:
-            self._labels.note(clients, self.counts[clients])
-
-    def shifted(
-        self, clients: Int[np.ndarray, "n"], *, test: str = "label_blind", threshold: float = 0.2
-    ) -> Bool[np.ndarray, "n"]:
-        if self._labels is None or self.counts is None:
-            return np.zeros(len(clients), bool)
-        return self._labels.shifted(clients, self.counts[clients], test, threshold)
-
-    def memory(self) -> dict[str, np.ndarray]:
-        return {} if self._labels is None else self._labels.arrays()
-
-    def recall(self, memory: dict[str, np.ndarray]) -> None:
-        if self._labels is not None:
-            self._labels.restore(memory)
+        model_index: Int[np.ndarray, "n"],
+        split: str,
+    ) -> Float[np.ndarray, "t"]:
+        """P - |w|^2."""
+        return models.shape[1] - np.sum(models[model_index] ** 2, axis=1)

@@ -16,9 +16,9 @@ import optax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from fedkin.core.client import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
 from fedkin.simulation.padding import Plan
-from fedkin.simulation.worker_results import LocalUpdates
 
 # A device is one core: a program with parallel matrix products would take the cores of the other devices. It also
 # makes the bits independent of the number of devices.

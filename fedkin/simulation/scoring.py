@@ -10,14 +10,13 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from fedkin.core.client import ScoreSums, sums_by_row
 from fedkin.data.federated import FederatedData
-from fedkin.measures.calibration import BINS, score_histogram
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
 from fedkin.simulation.batching import rounded_up
 from fedkin.simulation.devices import mesh_of, replicate, shard
 from fedkin.simulation.local_training import SampleBlocks
-from fedkin.simulation.worker_results import ScoreSums
 
 _BLOCK = 64  # samples: one width for all, so that a score does not depend on the other clients
 _CHUNK_BYTES = 256 * 2**20  # samples that one compiled call may hold
@@ -71,16 +70,6 @@ def chunks(b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, devices: int =
         yield slice(start, start + step)
 
 
-def per_row(values: Shaped[np.ndarray, "t"], sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Sums over the consecutive samples of each row; 0 for a row without samples."""
-    sums = np.zeros(len(sizes))
-    full = sizes > 0
-    if full.any():
-        starts = (np.cumsum(sizes) - sizes)[full]
-        sums[full] = np.add.reduceat(values.astype(np.float64), starts)
-    return sums
-
-
 class Scorer:
     """Scores models on the clients of one data set; keeps the last blocks of each split on the devices."""
 
@@ -96,45 +85,37 @@ class Scorer:
             columns.append(sums.loss / np.maximum(sums.examples, 1) + self._penalty(models[k]))
         return np.stack(columns, axis=1)
 
-    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        if not len(clients):
-            return np.zeros((0, len(models)))
-        owned = self._data.train.select(clients)
-        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
+    def predict(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> list[Int[np.ndarray, "t"]]:
+        if not self._data.part(split).sizes[clients].sum():
+            return [np.zeros(0, np.int32) for _ in models]
+        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         each = [replicate(self._mesh, model[None]) for model in models]
         classes = [[local_training.predict(self._model, self._mesh, one, part) for one in each] for part in batches]
-        predicted = [
+        return [
             np.concatenate([np.asarray(part).ravel() for part in parts])[place] for parts in zip(*classes, strict=True)
         ]
-        actual = self._data.y[owned.rows].astype(np.float64)
-        return np.stack([np.sqrt(per_row((p - actual) ** 2, owned.sizes) / owned.sizes) for p in predicted], axis=1)
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
         """The term that the model adds to a training loss, such as L2."""
         penalty = self._model.penalty
         return 0.0 if penalty is None else float(penalty(self._model.unflatten(jax.numpy.asarray(flat))))
 
-    def histograms(
+    def raw_scores(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n"],
-        positive: Int[np.ndarray, "n"],
         split: str,
-    ) -> Int[np.ndarray, "n 2 bins"]:
-        owned = self._data.part(split).select(clients)
-        if not len(owned.rows):
-            return np.zeros((len(clients), 2, BINS), np.int64)
+    ) -> Float[np.ndarray, "t"]:
+        if not self._data.part(split).sizes[clients].sum():
+            return np.zeros(0, np.float32)
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
         scored = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches]
         scores = np.concatenate([np.asarray(part).ravel() for part in scored])[place]
-        scores = np.where(np.isnan(scores), -np.inf, scores)  # NaN counts as the lowest score
-        own = self._data.y[owned.rows] == np.repeat(positive, owned.sizes)
-        cuts = owned.offsets[1:-1]
-        return np.stack(
-            [score_histogram(s, p) for s, p in zip(np.split(scores, cuts), np.split(own, cuts), strict=True)]
-        )
+        return np.where(np.isnan(scores), -np.inf, scores)
 
     def score(
         self,
@@ -152,7 +133,7 @@ class Scorer:
         scored = [local_training.score(self._model, self._mesh, whole, part) for part in batches]
         correct = np.concatenate([np.asarray(r).ravel() for r, _ in scored])[place]
         loss = np.concatenate([np.asarray(v).ravel() for _, v in scored])[place]
-        return ScoreSums(per_row(correct, sizes), per_row(loss, sizes), sizes)
+        return ScoreSums(sums_by_row(correct, sizes), sums_by_row(loss, sizes), sizes)
 
     def _blocks(self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str) -> tuple:
         """Positions of the samples, and their blocks on the devices: cached while clients and models stay the same."""

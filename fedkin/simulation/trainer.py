@@ -8,8 +8,9 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.client import LocalUpdates
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
@@ -17,7 +18,6 @@ from fedkin.simulation.batching import Batches, local_batches, rounded_up, seque
 from fedkin.simulation.devices import mesh_of, replicate, rows_by_device, shard
 from fedkin.simulation.local_training import Recipe, Shared
 from fedkin.simulation.padding import Plan, plan, stack_plans
-from fedkin.simulation.worker_results import LocalUpdates
 
 _WIDTH = 64  # samples at a time of a full gradient
 

@@ -1,4 +1,4 @@
-"""Protocols of trainers and scorers, and where a model's come from: compiled by JAX, or its own.
+"""Where a model's trainer and scorer come from: compiled by JAX, or its own.
 
 All else in a simulated world (participation, failures, bytes, memory) is the same for every model. JAX is imported only
 where a JAX model is used: a client with another model starts without it.
@@ -12,11 +12,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.layout import Samples
-from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, ModelSpec
+from fedkin.core.client import Scorer, Trainer
+from fedkin.core.layout import ModelSpec, Samples
 from fedkin.data.federated import FederatedData
-from fedkin.simulation.worker_results import LocalUpdates, ScoreSums
 
 
 @runtime_checkable
@@ -35,72 +33,6 @@ class AnyModel(Protocol):
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""
-        ...
-
-
-class Trainer(Protocol):
-    """Trains the clients of one data set. A row is a client (its position in the data) with a model."""
-
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        gradient: bool = False,
-    ) -> LocalUpdates:
-        """Local training of every row.
-
-        Args:
-            models: K models.
-            clients: client of each row.
-            model_index: model that it starts from.
-            work: batches and optimiser; ``work.positive`` has the classes of these rows' detectors.
-            num_steps: epochs of each row, or steps where ``work.steps`` is set.
-            stream: randomness of the call.
-            gradient: whether to return full gradients at the start too.
-        """
-        ...
-
-    def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
-    ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode; 0 where nothing is trained."""
-        ...
-
-
-class Scorer(Protocol):
-    """Scores models on the clients of one data set."""
-
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        """Mean training losses."""
-        ...
-
-    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        """Root mean square errors of the predicted class numbers, on training samples."""
-        ...
-
-    def histograms(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n"],
-        positive: Int[np.ndarray, "n"],
-        split: str,
-    ) -> Int[np.ndarray, "n 2 bins"]:
-        """Histograms of each row's detector scores: on the samples of its class, and on the others."""
-        ...
-
-    def score(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n ..."],
-        split: str,
-    ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row."""
         ...
 
 

@@ -11,28 +11,29 @@ ROOT = Path(__file__).resolve().parents[2]
 # What the files of each package may import, besides their own. A folder inside a folder is a package of its own.
 # Everything else is forbidden, imports inside functions and for type checkers included.
 PACKAGES: dict[str, str] = {
-    "core": "",
     "aggregation": "",
+    "core": "aggregation",
     "measures": "core",
     "clustering": "core",
     "security": "core",
-    "methods": "core aggregation measures clustering",
+    "tasks": "core measures",
+    "methods": "core aggregation measures clustering tasks",
     "models": "core",
     "data": "core",
     "scenarios": "core data",
-    "simulation": "core aggregation measures models data scenarios",
-    "simulation.torch": "core measures data simulation",
+    "simulation": "core models data scenarios",
+    "simulation.torch": "core data simulation",
     "config": "core methods models data scenarios simulation.torch",
-    "server": "core aggregation measures config",
-    "p2p": "core methods config security simulation",
+    "server": "core tasks config",
+    "p2p": "core tasks methods config security simulation",
     "tracking": "core",
-    "run": "core aggregation measures methods models data scenarios simulation simulation.torch config tracking",
-    "server.deploy": "core data simulation simulation.torch config server security run tracking reporting",
-    "analysis": "core methods measures clustering data simulation config tracking run",
+    "run": "core tasks aggregation measures methods models data scenarios simulation simulation.torch config tracking",
+    "server.deploy": "core tasks data simulation simulation.torch config server security run tracking reporting",
+    "analysis": "core tasks methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run analysis",
-    "analysis.advise": "core methods measures clustering data simulation config run analysis",
+    "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
     "reporting": "core config run analysis analysis.compare analysis.advise",
-    "reporting.html": "core measures config data simulation run analysis analysis.compare reporting",
+    "reporting.html": "core tasks measures config data simulation run analysis analysis.compare reporting",
     "cli": "core data config run analysis analysis.compare analysis.advise "
     "reporting reporting.html p2p server.deploy papers",
     "": "every package",  # fedkin/__init__.py gathers the public names
@@ -40,7 +41,7 @@ PACKAGES: dict[str, str] = {
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself
 
 # What a method, and the arithmetic it stands on, must be able to live without.
-PURE = ("core", "aggregation", "measures", "clustering", "methods")
+PURE = ("core", "aggregation", "measures", "clustering", "tasks", "methods")
 PURE_WITHOUT = {
     *("jax", "equinox", "optax", "pandas", "pyarrow", "matplotlib", "flwr", "torch", "pooch", "typer", "rich"),
     *("pydantic", "requests", "urllib", "socket", "http", "zenoh", "pathlib", "os", "io", "subprocess"),

@@ -22,7 +22,7 @@ Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State Storage
 TrainingReply World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
-Advice advise
+Advice advise Requirements
 Comparison compare draw report
 jax_client torch_client
 """

@@ -21,7 +21,7 @@ from fedkin.config import registry
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
-from fedkin.core.world import SGD, LocalTraining
+from fedkin.core.training import SGD, LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.run.description import plain_values
 from fedkin.run.simulate import trainable

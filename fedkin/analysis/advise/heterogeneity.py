@@ -17,6 +17,7 @@ from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 from fedkin.measures.label_divergence import label_divergence
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
+from fedkin.tasks.gradients import Gradients
 
 MODELS = 10  # random ones, for PNI
 _MAX_GRADIENTS = 200  # clients with a gradient: each has P numbers
@@ -76,5 +77,5 @@ def _dissimilarity(world: SimulatedWorld, stream: Stream) -> float:
     if len(clients) > _MAX_GRADIENTS:
         clients = np.sort(stream.child("clients").rng().choice(clients, _MAX_GRADIENTS, replace=False))
     start = world.initial(stream.child("model"))
-    gradients = world.gradients(start[None], clients, np.zeros_like(clients))
+    gradients = world.run(Gradients(start[None], np.zeros_like(clients)), clients).gradients
     return gradient_dissimilarity(gradients, world.data.train.sizes[clients])

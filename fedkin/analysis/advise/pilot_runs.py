@@ -12,7 +12,7 @@ from jaxtyping import Float
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods import IFCA, FedAvg, FlexCFL
 from fedkin.run.results import Run

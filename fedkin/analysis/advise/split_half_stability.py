@@ -29,11 +29,12 @@ from fedkin.clustering.cluster_count import split_half_stability as _stability
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import SGD, LocalTraining, TrainingReply
+from fedkin.core.training import SGD, LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.cosine import cosine
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
+from fedkin.tasks.train import TrainingReply, train
 
 MIN_CLIENTS, MIN_SAMPLES = 8, 8  # training samples of a client: a half of fewer than four says nothing
 MAX_CLIENTS = 200  # more do not change the result, and take longer
@@ -222,7 +223,7 @@ class _HalfPilots:
         world = SimulatedWorld(self.data.with_rows(halves, empty), self.model, self.local)
         clients = np.arange(len(halves))
         start = world.initial(self.stream.child("model"))
-        return world.train(start[None], clients, np.zeros_like(clients), stream=stream.child("train"))
+        return train(world, start[None], clients, np.zeros_like(clients), stream=stream.child("train"))
 
 
 def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:

@@ -20,9 +20,10 @@ from fedkin.config import registry
 from fedkin.config import run as config
 from fedkin.core.codec import decode, digest, encode
 from fedkin.core.errors import DataError, FedkinError, ModelError
+from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
-from fedkin.core.world import BYTES_PER_NUMBER, LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
@@ -30,6 +31,7 @@ from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
 from fedkin.run.results import Run
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
+from fedkin.tasks.train import train
 
 CLIENTS, FILE = 200, "similarity.safetensors"
 _MEMORY = 512 * 2**20  # bytes of updates
@@ -155,7 +157,7 @@ def _train(data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
     with world.ledger.scoring():
         start = world.initial(stream)[None]
         one = dataclasses.replace(local, epochs=1, steps=None)
-        reply = world.train(start, ids, np.zeros(len(ids), np.int64), work=one, stream=stream)
+        reply = train(world, start, ids, np.zeros(len(ids), np.int64), work=one, stream=stream)
     ids, updates = ids[reply.arrived], reply.update[reply.arrived]
     if not len(ids):
         raise ModelError("no client's update was finite; try a smaller local.lr")

@@ -15,7 +15,7 @@ from fedkin.config.schema import error_context
 from fedkin.config.server import ClientConfig, DataDescription, load_client
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.world import ModelSpec
+from fedkin.core.layout import ModelSpec
 from fedkin.data.federated import FederatedData
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.handshake import Handshake, make_handshake, model_digest

@@ -16,10 +16,11 @@ from fedkin import __version__
 from fedkin.config import registry
 from fedkin.config.loader import read_toml
 from fedkin.config.schema import error_context, toml_values
-from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server, methods
+from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.renamed import new_place
-from fedkin.core.world import ModelSpec
+from fedkin.core.requirements import count_and_cure, requirements_of
 from fedkin.run import checkpoint
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.method_checks import check_model, check_plan
@@ -134,7 +135,7 @@ def checked_model(config: ServerConfig) -> ModelSpec:
         spec = check_samples(registry.make(registry.models(), config.model, described), described)
     for entry in (config.method, *config.against):
         place = "method" if entry is config.method else f"run.against: {entry['name']}"
-        method = registry.make(methods(), entry)
+        method = registry.make(registry.methods(), entry)
         check_plan(config.plan, method, config.federation.capacity, place)
         check_model(method, spec, place)
     return spec
@@ -202,11 +203,14 @@ def _progress(config: ServerConfig) -> str:
 
 def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
     """Whether as many clients are waited for as the clustering may need."""
-    clusters, clients = config.method.get("clusters", 1), config.federation.wait_for
-    if clusters <= clients:
+    method, clients = registry.make(registry.methods(), config.method), config.federation.wait_for
+    needs = requirements_of(method)
+    if needs.clients <= clients:
         return []
-    detail = f"method.clusters = {clusters} may need as many clients at the start, and federation.wait_for = {clients}"
-    return [doubtful("clients at the start", detail)]
+    count, cure = count_and_cure(method, needs.clients, clients, needs.clients_because)
+    detail = f"{type(method).__name__} may need {count} at the start, and federation.wait_for = {clients}: "
+    ways = " or ".join(filter(None, (f"federation.wait_for={needs.clients}", cure)))
+    return [doubtful("clients at the start", f"{detail}set {ways}")]
 
 
 def _app(folder: Path) -> str:

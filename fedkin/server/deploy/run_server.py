@@ -13,9 +13,10 @@ from fedkin import __version__
 from fedkin.config import registry
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
-from fedkin.config.server import ServerConfig, methods
+from fedkin.config.server import ServerConfig
 from fedkin.core.method import Method
 from fedkin.core.records import Record
+from fedkin.core.requirements import requirements_of
 from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
@@ -28,6 +29,7 @@ from fedkin.server.remote_world import RemoteWorld
 from fedkin.server.request_retries import RequestRound
 from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
+from fedkin.tasks.shift import Shifted
 from fedkin.tracking.registry import make_trackers
 
 _log = logging.getLogger("fedkin")
@@ -44,7 +46,7 @@ def serve(config: ServerConfig, transport: Transport) -> Run:
         trackers = make_trackers(config.federation.track, folder)
         worlds = RemoteWorlds(config, transport)
         entries = (config.method, *config.against)
-        selected = [(entry, registry.make(methods(), entry)) for entry in entries]
+        selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
         resume = holds_run(folder)
         return Experiment(worlds, config.plan, config.description(), log_round, resume, trackers).run(selected, folder)
 
@@ -76,8 +78,8 @@ class RemoteWorlds:
     def open(self, entry: Values, method: Method) -> OpenWorld:
         name = f"{self.config.federation.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
         world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
-        if (migration := getattr(method, "migration", "none")) != "none":
-            world.expect_shifts(migration, getattr(method, "threshold", 0.2))
+        if (shift_test := requirements_of(method).shift_test) is not None:
+            world.expect(Shifted(*shift_test))
         return OpenWorld(world, self._client_facts)
 
     def _client_facts(self) -> ClientFacts:

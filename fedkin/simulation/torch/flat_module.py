@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped, UInt32
 from torch import Tensor, nn
 
 from fedkin.core.errors import ModelError
-from fedkin.core.world import ModelSpec
+from fedkin.core.layout import ModelSpec
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,7 @@ from jaxtyping import Float, Int, UInt32
 from torch import Tensor, nn
 
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import Samples, spec_for_data, spec_from_shapes
-from fedkin.core.world import ModelSpec
+from fedkin.core.layout import ModelSpec, Samples, spec_for_data, spec_from_shapes
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.torch.flat_module import (
     FlatModule,

@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch.nn.functional import cross_entropy
 
+from fedkin.core.client import ScoreSums
 from fedkin.data.federated import FederatedData
-from fedkin.measures.calibration import BINS, score_histogram
 from fedkin.simulation.torch.flat_module import FlatModule, to_tensor
-from fedkin.simulation.worker_results import ScoreSums
 
 _WIDTH = 256  # samples at a time
+_NONE = np.zeros(0)
 
 
 class Scorer:
@@ -29,30 +29,25 @@ class Scorer:
             out[:, k] = sums.loss / np.maximum(sums.examples, 1)
         return out
 
-    def label_errors(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        """Root mean square error of the predicted class numbers, on each client's training samples."""
-        out = np.zeros((len(clients), len(models)))
-        for k in range(len(models)):
-            scored = self._scores(models, clients, np.full(len(clients), k), "train")
-            for row, (scores, y) in enumerate(zip(scored, self._labels(clients, "train"), strict=True)):
-                out[row, k] = np.sqrt(np.mean((scores.argmax(axis=1) - y.astype(np.float64)) ** 2))
-        return out
+    def predict(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> list[Int[np.ndarray, "t"]]:
+        """The classes that each model predicts for the samples of all rows, end to end."""
+        index = [np.full(len(clients), k) for k in range(len(models))]
+        scored = [self._scores(models, clients, own, split) for own in index]
+        return [np.concatenate([scores.argmax(axis=1) for scores in rows] or [_NONE]) for rows in scored]
 
-    def histograms(
+    def raw_scores(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n"],
-        positive: Int[np.ndarray, "n"],
         split: str,
-    ) -> Int[np.ndarray, "n 2 bins"]:
-        """How each row's detector scores the samples of its class, and the others."""
-        counts = np.zeros((len(clients), 2, BINS), np.int64)
-        scored = self._scores(models, clients, model_index, split)
-        for row, (scores, y) in enumerate(zip(scored, self._labels(clients, split), strict=True)):
-            finite = np.where(np.isnan(scores[:, 0]), -np.inf, scores[:, 0])  # NaN counts as the lowest score
-            counts[row] = score_histogram(finite, y == positive[row])
-        return counts
+    ) -> Float[np.ndarray, "t"]:
+        """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
+        rows = [scores[:, 0] for scores in self._scores(models, clients, model_index, split)]
+        scores = np.concatenate(rows or [_NONE])
+        return np.where(np.isnan(scores), -np.inf, scores)
 
     def score(
         self,

@@ -14,9 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from fedkin.core.client import LocalUpdates
 from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.batching import local_batches
 from fedkin.simulation.torch.flat_module import (
@@ -27,7 +28,6 @@ from fedkin.simulation.torch.flat_module import (
     to_tensor,
     trainable_entries,
 )
-from fedkin.simulation.worker_results import LocalUpdates
 
 _WIDTH = 64  # samples at a time of a full gradient
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam

@@ -1,0 +1,286 @@
+"""What a task finds on the clients' side: one client (``Client``), or all rows of a simulated call (``ClientRows``).
+
+Shapes: n rows of a call, r of a portion, N clients, K models, P parameters, C classes, s samples of a client, t
+samples of all rows together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.core.client_memory import ClientMemory, OwnMemory
+from fedkin.core.errors import TaskError
+from fedkin.core.layout import BYTES_PER_NUMBER
+from fedkin.core.randomness import Stream
+from fedkin.core.schema import Memory
+from fedkin.core.training import LocalTraining
+
+CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
+
+
+class LocalUpdates(NamedTuple):
+    """Results of local training; arrays of JAX within a compiled program, of NumPy outside."""
+
+    update: Any  # [r P] local solution minus the model it started from
+    loss: Any  # [r] mean training loss during the last local epoch
+    first_loss: Any  # [r] ... during the first local epoch
+    gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
+
+
+class ScoreSums(NamedTuple):
+    """Scores summed over the samples of each row."""
+
+    correct: Float[np.ndarray, "n"]  # correct predictions
+    loss: Float[np.ndarray, "n"]  # summed, not averaged
+    examples: Int[np.ndarray, "n"]
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    """Trains the clients of one data set. A row is a client (its position in the data) with a model."""
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
+        stream: Stream,
+        gradient: bool = False,
+    ) -> LocalUpdates:
+        """Local training of every row.
+
+        Args:
+            models: K models.
+            clients: client of each row.
+            model_index: model that it starts from.
+            work: batches and optimiser; ``work.positive`` has the classes of these rows' detectors.
+            num_steps: epochs of each row, or steps where ``work.steps`` is set.
+            stream: randomness of the call.
+            gradient: whether to return full gradients at the start too.
+        """
+        ...
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r P"]:
+        """Gradient of each client's full training loss at its model, in inference mode; 0 where nothing is trained."""
+        ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Scores models on the clients of one data set."""
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Mean training losses, with the penalty of training."""
+        ...
+
+    def score(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n ..."],
+        split: str,
+    ) -> ScoreSums:
+        """Correct predictions, summed loss and number of samples of each row; of detectors, one of each class."""
+        ...
+
+    def predict(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> list[Int[np.ndarray, "t"]]:
+        """The classes that each model predicts for the samples of all rows, end to end."""
+        ...
+
+    def raw_scores(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
+        split: str,
+    ) -> Float[np.ndarray, "t"]:
+        """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
+        ...
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client: its samples, its model engine, its random numbers and its memory.
+
+    Attributes:
+        id: its number in streams and messages.
+        steps: epochs (or steps) of local training that it completes; a straggler fewer than it was asked for.
+        memory: what it keeps, by name; only what the task declares can be stored.
+    """
+
+    id: int
+    steps: int
+    memory: OwnMemory
+    _rows: ClientRows
+    _row: int
+
+    @property
+    def classes(self) -> int:
+        """C, the number of classes."""
+        return self._rows.data.classes
+
+    def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
+        """Its features [s ...] and labels [s]; ``split`` is ``train`` or ``test``."""
+        own = self._rows.data.part(split)[int(self._position[0])]
+        return self._rows.data.x[own], self._rows.data.y[own]
+
+    @property
+    def label_counts(self) -> Int[np.ndarray, "C"]:
+        """How many training samples it has of each class."""
+        return self._rows.data.label_counts(clients=self._position)[0]
+
+    @property
+    def first_label_counts(self) -> Int[np.ndarray, "C"]:
+        """The same before any shift of its data, where that is known; a real client knows its present samples only."""
+        return self._rows.first_data.label_counts(clients=self._position)[0]
+
+    def rng(self) -> np.random.Generator:
+        """Its random numbers of this call, the same in every world. Raises TaskError without a stream."""
+        return self._rows.drawn().client(self.id)
+
+    # --- the model engine
+
+    def train(self, model: Float[np.ndarray, "P"], work: LocalTraining, gradient: bool = False) -> LocalUpdates:
+        """Local training from a model.
+
+        Returns:
+            update [P], loss, first_loss, and gradient [P] of the full training loss at the start if it is requested.
+        """
+        options = (work.select(_FIRST), np.array([self.steps]), self._rows.drawn(), gradient)
+        local = self._rows.trainer.train(model[None], self._position, _FIRST, *options)
+        return LocalUpdates(*(None if part is None else part[0] for part in local))
+
+    def gradient(self, model: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
+        """Gradient of its full training loss."""
+        return self._rows.trainer.gradients(model[None], self._position, _FIRST)[0]
+
+    def losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K"]:
+        """Mean training loss of every model, with the penalty of training."""
+        return self._rows.scorer.losses(models, self._position)[0]
+
+    def score(
+        self, models: Float[np.ndarray, "K P"], model_index: Int[np.ndarray, "..."], split: str = "test"
+    ) -> ScoreSums:
+        """Correct predictions, summed loss and number of samples, of one model or of detectors of all classes."""
+        sums = self._rows.scorer.score(models, self._position, model_index[None], split)
+        return ScoreSums(*(part[0] for part in sums))
+
+    def predict(self, model: Float[np.ndarray, "P"], split: str = "train") -> Int[np.ndarray, "s"]:
+        """The classes that a model predicts for its samples."""
+        return self._rows.scorer.predict(model[None], self._position, split)[0]
+
+    def raw_scores(self, detector: Float[np.ndarray, "P"], split: str = "train") -> Float[np.ndarray, "s"]:
+        """A detector's scores of its samples."""
+        return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
+
+    @property
+    def _position(self) -> Int[np.ndarray, "1"]:
+        return self._rows.clients[self._row : self._row + 1]
+
+
+_FIRST = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True)
+class ClientRows:
+    """All rows of a simulated call, for the compiled form of a task.
+
+    Attributes:
+        task: its name, for messages.
+        clients: the client of each row, a position in the data.
+        active: rows whose client does the work; the others' results are not used.
+        steps: epochs (or steps) of local training that each row completes.
+        ids: of all N clients, their numbers in streams.
+        data, first_data: samples of all N clients, now and before any shift (``FederatedData``).
+        scorer, trainer: compute with the model.
+        memory: of all N clients.
+        declared: what the task declares of it.
+        together: whether rows of one client stay in one portion.
+        stream: random numbers of the call; None where it was given none.
+    """
+
+    task: str
+    clients: Int[np.ndarray, "n"]
+    active: Bool[np.ndarray, "n"]
+    steps: Int[np.ndarray, "n"]
+    ids: Int[np.ndarray, "N"]
+    data: Any
+    first_data: Any
+    scorer: Scorer
+    trainer: Trainer
+    memory: ClientMemory
+    declared: Mapping[str, Memory]
+    together: bool
+    stream: Stream | None
+
+    @property
+    def every(self) -> slice:
+        """All rows, as the index of a portion."""
+        return slice(None)
+
+    def drawn(self) -> Stream:
+        """The call's stream. Raises TaskError where it was given none."""
+        if self.stream is None:
+            raise TaskError(
+                f"task {self.task} draws random numbers: run it with a stream, world.run(task, ids, stream)"
+            )
+        return self.stream
+
+    def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
+        """The active rows by client, in portions of bounded memory, where each needs so many ``numbers``."""
+        active = np.flatnonzero(self.active)
+        rows = active[np.argsort(self.clients[active], kind="stable")]
+        clients = self.clients[rows]
+        each = self.data.train.sizes[clients] * self.data.x[:1].nbytes + numbers * BYTES_PER_NUMBER
+        portion = np.cumsum(each) // CHUNK_BYTES
+        if self.together:
+            portion = portion[np.searchsorted(clients, clients)]
+        for one in np.unique(portion):
+            yield rows[portion == one]
+
+    def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
+        """Let the clients of some active rows keep arrays [r ...]."""
+        self.memory.write(self.task, name, self.declared[name], self.clients[rows], values)
+
+    def one_by_one(self, task: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """The replies of a task's ``compute``, one client after another.
+
+        Raises:
+            TaskError: no dictionary of arrays.
+        """
+        for row in np.flatnonzero(self.active):
+            index = np.array([row])
+            client = int(self.clients[row])
+            own = OwnMemory(self.memory, client, self.task, self.declared)
+            arrays = task.select(index).compute(
+                Client(int(self.ids[client]), int(self.steps[row]), own, self, int(row))
+            )
+            if not isinstance(arrays, dict):
+                raise TaskError(f"task {self.task}, client {client}: compute must return a dictionary of arrays")
+            yield index, {name: np.asarray(value)[None] for name, value in arrays.items()}
+
+
+def sums_by_row(values: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Sums over the consecutive samples of each row; 0 for a row without samples.
+
+    Args:
+        values: [t], of the samples of all rows, end to end.
+        sizes: samples of each row.
+    """
+    sums = np.zeros(len(sizes))
+    full = sizes > 0
+    if full.any():
+        starts = (np.cumsum(sizes) - sizes)[full]
+        sums[full] = np.add.reduceat(values.astype(np.float64), starts)
+    return sums

@@ -1,0 +1,125 @@
+"""What clients keep between rounds: named arrays, as columns with a row for each client.
+
+A simulated client's memory is in the checkpoint of its run, a real client's on its own disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from fedkin.core.errors import TaskError
+from fedkin.core.schema import Memory
+
+LIMIT = 2**26  # bytes that one client may keep
+_ABSENT, _RUN, _ASSIGNMENT = 0, 1, 2
+_LIFETIMES = {"run": _RUN, "assignment": _ASSIGNMENT}
+_STATE = ".kept"  # behind a column's name: the lifetime of each client's row, 0 where it keeps nothing
+
+
+class ClientMemory:
+    """The memory of N clients.
+
+    Args:
+        clients: N.
+        limit: bytes that each client may keep, of all its arrays together.
+    """
+
+    def __init__(self, clients: int, limit: int = LIMIT) -> None:
+        self._clients, self._limit = clients, limit
+        self._columns: dict[str, np.ndarray] = {}
+        self._kept: dict[str, Int[np.ndarray, "N"]] = {}
+        self.changes = 0  # how often anything was stored or forgotten
+
+    def has(self, name: str, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Which of these clients keep an array of this name."""
+        kept = self._kept.get(name)
+        return np.zeros(len(clients), bool) if kept is None else kept[clients] != _ABSENT
+
+    def read(self, name: str, clients: Int[np.ndarray, "n"], default: np.ndarray) -> np.ndarray:
+        """The arrays of some clients [n ...]; ``default`` [n ...] of those that keep none."""
+        if name not in self._columns:
+            return default
+        rows = self.has(name, clients).reshape(-1, *(1,) * (self._columns[name].ndim - 1))
+        return np.where(rows, self._columns[name][clients], default)
+
+    def write(self, task: str, name: str, memory: Memory, clients: Int[np.ndarray, "n"], values: np.ndarray) -> None:
+        """Let clients keep arrays, in place of those of this name that they kept before.
+
+        Args:
+            task: that stores them, for the message.
+            name: of the array.
+            memory: its declaration.
+            clients: their positions, each once.
+            values: [n ...].
+
+        Raises:
+            TaskError: another shape than declared or kept by others, values that are not finite, or more than the
+                limit.
+        """
+        values = np.asarray(values, memory.dtype)
+        who = f"task {task}, client {clients[0]}, memory {name}" if len(clients) else f"task {task}, memory {name}"
+        column = self._columns.get(name)
+        if values.ndim != 1 + len(memory.axes.split()) or (column is not None and column.shape[1:] != values.shape[1:]):
+            known = "" if column is None else f", as {list(column.shape[1:])} is kept"
+            raise TaskError(f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(values.shape[1:])}")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            bad = clients[~np.isfinite(values.reshape(len(clients), -1)).all(axis=1)][0]
+            raise TaskError(f"task {task}, client {bad}, memory {name}: expected finite numbers, got NaN or infinity")
+        each = {one: array[:1].nbytes for one, array in (self._columns | {name: values}).items()}
+        if sum(each.values()) > self._limit:
+            raise TaskError(
+                f"{who}: {each[name]} bytes, and {sum(each.values())} with what it keeps already, are above the limit "
+                f"of {self._limit} bytes for a client: keep less, such as a part of a model"
+            )
+        if column is None:
+            self._columns[name] = np.zeros((self._clients, *values.shape[1:]), memory.dtype)
+            self._kept[name] = np.zeros(self._clients, np.int8)
+        self._columns[name][clients], self._kept[name][clients] = values, _LIFETIMES[memory.lifetime]
+        self.changes += 1
+
+    def forget(self, clients: Int[np.ndarray, "n"], lifetime: str | None = None) -> None:
+        """Forget what clients keep: all of it, as they have left for good, or arrays of one lifetime."""
+        for name, kept in self._kept.items():
+            ended = kept[clients] == _LIFETIMES[lifetime] if lifetime else kept[clients] != _ABSENT
+            if ended.any():
+                self._columns[name][clients[ended]], kept[clients[ended]] = 0, _ABSENT
+                self.changes += 1
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it, for a checkpoint."""
+        states = {name + _STATE: kept.copy() for name, kept in self._kept.items()}
+        return {name: column.copy() for name, column in self._columns.items()} | states
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from what ``arrays`` returned; other names are ignored."""
+        names = [name.removesuffix(_STATE) for name in arrays if name.endswith(_STATE)]
+        self._columns = {name: arrays[name].copy() for name in names}
+        self._kept = {name: arrays[name + _STATE].copy() for name in names}
+
+
+class OwnMemory:
+    """The memory of one client, as its task sees it: like a dictionary of arrays."""
+
+    def __init__(self, memory: ClientMemory, client: int, task: str, declared: Mapping[str, Memory]) -> None:
+        self._memory, self._client, self._task, self._declared = memory, np.array([client]), task, declared
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self._memory.has(name, self._client)[0])
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The array of this name; ``default`` where none is kept."""
+        return self[name] if name in self else default
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self:
+            raise TaskError(f"task {self._task}, client {self._client[0]}: no {name} is kept; ask `in` first")
+        return self._memory.read(name, self._client, np.zeros(()))[0]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self._declared:
+            raise TaskError(f"task {self._task} keeps {name!r}, which its `memory` does not declare")
+        self._memory.write(self._task, name, self._declared[name], self._client, np.asarray(value)[None])

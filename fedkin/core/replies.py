@@ -1,0 +1,185 @@
+"""The reply to a task, put together from those of its clients and checked against the task's schema: the one place
+where numbers from elsewhere become arrays of ours. Shapes: n rows of a call, r of a portion, K models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import WeightedSum
+from fedkin.core.errors import TaskError
+from fedkin.core.schema import INDEX, WEIGHT, Array
+from fedkin.core.task import Task
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The result of a task: its arrays, also as attributes (``reply.losses``), and which rows they are of.
+
+    Attributes:
+        arrays: [n ...] by row, [K ...] by model, or of all clients, as the task's schema says.
+        arrived: rows whose client's reply is used.
+        nonfinite: rows whose client's reply came and is left out: not finite, out of bounds, or not what was agreed.
+        weight: examples behind each model's means, where the schema has means.
+        faults: rows that are left out, by the array that was wrong.
+    """
+
+    arrays: dict[str, np.ndarray]
+    arrived: Bool[np.ndarray, "n"]
+    nonfinite: Bool[np.ndarray, "n"]
+    weight: Float[np.ndarray, "K"] | None = None
+    faults: Mapping[str, list[int]] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["arrays"][name]
+        except KeyError:
+            raise AttributeError(f"this reply has no {name}") from None
+
+
+class ReplyBuilder:
+    """A reply that is filled portion by portion.
+
+    Args:
+        task: what was run.
+        rows: n.
+        sizes: by name, of the schema's axes.
+    """
+
+    def __init__(self, task: Task, rows: int, sizes: Mapping[str, int]) -> None:
+        self.task, self.sizes, schema = task, sizes, task.up
+        self.rows, self.means, self.totals = (schema.of(over) for over in ("row", "model", "all"))
+        self.arrays = {name: np.full((rows, *a.shape(sizes)), a.missing, a.dtype) for name, a in self.rows.items()}
+        self.sums = {
+            name: np.zeros(a.shape(sizes), np.result_type(a.dtype, np.int64)) for name, a in self.totals.items()
+        }
+        models = sizes["K"] if self.means else 0
+        self.by_model = {name: WeightedSum(models, _numbers(a, sizes)) for name, a in self.means.items()}
+        self.arrived, self.nonfinite = np.zeros(rows, bool), np.zeros(rows, bool)
+        self.faults: dict[str, list[int]] = {}
+
+    def add(self, rows: Int[np.ndarray, "r"], arrays: Mapping[str, np.ndarray]) -> None:
+        """Take what the clients of some rows replied.
+
+        Args:
+            rows: their indices.
+            arrays: [r ...] each, whatever the reply has an entry for in the end.
+
+        Raises:
+            TaskError: they do not fit the schema.
+        """
+        known = {name: array for name, array in self.task.up.arrays.items() if array.carried}
+        checked = check_arrays(self.task, arrays, known, len(rows), self.sizes)
+        self.task.check_reply(checked)
+        valid = self._valid_rows(rows, checked, known)
+        self.arrived[rows], self.nonfinite[rows] = valid, ~valid
+        chosen = slice(None) if valid.all() else valid
+        for name in self.rows:
+            self.arrays[name][rows[chosen]] = checked[name][chosen]
+        for name in self.totals:
+            self.sums[name] += checked[name][chosen].sum(axis=0)
+        for name, total in self.by_model.items():
+            values = flat(checked[name])[chosen]
+            total.add(values, checked[WEIGHT][chosen], checked[INDEX][chosen])
+
+    def _valid_rows(
+        self, rows: Int[np.ndarray, "r"], arrays: Mapping[str, np.ndarray], known: Mapping[str, Array]
+    ) -> Bool[np.ndarray, "r"]:
+        """Rows whose floating-point numbers are finite, where they must be, and within bounds."""
+        valid = np.ones(len(rows), bool)
+        for name, array in known.items():
+            if arrays[name].dtype.kind == "f":
+                sound = sound_rows(array, arrays[name])
+                valid &= sound
+                if not sound.all():
+                    self.faults.setdefault(name, []).extend(rows[~sound].tolist())
+        return valid
+
+    def reply(self) -> Reply:
+        """The reply of all rows that were added."""
+        arrays, weight = {**self.arrays, **self.sums}, None
+        for name, total in self.by_model.items():
+            array = self.means[name]
+            mean, weight = total.mean(array.dtype)
+            arrays[name] = mean.reshape(-1, *array.shape(self.sizes))
+        return Reply(arrays, self.arrived, self.nonfinite, weight, dict(self.faults))
+
+
+def check_arrays(
+    task: Task, arrays: Mapping[str, np.ndarray], known: Mapping[str, Array], rows: int | None, sizes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """Arrays as the schema has them.
+
+    Args:
+        task: for messages.
+        arrays: what came.
+        known: the schema's arrays of which they should be.
+        rows: entries of each; None where they have no such axis.
+        sizes: of the axes.
+
+    Raises:
+        TaskError: one is missing or not known, has another shape or type, or values that are not possible.
+    """
+    if arrays.keys() != known.keys():
+        missing, extra = sorted(known.keys() - arrays.keys()), sorted(arrays.keys() - known.keys())
+        names = [f"no {name}" for name in missing] + [f"an unknown {name}" for name in extra]
+        raise TaskError(f"task {task.name}: the reply has {', '.join(names)}; expected {', '.join(known) or 'none'}")
+    return {name: _checked(task, name, array, arrays[name], rows, sizes) for name, array in known.items()}
+
+
+def _checked(task: Task, name: str, array: Array, value: Any, rows: int | None, sizes: Mapping[str, int]) -> np.ndarray:
+    value, shape = np.asarray(value), (*(() if rows is None else (rows,)), *array.shape(sizes))
+    kinds = {"f": "f", "i": "iu", "b": "b"}[np.dtype(array.dtype).kind]
+    if value.dtype.kind not in kinds or value.shape != shape:
+        raise TaskError(
+            f"task {task.name}: expected {name} of shape {list(shape)} and type {np.dtype(array.dtype)}, got "
+            f"{value.dtype} of shape {list(value.shape)}"
+        )
+    if kinds == "iu" and ((value < array.low) | (value > array.high)).any():
+        bad = value[(value < array.low) | (value > array.high)].flat[0]
+        raise TaskError(f"task {task.name}: expected {name} from {array.low:g} to {array.high:g}, got {bad}")
+    return value.astype(array.dtype, copy=False)
+
+
+def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
+    """Rows of floating-point numbers that are possible: finite where they must be, and within bounds."""
+    numbers = flat(values)
+    sound = np.isfinite(numbers).all(axis=1) if array.finite else np.ones(len(numbers), bool)
+    if np.isfinite([array.low, array.high]).any():
+        sound &= ~((numbers < array.low) | (numbers > array.high)).any(axis=1)
+    return sound
+
+
+def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply:
+    """The reply of a task that wants means, from that of its single form.
+
+    Rows are added in the order of client ids, as every world adds them.
+
+    Args:
+        task: that wants means.
+        reply: of its single form.
+        clients: of its rows.
+    """
+    order, weight = np.argsort(clients, kind="stable"), np.where(reply.arrived, reply.arrays[WEIGHT], 0)
+    arrays, total_weight = {name: reply.arrays[name] for name in (*task.up.of("row"), *task.up.of("all"))}, None
+    for name, array in task.up.of("model").items():
+        rows = reply.arrays[name]
+        total = WeightedSum(task.sizes()["K"], int(np.prod(rows.shape[1:])))
+        total.add(flat(rows)[order], weight[order], reply.arrays[INDEX][order])
+        mean, total_weight = total.mean(array.dtype)
+        arrays[name] = mean.reshape(-1, *rows.shape[1:])
+    return Reply(arrays, reply.arrived, reply.nonfinite, total_weight, reply.faults)
+
+
+def _numbers(array: Array, sizes: Mapping[str, int]) -> int:
+    return int(np.prod(array.shape(sizes)))
+
+
+def flat(values: np.ndarray) -> np.ndarray:
+    """One row of numbers for each entry, also where there are none."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))

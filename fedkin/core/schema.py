@@ -1,0 +1,117 @@
+"""What clients reply, and what they keep: names, shapes, types and bounds of arrays.
+
+``Rows`` and ``Sums`` declare the reply to a task, ``Memory`` what a client keeps between rounds. Axes are named by
+letters, or are numbers: K models, P parameters, C classes, d numbers of a sample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fedkin.core.errors import TaskError
+
+MAX_COUNT = 2**40  # of samples, or anything else that is counted: more cannot be true
+WEIGHT, INDEX = "examples", "model_index"  # arrays of a reply by which means over the clients of a model are taken
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array of a reply.
+
+    Attributes:
+        axes: sizes behind the row's own axis, by name or as numbers, such as ``K`` or ``2 64``.
+        dtype: of NumPy.
+        low, high: bounds of possible values; a reply outside is refused.
+        missing: what the row of a client without a reply holds.
+        finite: whether a client that sends NaN or infinity is left out.
+        over: what the reply has an entry for: each ``row``; each ``model`` (the mean over its clients, weighted by
+            examples); or ``all`` clients together, the sum. By default rows in ``Rows`` and all in ``Sums``.
+        counted: whether it is on the ledger; the few numbers beside a model are not.
+        carried: whether the reply holds it. A simulation need not carry what it has already.
+        norm_checked: whether a server leaves out vectors that are far longer than others.
+    """
+
+    axes: str = ""
+    dtype: Any = np.float64
+    low: float | int = -np.inf
+    high: float | int = np.inf
+    missing: Any = np.nan
+    finite: bool = True
+    over: Literal["row", "model", "all"] | None = None
+    counted: bool = True
+    carried: bool = True
+    norm_checked: bool = False
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Its shape behind the row's axis. Raises TaskError where a size is not known."""
+        try:
+            return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes.split())
+        except KeyError as error:
+            raise TaskError(f"the size {error} is not known here; known: {', '.join(sorted(sizes))}") from error
+
+
+def floats(axes: str = "", dtype: Any = np.float64, **options: Any) -> Array:
+    """An array of floating-point numbers; see ``Array``."""
+    return Array(axes, dtype, **options)
+
+
+def integers(axes: str = "", **options: Any) -> Array:
+    """An array of integers, by default from 0 up and 0 without a reply; see ``Array``."""
+    return Array(axes, np.int64, **{"low": 0, "high": MAX_COUNT, "missing": 0, **options})
+
+
+def booleans(axes: str = "", **options: Any) -> Array:
+    """An array of truth values, by default False without a reply; see ``Array``."""
+    return Array(axes, np.bool_, **{"missing": False, **options})
+
+
+class Schema:
+    """The arrays of a reply, by name."""
+
+    over: ClassVar[Literal["row", "all"]]
+
+    def __init__(self, **arrays: Array) -> None:
+        self.arrays = {name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()}
+
+    def of(self, over: str) -> dict[str, Array]:
+        """The arrays with an entry for each ``row``, for each ``model``, or one for ``all`` clients."""
+        return {name: array for name, array in self.arrays.items() if array.over == over and array.carried}
+
+    @property
+    def flags_rows(self) -> bool:
+        """Whether a message must say which rows hold numbers: those without hold numbers too."""
+        kinds = (a for a in self.arrays.values() if a.finite and np.dtype(a.dtype).kind == "f" and a.over != "all")
+        return any(not np.isnan(array.missing) for array in kinds)
+
+
+class Rows(Schema):
+    """Each client's own numbers reach the server."""
+
+    over = "row"
+
+
+class Sums(Schema):
+    """The server needs sums over clients only. Arrays by ``row`` are what it must know of a client all the same, such
+    as the model that it chose."""
+
+    over = "all"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A named array that a client keeps between rounds.
+
+    Attributes:
+        axes: its shape, as in ``Array``.
+        dtype: of NumPy.
+        lifetime: ``run``, or ``assignment``: until the client's cluster changes.
+    """
+
+    axes: str = ""
+    dtype: Any = np.float32
+    lifetime: Literal["run", "assignment"] = "run"

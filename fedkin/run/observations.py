@@ -1,0 +1,107 @@
+"""What the metrics of a round need of the client work that was done in it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.tasks.personal import Personal, personal_training
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.train import Train, TrainingReply, training_reply
+
+_log = logging.getLogger("fedkin")
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """The last training of a round: what was sent to which clients, and their replies (each update, or reduced). Calls
+    that sent the same models are one training."""
+
+    models: Float[np.ndarray, "K P"]
+    clients: Int[np.ndarray, "n"]
+    reply: TrainingReply
+
+
+class Observations:
+    """What was observed of a round.
+
+    Attributes:
+        training: its last training of whole models.
+        missing: replies that never arrived.
+        nonfinite: clients whose replies were left out, as they were not finite or not possible.
+        detected: clients that detected a shift; None where none was tested.
+        placed: clients that were placed, and stored their label counts.
+    """
+
+    def __init__(self, clients: int, round: int) -> None:
+        self._clients, self._round = clients, round
+        self.training: TrainingRecord | None = None
+        self.missing = self.nonfinite = 0
+        self.detected: Bool[np.ndarray, "N"] | None = None
+        self.placed = np.zeros(clients, bool)
+
+    def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
+        """Take what a call shows: its task, its rows' clients, and the reply."""
+        missing = clients[~reply.arrived & ~reply.nonfinite]
+        self.missing += len(missing) if task.between_peers else len(np.unique(missing))
+        self._count_nonfinite(task, np.unique(clients[reply.nonfinite]), ", ".join(reply.faults))
+        if isinstance(task, Train):
+            self._observe_training(task, clients, reply)
+        elif isinstance(task, Personal):
+            self.training = TrainingRecord(task.models, clients, personal_training(task, reply))
+        elif isinstance(task, Note):
+            self.placed[clients] = True
+        elif isinstance(task, Shifted):
+            self.detected = np.zeros(self._clients, bool) if self.detected is None else self.detected
+            self.detected[clients[reply.shifted]] = True
+
+    def _observe_training(self, task: Train, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
+        training, earlier = TrainingRecord(task.models, clients, training_reply(task, reply)), self.training
+        if task.part is None and earlier is not None and earlier.models is task.models:
+            training = join(earlier, training)
+        self.training = training if task.part is None else None
+
+    def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
+        """Count and name the clients whose replies are left out."""
+        self.nonfinite += len(clients)
+        if len(clients):
+            names = ", ".join(map(str, clients[:20])) + (" ..." if len(clients) > 20 else "")
+            what = f"{task.name}: {arrays}" if arrays else task.name
+            _log.warning(
+                "round %d: no finite reply from client %s (%s); excluded from this round", self._round, names, what
+            )
+
+
+def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
+    """Two calls of one training, rows in the order of client ids; only the rows' own numbers where means are known."""
+    clients = np.concatenate([earlier.clients, later.clients])
+    order, both = np.argsort(clients, kind="stable"), (earlier.reply, later.reply)
+    names = ("model_index", "examples", "loss", "first_loss", "arrived", "nonfinite")
+    rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
+    if any(reply.weight is not None for reply in both):
+        known = next(reply for reply in both if reply.weight is not None)
+        return TrainingRecord(later.models, clients[order], replace(known, **rows, before_training=None))
+    update = np.concatenate([reply.update for reply in both])[order]
+    return TrainingRecord(
+        later.models, clients[order], replace(later.reply, **rows, update=update, before_training=None)
+    )
+
+
+def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
+    """Distance of each local solution that arrived to its client's cluster model after the round: |w_i - w|.
+
+    None where single updates are not known. Source: FedGroup eq. 4 and FlexCFL eq. 3, which sum and average them.
+    """
+    if training is None or training.reply.weight is not None:
+        return None
+    norms, target = [], state.aggregated_into(training.clients, training.reply.model_index)
+    for row in np.flatnonzero(training.reply.arrived & (target != UNASSIGNED)):
+        solution = training.models[training.reply.model_index[row]].astype(np.float64) + training.reply.update[row]
+        norms.append(float(np.linalg.norm(solution - state.models[target[row]])))
+    return np.array(norms, np.float64)

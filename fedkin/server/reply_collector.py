@@ -1,0 +1,193 @@
+"""The reply to a task from the messages of its nodes: checked against the schema, and without outliers in norm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.core.errors import TaskError
+from fedkin.core.replies import Reply, ReplyBuilder, check_arrays, flat, sound_rows
+from fedkin.core.schema import INDEX, MAX_COUNT, WEIGHT, booleans, floats, integers
+from fedkin.core.task import Task
+from fedkin.server.task_messages import MODELS, known_rows
+
+_MIN_UPDATES = 3  # whose median is the typical norm
+
+
+class NormFilter:
+    """Finds updates whose norm is more than ``limit`` times the typical one: the median of a call, or, where fewer than
+    three updates came, of earlier calls; of two in the first call, ``limit`` times the other.
+
+    Args:
+        limit: factor above 1.
+        typical: typical norms of earlier calls, by kind of training; updated in place.
+        training: the kind of training that is filtered (part of the vector, steps, epochs); norms differ between them.
+    """
+
+    def __init__(self, limit: float | int, typical: dict[str, float] | None = None, training: str = "") -> None:
+        self.limit, self.training = limit, training
+        self.typical: dict[str, float] = {} if typical is None else typical
+
+    def for_training(self, training: str) -> NormFilter:
+        """The same filter for one kind of training."""
+        return NormFilter(self.limit, self.typical, training)
+
+    def outliers(self, norms: Float[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        """Which of the updates with these norms are excluded; the typical norm follows the others."""
+        positive = norms[norms > 0]
+        earlier = self.typical.get(self.training, float(positive.min(initial=np.inf)))
+        typical = float(np.median(positive)) if len(positive) >= _MIN_UPDATES else earlier
+        outliers = norms > self.limit * typical
+        included = norms[~outliers & (norms > 0)]
+        if len(included):
+            self.typical[self.training] = float(np.median(included))
+        elif len(positive):  # all of them: if the next are as long, that is the typical norm now
+            self.typical[self.training] = float(np.median(positive))
+        return outliers
+
+
+class _Means(NamedTuple):
+    """Means by model from one message."""
+
+    rows: Int[np.ndarray, "r"]  # of the clients behind them
+    models: Int[np.ndarray, "k"]
+    weight: Float[np.ndarray, "k"]
+    arrays: dict[str, np.ndarray]
+
+
+class ReplyCollector(ReplyBuilder):
+    """A reply that is filled from messages.
+
+    Args:
+        task: what was asked.
+        rows: n.
+        sizes: by name, of the schema's axes.
+        norm_filter: for tasks of this kind.
+        samples: of each row's client, as registered.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        rows: int,
+        sizes: Mapping[str, int],
+        norm_filter: NormFilter,
+        samples: Int[np.ndarray, "n"],
+    ) -> None:
+        super().__init__(task, rows, sizes)
+        self._norm_filter = norm_filter
+        own = {WEIGHT: samples, INDEX: getattr(task, INDEX, None)}
+        self._known = {name: np.asarray(own[name]) for name in known_rows(task)}
+        self._means: list[_Means] = []
+
+    def read(
+        self, rows: Int[np.ndarray, "r"], arrays: Mapping[str, np.ndarray], used: Int[np.ndarray, "k"] | None
+    ) -> None:
+        """Take a node's reply about its rows.
+
+        Args:
+            rows: of the call.
+            arrays: of the message.
+            used: the models that the node was sent, of all K; None: all.
+
+        Raises:
+            TaskError: it cannot be used; ``exclude`` its rows.
+        """
+        arrays = dict(arrays)
+        arrived, nonfinite = self._flags(rows, arrays)
+        means = self._read_means(rows, arrays, used)
+        known = {name: arrays.pop(name) for name in self.totals if name in arrays}
+        totals = check_arrays(self.task, known, self.totals, None, self.sizes)
+        sent = {name: array for name, array in self.rows.items() if name not in self._known}
+        checked = check_arrays(self.task, arrays, sent, len(rows), self.sizes)
+        if used is not None and INDEX in checked:
+            checked[INDEX] = self._translated(checked[INDEX], used)
+        checked |= {name: values[rows] for name, values in self._known.items()}
+        self.task.check_reply(checked | totals)
+        if means and not np.isin(checked[INDEX][arrived], means.models).all():
+            raise TaskError(f"task {self.task.name}: no mean of a model that it reports as trained")
+        for name, array in self.totals.items():
+            if not sound_rows(array, totals[name][None]).all():
+                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+        valid = arrived & self._valid_rows(rows, checked, self.rows)
+        self.arrived[rows], self.nonfinite[rows] = valid, nonfinite | (arrived & ~valid)
+        for name in self.rows:
+            self.arrays[name][rows[valid]] = checked[name][valid]
+        for name in self.totals:
+            self.sums[name] += totals[name]
+        self._means += [means] if means else []
+
+    def exclude(self, rows: Int[np.ndarray, "r"]) -> None:
+        """Count these rows as arrived and not usable."""
+        self.arrived[rows], self.nonfinite[rows] = False, True
+        for name, array in self.rows.items():
+            self.arrays[name][rows] = array.missing
+
+    def reply(self) -> Reply:
+        """The reply of all rows, without the outliers."""
+        for name in [name for name, array in self.rows.items() if array.norm_checked]:
+            self.exclude(np.flatnonzero(self._norm_filter.outliers(_norms(self.arrays[name]))))
+        if self.means:
+            self._add_means()
+        return super().reply()
+
+    def _flags(
+        self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
+    ) -> tuple[Bool[np.ndarray, "r"], Bool[np.ndarray, "r"]]:
+        """Which rows hold numbers, and which hold none as theirs were not finite."""
+        if not self.task.up.flags_rows:
+            return np.ones(len(rows), bool), np.zeros(len(rows), bool)
+        known = dict.fromkeys(("arrived", "nonfinite"), booleans())
+        flags = {name: arrays.pop(name) for name in known if name in arrays}
+        checked = check_arrays(self.task, flags, known, len(rows), {})
+        return checked["arrived"], checked["nonfinite"]
+
+    def _read_means(
+        self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], used: Int[np.ndarray, "k"] | None
+    ) -> _Means | None:
+        """Means by model, with the examples behind each; all are used or none."""
+        if not self.means:
+            return None
+        known = {**self.means, "weight": floats(), MODELS: integers()}
+        own = {name: arrays.pop(name) for name in known if name in arrays}
+        checked = check_arrays(self.task, own, known, np.size(own.get(MODELS, ())), self.sizes)
+        models, weight = checked.pop(MODELS), checked.pop("weight")
+        if len(set(models.tolist())) != len(models):
+            raise TaskError(f"task {self.task.name}: two means of one model")
+        models = self._translated(models, np.arange(self.sizes["K"]) if used is None else used)
+        if not all(sound_rows(array, checked[name]).all() for name, array in self.means.items()):
+            raise TaskError(f"task {self.task.name}: means that are not finite, or out of bounds")
+        if not ((weight > 0) & (weight <= MAX_COUNT)).all():
+            raise TaskError(f"task {self.task.name}: means of an impossible number of examples")
+        return _Means(rows, models, weight, checked)
+
+    def _translated(self, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]) -> Int[np.ndarray, "r"]:
+        """Numbers among the models that a node was sent, as numbers among all."""
+        if models.size and models.max() >= len(used):
+            raise TaskError(f"task {self.task.name}: numbers of models that were not sent, such as {models.max()}")
+        return used[models]
+
+    def _add_means(self) -> None:
+        """Add the means of all messages, without outliers in norm and the rows behind them."""
+        checked = [name for name, array in self.means.items() if array.norm_checked]
+        excluded = np.zeros(sum(len(means.models) for means in self._means), bool)
+        for name in checked:
+            norms = [_norms(means.arrays[name]) for means in self._means]
+            excluded |= self._norm_filter.outliers(np.concatenate([np.zeros(0), *norms]))
+        start = 0
+        for means in self._means:
+            out = excluded[start : start + len(means.models)]
+            start += len(out)
+            for name, total in self.by_model.items():
+                total.add(flat(means.arrays[name]), np.where(out, 0, means.weight), means.models)
+            index = self.arrays[INDEX][means.rows]
+            behind = means.rows[np.isin(index, means.models[out]) & self.arrived[means.rows]]
+            self.exclude(behind)
+
+
+def _norms(updates: Float[np.ndarray, "r p"]) -> Float[np.ndarray, "r"]:
+    """Norms in float64, without a copy of all updates in float64."""
+    return np.sqrt(np.einsum("rp,rp->r", updates, updates, dtype=np.float64))

@@ -1,0 +1,181 @@
+"""Tasks and their replies as messages: one encoding for every kind of client work, from its declarations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import TaskError
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
+from fedkin.core.schema import INDEX, WEIGHT
+from fedkin.core.task import Down, Task, fields_down
+from fedkin.core.training import LocalTraining
+from fedkin.server.handshake import model_digest
+from fedkin.server.message import InvalidMessageError, RpcMessage
+
+MODELS = "trained_models"  # in a message with means: the models that they are of
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a node need not be sent.
+
+    Attributes:
+        kept: digests of the arrays that it keeps, by the field's name.
+        start: the randomness of the run's initial model, which it can make; None where it cannot.
+        start_digest: of that model.
+    """
+
+    kept: Mapping[str, str] = field(default_factory=dict)
+    start: Stream | None = None
+    start_digest: str = ""
+
+
+def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
+    """The models that some rows of a task name, ascending; None where its clients get all of them."""
+    for _, down in fields_down(task):
+        if down.kind == "chosen" and (index := getattr(task, down.by)) is not None:
+            own = np.asarray(index)[rows]
+            return np.unique(own[own >= 0])
+    return None
+
+
+def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMessage:
+    """The request about some rows of a task.
+
+    Args:
+        task: of all rows.
+        rows: those that one node holds.
+        known: what the node need not be sent.
+
+    Raises:
+        TaskError: a setting that cannot be sent.
+    """
+    header: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    own, used = task.select(rows), used_models(task, rows)
+    for name, down in fields_down(own):
+        value = getattr(own, name)
+        if down.kind == "setting":
+            _encode_setting(own, name, value, header, arrays)
+        elif down.kind == "initial":
+            is_known = known.start is not None and known.start_digest == model_digest(value)
+            header[name] = plain_stream(known.start) if is_known else None
+            arrays |= {} if is_known else {name: value}
+        elif down.kind == "kept":
+            arrays |= {} if known.kept.get(name) == model_digest(value) else {name: value}
+        elif down.kind == "chosen" and used is not None:
+            index = np.asarray(getattr(own, down.by))
+            arrays[name] = value[used]
+            arrays[down.by] = np.where(index >= 0, np.searchsorted(used, index), -1)
+        elif down.kind != "stays" and value is not None and name not in arrays:
+            arrays[name] = value
+    return RpcMessage(header, arrays)
+
+
+def decode_task(
+    kind: type[Task],
+    message: RpcMessage,
+    initial: Callable[[Stream], Float[np.ndarray, "P"]],
+    kept: Mapping[str, np.ndarray],
+) -> Task:
+    """What ``encode_task`` made.
+
+    Args:
+        kind: the class of task.
+        message: the request.
+        initial: makes an initial model.
+        kept: arrays that this node keeps, by the field's name.
+
+    Raises:
+        InvalidMessageError: something is missing, or of another type.
+    """
+    defaults = {one.name: one.default for one in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, down in fields_down(kind):
+        if down.kind == "stays":
+            continue
+        if down.kind == "setting":
+            values[name] = _decode_setting(message, name, defaults[name])
+        elif down.kind == "initial" and message.header.get(name) is not None:
+            values[name] = initial(read_stream(message.header[name]))
+        elif down.kind == "kept" and name not in message.arrays:
+            if name not in kept:
+                raise InvalidMessageError(f"{name} were not sent, and none are kept here")
+            values[name] = kept[name]
+        else:
+            values[name] = message.arrays.get(name) if defaults[name] is None else message.array(name)
+    return kind(**values)
+
+
+def kept_fields(task: Task | type[Task]) -> list[str]:
+    """Names of the fields whose arrays a node keeps."""
+    return [name for name, down in fields_down(task) if down.kind == "kept"]
+
+
+def known_rows(task: Task) -> set[str]:
+    """Arrays by row that a server knows itself where it wants means: samples, and the models that it chose."""
+    if not task.up.of("model"):
+        return set()
+    by = next((down.by for _, down in fields_down(task) if down.kind == "chosen"), INDEX)
+    return {WEIGHT} if getattr(task, by) is None else {WEIGHT, INDEX}
+
+
+def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
+    """The arrays of a node's reply: means of the models that it trained only, and which rows hold numbers."""
+    schema, known = task.up, known_rows(task)
+    arrays = {name: reply.arrays[name] for over in ("row", "all") for name in schema.of(over) if name not in known}
+    if schema.flags_rows:
+        arrays |= {"arrived": reply.arrived, "nonfinite": reply.nonfinite}
+    if reply.weight is not None:
+        models = np.flatnonzero(reply.weight)
+        arrays |= {name: reply.arrays[name][models] for name in schema.of("model")}
+        arrays |= {"weight": reply.weight[models], MODELS: models}
+    return arrays
+
+
+def plain_settings(task: Task) -> dict[str, Any]:
+    """A task's settings, as an entry of a header."""
+    return {name: getattr(task, name) for name, down in fields_down(task) if down == Down()}
+
+
+def plain_stream(stream: Stream | None) -> list[Any] | None:
+    """A stream as an entry of a header."""
+    return None if stream is None else [stream.seed, stream.round, stream.purpose]
+
+
+def read_stream(value: Any) -> Stream:
+    """What ``plain_stream`` made. Raises InvalidMessageError for anything else."""
+    if not isinstance(value, list) or [type(part) for part in value] != [int, int, str]:
+        raise InvalidMessageError(f"expected a stream [seed, round, purpose], got {str(value)[:60]!r}")
+    return Stream(*value)
+
+
+def _encode_setting(task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    if isinstance(value, LocalTraining):
+        settings = {one: getattr(value, one) for one in value.__dataclass_fields__}
+        own = {f"{name}.{one}": array for one, array in settings.items() if isinstance(array, np.ndarray)}
+        header[name] = {one: entry for one, entry in settings.items() if f"{name}.{one}" not in own}
+        arrays |= own
+        return
+    if isinstance(value, np.ndarray):
+        raise TaskError(f"task {task.name}: {name} is an array: declare how it travels, such as shared('K P')")
+    header[name] = [value.start, value.stop] if isinstance(value, slice) else value
+
+
+def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
+    value = message.header.get(name)
+    if default is dataclasses.MISSING and isinstance(value, dict):
+        own = {one.removeprefix(f"{name}."): a for one, a in message.arrays.items() if one.startswith(f"{name}.")}
+        return LocalTraining(**{**value, **own})
+    if isinstance(default, (bool, str)):
+        return message.value(name, type(default))
+    if isinstance(value, list):
+        return slice(*value) if default is None else tuple(value)
+    return value

@@ -1,0 +1,48 @@
+"""Histograms of detectors' scores on clients' own samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.schema import Rows, integers
+from fedkin.core.task import Task, chosen, each
+from fedkin.measures.calibration import BINS, score_histogram
+
+
+@dataclass(frozen=True)
+class Detections(Task):
+    """Histograms of each detector's scores on a client's samples of the ``positive`` class and on all others (see
+    ``measures.calibration``); -1 everywhere without a reply about training samples."""
+
+    models: Float[np.ndarray, "K P"] = chosen("K P")
+    model_index: Int[np.ndarray, "n"] = each()
+    positive: Int[np.ndarray, "n"] = each()
+    split: str = "train"
+
+    up = Rows(counts=integers(f"2 {BINS}", missing=-1, counted=False))
+    detectors = True
+
+    @property
+    def can_be_lost(self) -> bool:  # type: ignore[override]
+        """Test samples are scored to measure a method, on every client."""
+        return self.split != "test"
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        _, labels = client.samples(self.split)
+        scores = client.raw_scores(self.models[self.model_index[0]], self.split)
+        return {"counts": score_histogram(scores, labels == self.positive[0])}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        owned = rows.data.part(self.split).select(rows.clients)
+        scores = rows.scorer.raw_scores(self.models, rows.clients, self.model_index, self.split)
+        own = rows.data.y[owned.rows] == np.repeat(self.positive, owned.sizes)
+        starts = owned.offsets[:-1]
+        pairs = zip(np.split(scores, starts)[1:], np.split(own, starts)[1:], strict=True)
+        counts = [score_histogram(*pair) for pair in pairs]
+        yield rows.every, {"counts": np.array(counts, np.int64).reshape(-1, 2, BINS)}

@@ -1,0 +1,100 @@
+"""Evaluation: each client scores its model on its own samples. Shapes: n rows, K models, P parameters, C classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.errors import ModelError, TaskError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.replies import Reply
+from fedkin.core.schema import Rows, floats, integers
+from fedkin.core.task import Task, chosen, each, stays
+from fedkin.core.world import World
+
+
+@dataclass(frozen=True)
+class Evaluate(Task):
+    """Evaluation of each client's model on its own data.
+
+    Where models are detectors, ``model_index`` [n C] has one for each class (-1: none). A sample is of the class whose
+    detector gives the highest score, the first of equals.
+
+    Attributes:
+        models: what is scored.
+        model_index: the model of each row.
+        split: ``test`` or ``train``.
+        local: whether peers score models that they have.
+    """
+
+    models: Float[np.ndarray, "K P"] = chosen("K P")
+    model_index: Int[np.ndarray, "n ..."] = each()
+    split: str = "test"
+    local: bool = stays(default=False)  # type: ignore[assignment]
+
+    up = Rows(
+        correct=integers(counted=False),
+        examples=integers(counted=False),
+        loss=floats(missing=0.0, finite=False, counted=False),  # infinite where a model has diverged
+    )
+    detectors = None
+    can_be_lost = False  # it measures a method, and so every client
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        correct, loss, examples = client.score(self.models, self.model_index[0], self.split)
+        return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        sums = rows.scorer.score(self.models, rows.clients, np.asarray(self.model_index, np.int64), self.split)
+        loss = sums.loss / np.maximum(sums.examples, 1)
+        yield rows.every, {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss}
+
+    def check(self, model: str, spec: ModelSpec, classes: int) -> None:
+        """Detectors are scored together, other models one by one."""
+        expected = (classes,) if spec.detects else ()
+        if self.model_index.shape[1:] != expected:
+            raise ModelError(
+                f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are scored together, one of "
+                f"each of {classes} classes, and other models one by one; got shape {self.model_index.shape}"
+            )
+
+    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
+        if (arrays["correct"] > arrays["examples"]).any():
+            raise TaskError(f"task {self.name}: impossible scores, more correct samples than samples")
+
+    def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
+        return {"cluster": self.models[self.model_index[0]]} if self.model_index.ndim == 1 else {}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Evaluation results, one entry per row: counts, so that they can be summed over any set of clients."""
+
+    correct: Int[np.ndarray, "n"]
+    examples: Int[np.ndarray, "n"]
+    loss: Float[np.ndarray, "n"]  # mean over the row's examples; 0 where it has none
+
+
+def evaluate(
+    world: World,
+    models: Float[np.ndarray, "K P"],
+    clients: Int[np.ndarray, "n"],
+    model_index: Int[np.ndarray, "n ..."],
+    **options: Any,
+) -> Scores:
+    """Let clients score models.
+
+    Args:
+        world: of the clients.
+        models: what is scored.
+        clients: ids, one per row.
+        model_index: the model of each row, or of detectors one for each class.
+        options: ``split`` and ``local``, as ``Evaluate`` has them.
+    """
+    reply = world.run(Evaluate(models, np.asarray(model_index, np.int64), **options), clients)
+    return Scores(reply.correct, reply.examples, reply.loss)

@@ -1,0 +1,29 @@
+"""Training losses of models on clients' own samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.schema import Rows, floats
+from fedkin.core.task import Task, shared
+
+
+@dataclass(frozen=True)
+class Losses(Task):
+    """Mean training loss of every model on every client, with the penalty of training; NaN without a reply."""
+
+    models: Float[np.ndarray, "K P"] = shared("K P")
+
+    up = Rows(losses=floats("K", finite=False, counted=False))  # infinite where a model has diverged
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        return {"losses": client.losses(self.models)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        yield rows.every, {"losses": rows.scorer.losses(self.models, rows.clients)}

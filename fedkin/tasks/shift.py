@@ -1,0 +1,100 @@
+"""Shifts of clients' data: each keeps the label counts it had when it was placed, and tests whether they have changed.
+
+Source: FlexCFL (Duan et al. 2022), Algorithm 2, l. 5; as in the authors' code, the distance is between label counts.
+Shapes: n rows, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.errors import MethodError
+from fedkin.core.schema import Memory, Rows, booleans
+from fedkin.core.task import Task
+from fedkin.measures.wasserstein import label_aware, label_blind, shift_threshold
+
+TESTS = {"label_blind": label_blind, "label_aware": label_aware}
+_MEMORY = {"noted_labels": Memory("C", np.int32), "samples_at_first": Memory("", np.int64)}
+
+
+class _Noted(NamedTuple):
+    """What clients keep: label counts when they were placed, and their number of samples before any shift."""
+
+    labels: Int[np.ndarray, "n C"]
+    samples: Int[np.ndarray, "n"]
+
+
+@dataclass(frozen=True)
+class Note(Task):
+    """Clients that were just placed store their present label counts."""
+
+    memory = _MEMORY
+    delivery = "next"
+    resets = ("shifted",)
+    detectors = None
+    can_be_lost = False
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        if "samples_at_first" not in client.memory:
+            client.memory["samples_at_first"] = client.first_label_counts.sum()
+        client.memory["noted_labels"] = client.label_counts
+        return {}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        every = np.arange(len(rows.clients))
+        if len(every):
+            rows.store("samples_at_first", every, _noted(rows).samples)
+            rows.store("noted_labels", every, rows.data.label_counts(clients=rows.clients))
+        yield rows.every, {}
+
+
+@dataclass(frozen=True)
+class Shifted(Task):
+    """Whether clients' data have shifted since they were placed: the distance between their label counts and the
+    stored ones is above ``threshold`` n_i / C.
+
+    ``label_blind`` is the Wasserstein distance between the counts as samples, which does not detect a renaming of
+    classes; its n_i is always the client's number of samples before any shift, as in FlexCFL's code. ``label_aware`` is
+    ours: it compares the counts class by class, and its n_i is the number of samples when the counts were stored: with
+    the number at the start, a client that lost most samples would hardly ever detect a shift.
+    """
+
+    test: str = "label_blind"
+    threshold: float = 0.2
+
+    up = Rows(shifted=booleans(counted=False))
+    memory = _MEMORY
+    standing = "shift"
+    detectors = None
+    can_be_lost = False
+
+    def __post_init__(self) -> None:
+        if self.test not in TESTS:
+            raise MethodError(f"the shift test must be one of {', '.join(TESTS)}, got {self.test!r}")
+        object.__setattr__(self, "threshold", float(self.threshold))  # equal tests have equal messages
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        labels = client.memory.get("noted_labels", client.first_label_counts)
+        samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
+        noted = _Noted(labels[None], np.asarray(samples)[None])
+        return {"shifted": self._shifted(noted, client.label_counts[None])[0]}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        yield rows.every, {"shifted": self._shifted(_noted(rows), rows.data.label_counts(clients=rows.clients))}
+
+    def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
+        size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
+        return TESTS[self.test](counts, noted.labels) > shift_threshold(size, counts.shape[1], self.threshold)
+
+
+def _noted(rows: ClientRows) -> _Noted:
+    """What the clients of all rows keep; of those that noted nothing yet, what they had before any shift."""
+    first = rows.first_data.label_counts(clients=rows.clients)
+    samples = rows.memory.read("samples_at_first", rows.clients, first.sum(axis=1))
+    return _Noted(rows.memory.read("noted_labels", rows.clients, first), samples)

@@ -1,0 +1,70 @@
+"""Similarities of clients' updates with directions that they keep. Shapes: n rows, K directions, P parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.schema import Rows, floats
+from fedkin.core.task import Task, initial, kept, setting
+from fedkin.core.training import LocalTraining
+from fedkin.measures.cosine import cosine
+
+
+@dataclass(frozen=True)
+class Directions(Task):
+    """Directions of clusters, for clients to keep; a real client receives them with the first task that uses them."""
+
+    directions: Float[np.ndarray, "K P"] = kept("K P")
+
+    name = "send"
+    delivery = "announced"
+    detectors = None
+    can_be_lost = False
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        return {}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        yield rows.every, {}
+
+
+@dataclass(frozen=True)
+class Similarities(Task):
+    """Cosines of each client's update with directions that it was sent (``Directions``); NaN without a finite reply,
+    or where the update is zero.
+
+    Attributes:
+        start: the run's initial model, from which clients train.
+        directions: of the clusters.
+        work: settings of the training.
+    """
+
+    start: Float[np.ndarray, "P"] = initial("P")
+    directions: Float[np.ndarray, "K P"] = kept("K P")
+    work: LocalTraining = setting()
+
+    up = Rows(cosine=floats("K", np.float32, low=-1 - 1e-3, high=1 + 1e-3, finite=False, counted=False))
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        local = client.train(self.start, self.work)
+        return {"cosine": self._cosines(local.update, local.loss)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        for some in rows.portions(len(self.start)):
+            index = np.zeros(len(some), np.int64)
+            own = (self.work.select(some), rows.steps[some], rows.drawn())
+            local = rows.trainer.train(self.start[None], rows.clients[some], index, *own)
+            # one row at a time, as a client computes it: bits do not depend on the others
+            cosines = [self._cosines(*row) for row in zip(local.update, local.loss, strict=True)]
+            yield some, {"cosine": np.array(cosines, np.float32).reshape(len(some), -1)}
+
+    def _cosines(self, update: Float[np.ndarray, "P"], loss: Any) -> Float[np.ndarray, "K"]:
+        if not (np.isfinite(update).all() and update.any() and np.isfinite(loss)):
+            return np.full(len(self.directions), np.nan, np.float32)
+        return cosine(update[None], self.directions)[0].astype(np.float32)

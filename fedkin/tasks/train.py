@@ -1,0 +1,225 @@
+"""Local training: each client trains a model on its own samples and replies with the update.
+
+Shapes: n rows of a call, K models, P parameters, p numbers of the part that is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.core.client import Client, ClientRows, LocalUpdates
+from fedkin.core.errors import ModelError, TaskError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
+from fedkin.core.schema import Array, Rows, Schema, Sums, floats, integers
+from fedkin.core.task import Task, chosen, each, setting, stays
+from fedkin.core.training import LocalTraining
+from fedkin.core.world import World
+from fedkin.tasks.evaluate import Scores
+
+_MAX_LOSS = 1e30  # anything above cannot be true
+
+
+@dataclass(frozen=True)
+class Train(Task):
+    """Local training of ``models[model_index]``. Detectors of one client see the same batches.
+
+    Attributes:
+        models: where training starts.
+        work: settings of the training.
+        model_index: the model of each row; None: each client trains the one of its lowest training loss.
+        reduce: whether the mean update of each model is enough.
+        gradient: whether the gradient of the full training loss at the start is wanted too, from the same message.
+        part: the slice of the update that is wanted; None: all of it.
+        test: whether to test the models before training, all rows together.
+        save: whether a client that is alone on its device stores its model.
+        local: whether peers train models that they have.
+    """
+
+    models: Float[np.ndarray, "K P"] = chosen("K P")
+    work: LocalTraining = setting()
+    model_index: Int[np.ndarray, "n"] | None = each(default=None)
+    reduce: bool = False
+    gradient: bool = False
+    part: slice | None = None
+    test: bool = False
+    save: bool = False
+    local: bool = stays(default=False)  # type: ignore[assignment]
+
+    detectors = None
+
+    @property
+    def up(self) -> Schema:
+        """update (or its mean by model), losses of the last and first local epoch, examples and the model trained."""
+        over = "model" if self.reduce else "row"
+        loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
+        arrays = {
+            "update": floats("p", np.float32, missing=0.0, over=over, norm_checked=True),
+            "loss": loss,
+            "first_loss": replace(loss, finite=False),
+            "examples": integers(over="row", counted=False),
+            "model_index": integers(over="row", counted=False),
+        }
+        if self.gradient:
+            arrays["gradient"] = floats("p", np.float32, missing=0.0, over="row")
+        if self.test:
+            arrays["test_sums"] = floats("3", missing=0.0, over="all", counted=False)
+        return (Sums if self.reduce else Rows)(**arrays)
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        index = np.argmin(_finite(client.losses(self.models))) if self.model_index is None else self.model_index[0]
+        local = client.train(self.models[index], self.work, self.gradient)
+        arrays = self._arrays(LocalUpdates(*(None if part is None else part[None] for part in local)))
+        reply = {name: array[0] for name, array in arrays.items()}
+        if self.test:
+            reply["test_sums"] = _test_sums(*client.score(self.models, np.asarray(index)))
+        return reply | {"examples": len(client.samples()[1]), "model_index": index}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        chosen_models = self._chosen(rows)
+        examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        for some in rows.portions(self.models.shape[1]):
+            own = (self.work.select(some), rows.steps[some], rows.drawn(), self.gradient)
+            local = rows.trainer.train(self.models, rows.clients[some], chosen_models[some], *own)
+            arrays = self._arrays(local) | {"examples": examples[some], "model_index": chosen_models[some]}
+            if self.test:
+                sums = rows.scorer.score(self.models, rows.clients[some], chosen_models[some], "test")
+                arrays["test_sums"] = _test_sums(*sums)
+            yield some, arrays
+
+    def _chosen(self, rows: ClientRows) -> Int[np.ndarray, "n"]:
+        """The model that each row trains; never one whose loss is NaN."""
+        if self.model_index is not None:
+            return np.asarray(self.model_index, np.int64)
+        return np.argmin(_finite(rows.scorer.losses(self.models, rows.clients)), axis=1)
+
+    def _arrays(self, local: LocalUpdates) -> dict[str, Any]:
+        """The part that is wanted, NaN in rows where any other number is not finite."""
+        arrays = {"loss": np.asarray(local.loss, np.float64), "first_loss": np.asarray(local.first_loss, np.float64)}
+        for name in ("update", "gradient"):
+            whole = getattr(local, name)
+            if whole is not None:
+                wrong = self.part is not None and ~np.isfinite(whole).all(axis=1)
+                arrays[name] = whole[:, self.part or slice(None)]
+                if np.any(wrong):
+                    arrays[name] = np.where(wrong[:, None], np.float32(np.nan), arrays[name])
+        return arrays
+
+    def check(self, model: str, spec: ModelSpec, classes: int) -> None:
+        """Detectors need a class each, and cannot be chosen by clients; other models have none."""
+        has_classes, detects = self.work.positive is not None, spec.detects
+        if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
+            raise ModelError(
+                f"model {model!r} is {'a' if detects else 'no'} detector of one class among all: method athena trains "
+                "detectors, and the other methods train models with a score for every class"
+            )
+
+    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
+        index = arrays["model_index"]
+        if index.size and index.max() >= len(self.models):
+            raise TaskError(f"task {self.name}: it chose a model outside 0..{len(self.models) - 1}, {index.max()}")
+        if "test_sums" in arrays and (arrays["test_sums"][..., 0] > arrays["test_sums"][..., 1]).any():
+            raise TaskError(f"task {self.name}: test_sums has more correct samples than samples")
+
+    def sizes(self) -> dict[str, int]:
+        sizes = super().sizes()
+        return sizes | {"p": len(range(*(self.part or slice(None)).indices(sizes["P"])))}
+
+    def single(self) -> Train | None:
+        return replace(self, reduce=False) if self.reduce else None
+
+    def for_messages(self, spec: ModelSpec) -> Train:
+        """Clients test a whole model before they train it, and store it, so that no other message is needed."""
+        whole = self.part is None and self.work.steps is None and not spec.detects
+        return replace(self, test=whole, save=whole)
+
+    def norm_group(self) -> str:
+        part = None if self.part is None else [self.part.start, self.part.stop]
+        return f"{part} {self.work.steps} {np.max(self.work.epochs)}"
+
+    def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
+        if not self.save or not reply.arrived.all():
+            return {}
+        index = int(reply.model_index[0])
+        return {
+            "cluster": self.models[index],
+            "personal": self.models[index] + reply.update[index if self.reduce else 0],
+        }
+
+
+@dataclass(frozen=True)
+class TrainingReply:
+    """Result of local training. Rows that did not arrive hold zeros.
+
+    ``update`` is the local model minus the model it started from, one row per row of the call; or, with ``reduce``,
+    the example-weighted mean update of each model. Where only a part of the vector was requested, it is that part.
+    """
+
+    update: Float[np.ndarray, "rows p"]
+    model_index: Int[np.ndarray, "n"]  # the model that each row trained
+    examples: Int[np.ndarray, "n"]  # training examples of each row
+    loss: Float[np.ndarray, "n"]  # mean training loss during the last local epoch; with ``reduce`` that of its model
+    first_loss: Float[np.ndarray, "n"]  # ... during the first local epoch
+    arrived: Bool[np.ndarray, "n"]  # a finite update arrived
+    nonfinite: Bool[np.ndarray, "n"]  # an update arrived that is not finite, and is excluded
+    weight: Float[np.ndarray, "K"] | None = None  # with reduce: examples behind each mean, 0 where no row arrived
+    gradient: Float[np.ndarray, "n P"] | None = None  # where requested: of the full training loss, at the start
+    before_training: Scores | None = None  # one row for all clients: test results of the models before training
+
+
+def training_reply(task: Train, reply: Reply) -> TrainingReply:
+    """The reply to ``Train``, with one entry of each array per row."""
+    arrays = dict(reply.arrays)
+    if task.model_index is not None:
+        arrays["model_index"] = np.asarray(task.model_index, np.int64)
+    if task.reduce:
+        for name in ("loss", "first_loss"):
+            arrays[name] = np.where(reply.arrived, arrays[name][arrays["model_index"]], 0.0)
+    sums, before = arrays.pop("test_sums", np.zeros(3)), None
+    if sums[1]:
+        correct, examples = (np.array([round(value)], np.int64) for value in sums[:2])
+        before = Scores(correct, examples, sums[2:] / examples)
+    flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
+    return TrainingReply(**arrays, **flags, before_training=before)
+
+
+def train(
+    world: World,
+    models: Float[np.ndarray, "K P"],
+    clients: Int[np.ndarray, "n"],
+    model_index: Int[np.ndarray, "n"] | None = None,
+    *,
+    work: LocalTraining | None = None,
+    stream: Stream,
+    **options: Any,
+) -> TrainingReply:
+    """Let clients train.
+
+    Args:
+        world: of the clients.
+        models: where training starts.
+        clients: ids, one per row.
+        model_index: the model of each row; None: all K are sent, and each client trains the one of its lowest
+            training loss.
+        work: settings; those of the run by default.
+        stream: of the clients' random numbers.
+        options: ``reduce``, ``gradient``, ``part``, ``local``, as ``Train`` has them.
+    """
+    task = Train(models, work or world.work, model_index, **options)
+    return training_reply(task, world.run(task, clients, stream))
+
+
+def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
+    """Losses with infinity in place of NaN."""
+    return np.where(np.isnan(losses), np.inf, losses)
+
+
+def _test_sums(correct: Any, loss: Any, examples: Any) -> np.ndarray:
+    """Correct samples, samples and summed loss, of each row."""
+    return np.stack([np.asarray(correct, np.float64), np.asarray(examples, np.float64), loss], axis=-1)
