@@ -190,9 +190,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: 
     assert set(found.finished) == {("cohort 4", "IFCA, clusters 2", 0), ("cohort 4", "IFCA, clusters 2", 1)}
     assert set(found.failed) == set(found.missing) and len(found.failed) == 10
     assert "needs the true clusters" in found.failed["cohort 4", "Oracle", 0]
-    assert (
-        "clusters must be at most the number of clients (8), got 9" in found.failed["cohort 4", "IFCA, clusters 9", 1]
-    )
+    assert "needs at least 9 clients (clusters = 9), and there are 8" in found.failed["cohort 4", "IFCA, clusters 9", 1]
     assert "run.cohort" in found.failed["cohort 9", "IFCA, clusters 2", 0]
     assert len(caplog.records) == 10
     assert any("cohort 4, IFCA, clusters 9, 1: " in record.getMessage() for record in caplog.records)

@@ -178,7 +178,7 @@ def test_unscored_rounds_hold_null_and_the_last_is_always_scored() -> None:
     ("plan", "method", "message"),
     [
         (Plan(1, 9), FedAvg(), r"run\.cohort must be at most the number of clients \(8\), got 9"),
-        (Plan(1, 2), Toy(clusters=9), r"method\.clusters must be at most the number of clients \(8\), got 9"),
+        (Plan(1, 2), Toy(clusters=9), r"at least 9 clients \(clusters = 9\), and there are 8: .* method\.clusters=8"),
     ],
 )
 def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> None:

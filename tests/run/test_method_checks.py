@@ -1,4 +1,4 @@
-"""Methods and states of one's own that were written for version 0.1 are refused with the new name."""
+"""Methods and states of one's own with a former name are refused with what to write instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Serving(FedAvg):
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        (NeedsTruth(), "NeedsTruth.needs_truth is now called needs_true_clusters"),
+        (NeedsTruth(), r"NeedsTruth\.needs_truth is now declared: .* Requirements\(true_clusters=True\)"),
         (Serving(), "ServingState.served is now called models_for"),
     ],
 )

@@ -165,6 +165,21 @@ def test_too_few_for_clusters(fed: Path) -> None:
     exclude(fed / "server.toml", "wait_for = 2", "wait_for = 1")
     found = server(fed)["clients at the start"]
     assert found.mark == "!" and "federation.wait_for = 1" in found.detail
+    assert "FlexCFL may need 2 clients (clusters = 2)" in found.detail
+    assert found.detail.endswith("set federation.wait_for=2 or method.clusters=1")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("panm", "PANM needs peers that decide for themselves, and this federation has a server: run it with "),
+        ("oracle", "Oracle needs the true clusters of all clients, which only a simulation knows: run it with "),
+    ],
+)
+def test_a_method_that_no_server_can_run(fed: Path, name: str, words: str) -> None:
+    text = (fed / "server.toml").read_text()
+    (fed / "server.toml").write_text(re.sub(r"(?m)^\[method\]\n(.+\n)*", f'[method]\nname = "{name}"\n', text))
+    assert_only_failed(server(fed), "server.toml", words)
 
 
 def test_an_app_of_version_0_1(fed: Path) -> None:

@@ -1,0 +1,263 @@
+"""What methods need: each declaration against its paper, refusals that say what to do, and one place that looks."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedkin as fk
+from fedkin.config.method_places import peers_refusal, server_refusal
+from fedkin.config.plan import Plan
+from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.requirements import Requirements, count_and_cure, requirements_of
+from fedkin.methods import METHODS
+from fedkin.run.method_checks import check_model, check_names, check_plan, plan_warnings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# From the papers and the descriptions of the methods, with their default options; what is not named is neutral.
+DIRECTIONS = {"common_start": True, "updates": "single"}  # first updates are compared, from one initial model w_0
+PEERS = {"peers": True, "full_cohort": True, **DIRECTIONS}  # models of one start, averaged without a server
+LAST_LAYER = {"last_layer": True, **DIRECTIONS}
+EXPECTED: dict[str, dict[str, Any]] = {
+    "fedavg": {},  # the server needs a weighted mean of solutions
+    "fedprox": {},
+    "fedper": {"last_layer": True},  # which stays with the client
+    "fedgroup": {"clients": 3, **DIRECTIONS},  # m = 3 groups
+    "fedgrouprox": {"clients": 3, **DIRECTIONS},
+    "flexcfl": {"clients": 3, "shift_test": ("label_blind", 0.2), **DIRECTIONS},  # tau = 0.2
+    "sattler": {"first_clustering": 21, "updates": "single"},  # no cut in the first 20 rounds; similarities
+    "flhc": {"clients": 3, "first_clustering": 20, "updates": "single"},  # one clustering, in round 20
+    "ifca": {"clients": 3, "updates": "single"},  # k = 3 different initial models
+    "ifca_mig": {"clients": 3, "updates": "single", "shift_test": ("label_blind", 0.2)},
+    "fesem": {"clients": 3, "updates": "single"},  # distances of single solutions to the centers
+    "fesem_mig": {"clients": 3, "updates": "single", "shift_test": ("label_blind", 0.2)},
+    "fedsim": {"clients": 5, "cohort": 5, "updates": "single"},  # each round's cohort is divided into 5 clusters
+    "hierarchical": LAST_LAYER,
+    "athena": {"detectors": True, **LAST_LAYER},
+    "panm": {"clients": 4, "rounds_of_a_peer": 100, **PEERS},  # k = 3 neighbours, T1 = 100
+    "panm_loss": {"clients": 4, "rounds_of_a_peer": 100, **PEERS},
+    "pens": {"rounds_of_a_peer": 200, **PEERS},  # n_s = 10 are sampled, or all where there are fewer
+    "gossip": {"clients": 4, **PEERS},
+    "oracle": {"clients": 4, "true_clusters": True, **PEERS},
+    "local": {"peers": True, "full_cohort": True, "updates": "single"},  # no model meets another
+}
+
+
+def needs_of(method: Any) -> dict[str, Any]:
+    """What a method declares, without the names of options and what is neutral."""
+    neutral = asdict(Requirements())
+    needs = asdict(requirements_of(method))
+    return {name: needs[name] for name in needs if needs[name] != neutral[name] and not name.endswith("_because")}
+
+
+def test_every_method_has_its_line() -> None:
+    assert EXPECTED.keys() == METHODS.keys()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_needs_what_its_paper_says(name: str) -> None:
+    needs = needs_of(METHODS[name]())
+    needs.pop("standing", None)
+    assert needs == EXPECTED[name]
+    assert callable(METHODS[name].requirements)
+
+
+@pytest.mark.parametrize(
+    ("method", "needs"),
+    [
+        (fk.FLHC(distance=1.0, cluster_round=4), {"clients": 1, "first_clustering": 4}),
+        (fk.FLHC(clusters=7, newcomers="direction"), {"clients": 7, "common_start": True}),
+        (fk.SattlerCFL(first_split=0, newcomers="direction"), {"first_clustering": 1, "common_start": True}),
+        (fk.SattlerCFL(migration="label_aware", threshold=0.1), {"shift_test": ("label_aware", 0.1)}),
+        (fk.IFCA(shared_base=True), {"last_layer": True, "last_layer_because": "shared_base"}),
+        (fk.FeSEM(part="head"), {"last_layer": True, "last_layer_because": "part"}),
+        (fk.FlexCFL(migration="none"), {"shift_test": None}),
+        (fk.Hierarchical(algorithm="kmeans", clusters=6), {"clients": 6, "clients_because": "clusters"}),
+        (fk.Athena(algorithm="kmeans", clusters=6), {"clients": 6, "detectors": True}),
+        (fk.Gossip(neighbours=9), {"clients": 10, "clients_because": "neighbours"}),
+        (fk.PENS(stage_one=7), {"rounds_of_a_peer": 7}),
+    ],
+)
+def test_options_decide(method: Any, needs: dict[str, Any]) -> None:
+    declared = requirements_of(method)
+    assert declared == replace(declared, **needs)
+
+
+@dataclass(frozen=True)
+class Own(fk.FedAvg):
+    """A user's method that declares what it is told to."""
+
+    declared: Any = None
+
+    def requirements(self) -> Any:
+        return self.declared
+
+
+def test_a_method_without_a_declaration_needs_nothing() -> None:
+    assert requirements_of(object()) == Requirements()
+
+
+@pytest.mark.parametrize("declared", [None, {"clients": 3}, 3])
+def test_something_else_is_no_declaration(declared: Any) -> None:
+    with pytest.raises(MethodError, match=r"Own\.requirements must be a function that returns a Requirements, got"):
+        requirements_of(Own(declared))
+
+
+SPEC = fk.ModelSpec(20)
+
+
+@pytest.mark.parametrize(
+    ("method", "cohort", "words"),
+    [
+        (
+            fk.FedSim(clusters=5),
+            3,
+            "cohort of at least 5 clients (clusters = 5), and run.cohort is 3: set run.cohort=5 or method.clusters=3",
+        ),
+        (
+            fk.FedSim(clusters=9),
+            3,
+            "at least 9 clients (clusters = 9), and there are 8: add clients or set method.clusters=8",
+        ),
+        (
+            fk.IFCA(clusters=9),
+            8,
+            "at least 9 clients (clusters = 9), and there are 8: add clients or set method.clusters=8",
+        ),
+        (fk.FLHC(clusters=9), 8, "at least 9 clients (clusters = 9), and there are 8"),
+        (
+            fk.Gossip(neighbours=8),
+            8,
+            "at least 9 clients (neighbours = 8), and there are 8: add clients or set method.neighbours=7",
+        ),
+        (Own(Requirements(clients=12)), 8, "at least 12 clients, and there are 8: add clients"),
+        (Own(Requirements(cohort=4)), 2, "cohort of at least 4 clients, and run.cohort is 2: set run.cohort=4"),
+    ],
+)
+def test_too_few_clients_are_refused(method: Any, cohort: int, words: str) -> None:
+    """The refusal names the method, what it needs, and what to change."""
+    with pytest.raises(ConfigError) as refusal:
+        check_plan(Plan(1, cohort), method, 8)
+    assert str(refusal.value).startswith(f"method: {type(method).__name__} needs ")
+    assert words in str(refusal.value)
+
+
+def test_as_many_as_needed_are_enough() -> None:
+    for method in (fk.FedSim(clusters=8), fk.IFCA(clusters=8), fk.Gossip(neighbours=7), Own(Requirements(8, cohort=8))):
+        check_plan(Plan(1, 8), method, 8)
+
+
+def test_beside_others_the_place_is_that_of_the_entry() -> None:
+    with pytest.raises(ConfigError, match=r"^run\.against: ifca: IFCA needs .* or set clusters=8$"):
+        check_plan(Plan(1, 8), fk.IFCA(clusters=9), 8, "run.against: ifca")
+
+
+@pytest.mark.parametrize(
+    ("method", "need", "have", "option", "words"),
+    [
+        (fk.FLHC(), 3, 2, "clusters", ("3 clients (clusters = 3)", "method.clusters=2")),  # its default number
+        (fk.Gossip(neighbours=1), 2, 1, "neighbours", ("2 clients (neighbours = 1)", "")),  # no neighbour is no gossip
+        (fk.FedAvg(), 1, 0, "", ("1 client", "")),
+    ],
+)
+def test_numbers_and_cures(method: Any, need: int, have: int, option: str, words: tuple[str, str]) -> None:
+    assert count_and_cure(method, need, have, option) == words
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (
+            fk.IFCA(shared_base=True),
+            r"IFCA needs the model's last layer for its option shared_base, .* its last two "
+            "leaves, or change shared_base",
+        ),
+        (fk.FeSEM(part="head"), "FeSEM needs the model's last layer for its option part, .* or change part"),
+        (fk.Hierarchical(), "Hierarchical needs the model's last layer, .* or take another method"),
+        (fk.Athena(), "Athena trains a detector, and the model is not one; see model.name"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(method: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"^method: {words}"):
+        check_model(method, SPEC)
+    detector = requirements_of(method).detectors
+    check_model(method, replace(SPEC, head=slice(10, 20), head_bias=slice(18, 20), detects=detector))
+
+
+def test_a_detector_is_refused_by_other_methods() -> None:
+    words = "FedAvg trains a model with a score for every class, and the model is a detector; see model.name"
+    with pytest.raises(ConfigError, match=words):
+        check_model(fk.FedAvg(), replace(SPEC, detects=True))
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (fk.FLHC(cluster_round=6), ["clusters are made from round 6 on, and the run has 5"]),
+        (fk.Gossip(), ["of 8 peers only 4 are awake in a round, and the others do not reply; run.cohort=8 wakes all"]),
+        (
+            fk.PENS(stage_one=2),
+            [
+                "of 8 peers only 4 are awake in a round, and the others do not reply; run.cohort=8 wakes all",
+            ],
+        ),
+        (
+            fk.PENS(stage_one=3),
+            [
+                "of 8 peers only 4 are awake in a round, and the others do not reply; run.cohort=8 wakes all",
+                "stage one has 3 rounds, and a peer does 2: no peer reaches stage two",
+            ],
+        ),
+        (fk.FedSim(clusters=4), []),
+    ],
+)
+def test_what_disappoints_is_a_warning(method: Any, words: list[str]) -> None:
+    check_plan(Plan(5, 4), method, 8)
+    assert plan_warnings(Plan(5, 4), method, 8) == words
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_where_a_method_runs(name: str) -> None:
+    """Methods between peers need no server, the others do; the oracle runs in simulations only."""
+    method, peers = METHODS[name](), bool(EXPECTED[name].get("peers"))
+    on_server, on_peers = server_refusal(method), peers_refusal(method)
+    assert (on_server is None) == (not peers)
+    assert (on_peers is None) == (peers and name != "oracle")
+    refusals = [text for text in (on_server, on_peers) if text]
+    assert all(text.startswith(f"{type(method).__name__} needs ") for text in refusals)
+    assert all("run it with fedkin " in text and "or take " in text for text in refusals)
+
+
+def test_declarations_of_former_versions_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Splitting(fk.FedAvg):
+        splits_cohort: bool = True
+
+    with pytest.raises(MethodError, match=r"Splitting\.splits_cohort is now declared: .*Requirements\(cohort="):
+        check_names(Splitting())
+
+
+# --- one place that looks
+
+
+def probes(path: Path) -> list[str]:
+    """Calls of getattr and hasattr on a method, but for ``check_names``, which looks for names that nobody reads."""
+    tree = ast.parse(path.read_text())
+    former = next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "check_names"), None)
+    allowed = set(ast.walk(former)) if former else set()
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node not in allowed]
+    named = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("getattr", "hasattr") and c.args]
+    return [f"{path.relative_to(ROOT)}:{c.lineno}" for c in named if "method" in ast.unparse(c.args[0])]
+
+
+def test_only_requirements_look_into_a_method() -> None:
+    files = [*(ROOT / "fedkin").rglob("*.py")]
+    found = [place for path in files for place in probes(path)]
+    own = [place for place in found if place.startswith("fedkin/core/requirements.py")]
+    assert own, "the test would not find anything"
+    assert found == own
