@@ -1,0 +1,105 @@
+"""Principal angles between subspaces of clients' samples (PACFL). Shapes: N clients, d numbers of a sample, s samples,
+p directions. Angles are in degrees.
+
+S. Vahidian et al.: Efficient Distribution Similarity Identification in Clustered Federated Learning via Principal
+Angles Between Client Data Subspaces. AAAI 2023, arXiv 2209.10526.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Num
+
+from fedkin.core.validation import check_choice
+from fedkin.measures.gram import gram, leading_eigenpairs
+
+_WEAKEST = 0.5  # shorter columns are no directions: they are zero, or NaN
+
+
+def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.ndarray, "d p"]:
+    """The first p left singular vectors of the matrix whose columns are the samples, by the smaller Gram matrix.
+
+    Samples are taken as they are, neither centred nor scaled, as in the authors' code: the first direction is near
+    their mean. The largest component of each direction is positive (the first of equals). Where there are fewer than p
+    directions, as there are few samples or they are alike, the last columns are zero.
+    """
+    rows = samples.astype(np.float64)
+    wide = len(rows) <= rows.shape[1]
+    known = min(p, *rows.shape)
+    basis = np.zeros((rows.shape[1], p))
+    if known:
+        values, vectors = leading_eigenpairs(gram(rows if wide else rows.T), known)
+        lengths = np.sqrt(np.where(values > 0, values, 1))
+        basis[:, :known] = rows.T @ vectors / lengths if wide else vectors
+    largest = np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0)
+    return np.where(largest < 0, -basis, basis)
+
+
+def subspace_angles(bases: Float[np.ndarray, "N d p"], form: str = "smallest") -> Float64[np.ndarray, "N N"]:
+    """How far apart the subspaces of all pairs of clients are.
+
+    * ``smallest``: the smallest principal angle (eq. 2), from the singular values of U_i^T U_j;
+    * ``sum``: the sum of all principal angles, as many as the smaller subspace has dimensions;
+    * ``same_rank``: tr arccos(U_i^T U_j) (eq. 3), the sum of angles between vectors of the same rank;
+    * ``as_coded``: the smallest angle between any two vectors, as in the authors' code: never less than the first.
+
+    The last two depend on the signs of the vectors. Columns of zeros are no directions and count in none of the forms;
+    a client without any direction, or without a reply (NaN), has NaN. A client's angle with itself is 0.
+
+    Args:
+        bases: orthonormal columns; with float32, angles below some hundredths of a degree are rounding.
+        form: as above.
+
+    Raises:
+        MethodError: another form.
+    """
+    check_choice("form", form, tuple(FORMS))
+    known = np.einsum("ndp,ndp->np", bases, bases, dtype=np.float64) > _WEAKEST
+    angles = np.full((len(bases), len(bases)), np.nan)
+    first, second = np.triu_indices(len(bases), 1)
+    cosines = _cosines(np.where(known[:, None], bases, 0))[first, second]
+    both = known[first, :, None] & known[second, None, :]
+    pairs = np.where(both.any(axis=(1, 2)), FORMS[form](cosines, both), np.nan)
+    angles[first, second] = angles[second, first] = pairs
+    np.fill_diagonal(angles, np.where(known.any(axis=1), 0.0, np.nan))
+    return angles
+
+
+def _cosines(bases: Float[np.ndarray, "N d p"]) -> Float64[np.ndarray, "N N p p"]:
+    """U_i^T U_j of all pairs, by one product."""
+    clients, _, p = bases.shape
+    vectors = bases.transpose(0, 2, 1).reshape(clients * p, -1)
+    return gram(vectors).reshape(clients, p, clients, p).transpose(0, 2, 1, 3)
+
+
+def _degrees(cosines: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    return np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+
+
+def _principal(
+    cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
+) -> tuple[Float[np.ndarray, "m p"], Bool[np.ndarray, "m p"]]:
+    """The principal angles of each pair, ascending, and which of them there are."""
+    dimensions = np.minimum(both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1))
+    return _degrees(np.linalg.svd(cosines, compute_uv=False)), np.arange(both.shape[1]) < dimensions[:, None]
+
+
+def _smallest(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+    return _principal(cosines, both)[0][:, 0]
+
+
+def _sum(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+    angles, there = _principal(cosines, both)
+    return np.where(there, angles, 0).sum(axis=1)
+
+
+def _same_rank(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+    angles, there = (np.diagonal(part, axis1=1, axis2=2) for part in (_degrees(cosines), both))
+    return np.where(there, angles, 0).sum(axis=1)
+
+
+def _as_coded(cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]) -> Float[np.ndarray, "m"]:
+    return np.where(both, _degrees(cosines), np.inf).min(axis=(1, 2))
+
+
+FORMS = {"smallest": _smallest, "sum": _sum, "same_rank": _same_rank, "as_coded": _as_coded}
