@@ -1,0 +1,69 @@
+"""FedPer: one global body, and a last layer of each client's own.
+
+M. G. Arivazhagan, V. Aggarwal, A. K. Singh, S. Choudhary: Federated Learning with Personalization Layers.
+arXiv 1912.00818, 2019.
+
+    w_i = (b, h_i)                              body b of all clients, head h_i of client i, which stays there
+    client i:  (b_i, h_i) <- local SGD on both, from (b, h_i)
+    server:    b <- sum_i n_i b_i / sum_i n_i   over the clients whose body arrived, n_i training samples
+
+Differs: the head is the last layer (weight and bias), where the paper also has heads of several blocks; and all heads
+begin as that of the initial model. Statistics of normalisation layers belong to the body, and are averaged with it.
+Clients are tested with their own heads. One that was never in a cohort is tested with the first head, which is as good
+as random: heads need cohorts that reach everybody. A newcomer gets its head in its first round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import MethodError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.task import Task
+from fedkin.core.world import World
+from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of, join
+
+
+@dataclass(frozen=True)
+class FedPerState(State):
+    """One model, whose head stays that of the initial model: clients have their own."""
+
+    start: Float[np.ndarray, "P"]  # the initial model
+
+    def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
+        return EvaluatePersonal(body_of(self.models, spec.head), self.assignment[clients], self.start, spec.head)
+
+
+@dataclass(frozen=True)
+class FedPer:
+    """Federated averaging of all layers but the last, which every client keeps for itself."""
+
+    def requirements(self) -> Requirements:
+        return Requirements(last_layer=True)
+
+    def init(self, world: World, stream: Stream) -> FedPerState:
+        """Raises MethodError where the last layer is not known, or is the whole model."""
+        start, head = world.initial(stream.child("model")), world.spec.head
+        if head is None or not len(body_of(start, head)):
+            why = "has no other" if head else "does not end in a weight [C, d] and a bias [C]"
+            raise MethodError(
+                f"FedPer shares all layers but the last, and this model {why}: take one with hidden layers, such as "
+                "model.name=mlp"
+            )
+        return FedPerState(start[None], np.zeros(world.total_clients, np.int64), start)
+
+    def round(self, world: World, state: FedPerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedPerState:
+        head = world.spec.head
+        bodies = body_of(state.models, head)
+        task = Personal(bodies, world.work, state.assignment[cohort], state.start, head)
+        reply = world.run(task, cohort, stream.child("train"))
+        return replace(state, models=join(bodies + reply.update, state.start[None, head], head))
+
+    def place(self, world: World, state: FedPerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedPerState:
+        return state  # there is one cluster, and all clients are in it from the start

@@ -1,0 +1,209 @@
+"""Personal models: one part of each client's model, its head, never leaves the client (Arivazhagan et al. 2019).
+
+Shapes: n rows, r of a portion, K models, P parameters, h numbers of the head, b = P - h numbers of the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.core.client import Client, ClientRows, LocalUpdates
+from fedkin.core.errors import TaskError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.replies import Reply, sound_rows
+from fedkin.core.schema import Array, Memory, Sums, floats, integers
+from fedkin.core.task import Task, chosen, each, initial, setting
+from fedkin.core.training import LocalTraining
+from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.train import TrainingReply
+
+_MAX_LOSS = 1e30  # anything above cannot be true
+_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
+_HEAD = "personal_head"
+_MEMORY = {_HEAD: Memory("h", np.float32)}
+
+
+@dataclass(frozen=True)
+class Personal(Task):
+    """Local training of whole models, of which each client keeps the head: only means of the bodies' updates go up.
+
+    A client trains its head and its body together, from the head that it kept the last time, or from that of the run's
+    initial model. Where its training diverged it keeps the old one.
+
+    Attributes:
+        models: the bodies where training starts.
+        work: settings of the training.
+        model_index: the body of each row; a client has one row, as it has one head.
+        start: the run's initial model.
+        head: which slice of a whole model is the head; None: no part is.
+    """
+
+    models: Float[np.ndarray, "K b"] = chosen("K b")
+    work: LocalTraining = setting()
+    model_index: Int[np.ndarray, "n"] = each()
+    start: Float[np.ndarray, "P"] = initial("P")
+    head: slice | None = None
+
+    up = Sums(
+        update=floats("b", np.float32, missing=0.0, over="model", norm_checked=True),
+        loss=_LOSS,
+        first_loss=replace(_LOSS, finite=False),
+        examples=integers(over="row", counted=False),
+        model_index=integers(over="row", counted=False),
+    )
+    memory = _MEMORY
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        kept = _own_head(self, client)
+        local = client.train(join(self.models[self.model_index[0]], kept, self.head), self.work)
+        arrays, heads, sound = self._results(kept[None], LocalUpdates(*(p if p is None else p[None] for p in local)))
+        if sound[0]:
+            client.memory[_HEAD] = heads[0]
+        reply = {name: array[0] for name, array in arrays.items()}
+        return reply | {"examples": len(client.samples()[1]), "model_index": self.model_index[0]}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        for some in rows.portions(2 * len(self.start)):  # a model and an update of each
+            kept = _heads(self, rows, some)
+            models, own = _padded(join(self.models[self.model_index[some]], kept, self.head)), np.arange(len(some))
+            options = (self.work.select(some), rows.steps[some], rows.drawn())
+            local = rows.trainer.train(models, rows.clients[some], own, *options)
+            arrays, heads, sound = self._results(kept, local)
+            if sound.any():
+                rows.store(_HEAD, some[sound], heads[sound])
+            yield some, arrays | {"examples": examples[some], "model_index": self.model_index[some]}
+
+    def _results(
+        self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
+    ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
+        """The reply's arrays, the new heads, and the rows whose training is sound: the others' update is NaN."""
+        update = np.asarray(local.update)
+        heads = kept + update[:, _slice(self.head)]
+        losses = {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
+        numbers = {"update": np.concatenate([update, heads], axis=1), **losses}
+        checks = [sound_rows(self.up.arrays[name], values) for name, values in numbers.items()]  # as the server's
+        sound: np.ndarray = np.logical_and.reduce(checks)
+        body = np.where(sound[:, None], body_of(update, self.head), np.float32(np.nan))
+        return {"update": body, **losses}, heads, sound
+
+    def check(self, model: str, spec: ModelSpec, classes: int) -> None:
+        """Refuse detectors, and bodies and heads that do not make whole models."""
+        super().check(model, spec, classes)
+        _check_parts(self)
+
+    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
+        if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
+            raise TaskError(f"task {self.name}: it trained a model outside 0..{len(self.models) - 1}")
+
+    def norm_group(self) -> str:
+        return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"
+
+
+@dataclass(frozen=True)
+class EvaluatePersonal(Task):
+    """Evaluation of each client's whole model, its body and its own head, on its own data; of a client that never
+    trained, with the head of the run's initial model.
+
+    Attributes:
+        models: the bodies.
+        model_index: the body of each row.
+        start: the run's initial model.
+        head: which slice of a whole model is the head; None: no part is.
+        split: ``test`` or ``train``.
+    """
+
+    models: Float[np.ndarray, "K b"] = chosen("K b")
+    model_index: Int[np.ndarray, "n"] = each()
+    start: Float[np.ndarray, "P"] = initial("P")
+    head: slice | None = None
+    split: str = "test"
+
+    up = Evaluate.up
+    memory = _MEMORY
+    can_be_lost = False  # it measures a method, and so every client
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        model = join(self.models[self.model_index[0]], _own_head(self, client), self.head)
+        correct, loss, examples = client.score(model[None], np.asarray(0), self.split)
+        return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        for some in rows.portions(len(self.start)):
+            models = _padded(join(self.models[self.model_index[some]], _heads(self, rows, some), self.head))
+            sums = rows.scorer.score(models, rows.clients[some], np.arange(len(some)), self.split)
+            loss = sums.loss / np.maximum(sums.examples, 1)
+            yield some, {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss}
+
+    def check(self, model: str, spec: ModelSpec, classes: int) -> None:
+        """Refuse detectors, and bodies and heads that do not make whole models."""
+        super().check(model, spec, classes)
+        _check_parts(self)
+
+    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
+        if (arrays["correct"] > arrays["examples"]).any():
+            raise TaskError(f"task {self.name}: impossible scores, more correct samples than samples")
+
+
+def body_of(models: Float[np.ndarray, "... P"], head: slice | None) -> Float[np.ndarray, "... b"]:
+    """Models without their heads; whole models where no part is the head."""
+    return np.delete(models, _slice(head), axis=-1)
+
+
+def join(
+    bodies: Float[np.ndarray, "*n b"], heads: Float[np.ndarray, "*n h"], head: slice | None
+) -> Float[np.ndarray, "*n P"]:
+    """Whole models.
+
+    Args:
+        bodies: all parameters but the head.
+        heads: one for each body.
+        head: which slice of a whole model is the head.
+    """
+    models = np.empty((*bodies.shape[:-1], bodies.shape[-1] + heads.shape[-1]), np.float32)
+    is_head = np.zeros(models.shape[-1], bool)
+    is_head[_slice(head)] = True
+    models[..., is_head], models[..., ~is_head] = heads, bodies
+    return models
+
+
+def personal_training(task: Personal, reply: Reply) -> TrainingReply:
+    """The reply to ``Personal`` as that of a training, for the metrics of a round."""
+    index = np.asarray(task.model_index, np.int64)
+    losses = {name: np.where(reply.arrived, reply.arrays[name][index], 0.0) for name in ("loss", "first_loss")}
+    flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
+    return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
+
+
+def _slice(head: slice | None) -> slice:
+    return slice(0) if head is None else head
+
+
+def _own_head(task: Personal | EvaluatePersonal, client: Client) -> Float[np.ndarray, "h"]:
+    """The head that a client kept, or that of the initial model."""
+    return client.memory.get(_HEAD, task.start[_slice(task.head)])
+
+
+def _heads(task: Personal | EvaluatePersonal, rows: ClientRows, some: Int[np.ndarray, "r"]) -> Float[np.ndarray, "r h"]:
+    """The same, of the clients of some rows."""
+    first = task.start[_slice(task.head)]
+    return rows.memory.read(_HEAD, rows.clients[some], np.broadcast_to(first, (len(some), len(first))))
+
+
+def _padded(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
+    """The models and some of zeros, up to a power of two: a compiled program is for one number of models."""
+    return np.pad(models, ((0, (1 << (len(models) - 1).bit_length()) - len(models)), (0, 0)))
+
+
+def _check_parts(task: Personal | EvaluatePersonal) -> None:
+    body = body_of(task.start, task.head)
+    if len(body) != task.models.shape[1]:
+        raise TaskError(
+            f"task {task.name}: of a model of {len(task.start)} numbers, without its head, {len(body)} are left, and "
+            f"models has {task.models.shape[1]}"
+        )
