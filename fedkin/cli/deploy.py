@@ -63,6 +63,22 @@ def check_command(
             raise typer.Exit(_FAILED)
 
 
+@deploy_app.command("leave")
+def leave_command(
+    config: Annotated[Path, typer.Argument(metavar="CLIENT.TOML", help="The file of a site that leaves for good.")],
+) -> None:
+    """Delete what a site's clients keep between rounds, and their models, of every run: it leaves for good. Stop the
+    site first."""
+    with error_exit():
+        from fedkin.config.server import load_client
+        from fedkin.server.deploy.node_disk import NodeDisk
+
+        site = load_client(config).site
+        files = NodeDisk(Path(site.folder)).forget()
+        names = "".join(f"\n  {path}" for path in files)
+        typer.echo(f"{site.name}: nothing is kept" if not files else f"{site.name}: deleted {len(files)} files{names}")
+
+
 def _print(table: dict[str, list[CheckResult]]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console

@@ -83,3 +83,17 @@ def test_a_file_where_the_folder_should_be(elsewhere: Path) -> None:
 def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     refused(fedkin("init", "fed"), "pip install 'fedkin[flower]'", "--insecure")
+
+
+def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> None:
+    fedkin("init", "fed", "--clients", "2", "--insecure")
+    own, other = (elsewhere / f"fed/site-{number}/state" for number in (0, 1))
+    for folder in (own, other):
+        folder.mkdir(exist_ok=True)
+        for name in ("trial-fedavg-1.safetensors", "trial-fedavg-1-models.safetensors", "notes.txt"):
+            (folder / name).write_bytes(b"x")
+    result = fedkin("leave", "fed/site-0/client.toml")
+    assert result.exit_code == 0 and "site-0: deleted 2 files" in result.stdout, result.output
+    assert [path.name for path in own.iterdir()] == ["notes.txt"] and len(list(other.iterdir())) == 3
+    assert "site-0: nothing is kept" in fedkin("leave", "fed/site-0/client.toml").stdout
+    refused(fedkin("leave", "fed/site-7/client.toml"), "fed/site-7")

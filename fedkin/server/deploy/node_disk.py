@@ -32,6 +32,14 @@ class NodeDisk:
         path = self._path(run, "-models")
         self._write(path, {**self._read(path), **models})
 
+    def forget(self) -> list[Path]:
+        """Delete what clients and models stored of every run, as this node leaves for good; the files deleted."""
+        files = sorted(path for path in self.folder.glob("*.safetensors") if path.is_file())
+        with storage_errors(self.folder):
+            for path in files:
+                path.unlink()
+        return files
+
     def _path(self, run: str, suffix: str = "") -> Path:
         if not re.fullmatch(r"[\w.-]{1,100}", run):
             raise InvalidMessageError(f"{run[:60]!r} cannot be the name of a run")

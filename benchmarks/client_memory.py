@@ -1,0 +1,159 @@
+"""``python -m benchmarks.client_memory``: checkpoints with the memory of many clients, and runs that are killed.
+
+Every client keeps a thousand random numbers that each round changes. Measured: seconds that a checkpoint with them
+takes to write, and whether a run that is killed (SIGKILL) at random moments and resumed ends with the same bits as
+one that never was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+import fedkin as fk
+from fedkin.core.client_memory import ClientMemory
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.methods.fedavg import single_model_state
+from fedkin.run import checkpoint
+from fedkin.run.run_folder import holds_run
+from fedkin.tasks import Client, ClientRows, Memory, Rows, Task, floats, setting
+
+_KEPT = Memory("D")
+
+
+@dataclass(frozen=True)
+class DiaryEntry(Task):
+    """Each client halves the numbers that it keeps and adds new random ones; their sum is the reply."""
+
+    numbers: int = setting(default=1000)
+
+    up = Rows(total=floats())
+    memory = {"diary": _KEPT}  # noqa: RUF012
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        diary = client.memory.get("diary", np.zeros(self.numbers, np.float32))
+        diary = 0.5 * diary + client.rng().random(self.numbers, np.float32)
+        client.memory["diary"] = diary
+        return {"total": diary.sum(dtype=np.float64)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        every = np.arange(len(rows.clients))
+        diary = rows.memory.read("diary", rows.clients, np.zeros((len(every), self.numbers), np.float32))
+        new = [rows.drawn().client(int(one)).random(self.numbers, np.float32) for one in rows.ids[rows.clients]]
+        diary = 0.5 * diary + np.stack(new)
+        rows.store("diary", every, diary)
+        yield rows.every, {"total": diary.sum(axis=1, dtype=np.float64)}
+
+
+@dataclass(frozen=True)
+class Diaries:
+    """A method whose clients do nothing but write; the model is the mean of their sums."""
+
+    numbers: int = 1000
+
+    def init(self, world: fk.World, stream: fk.Stream) -> fk.State:
+        """One model, one cluster."""
+        return single_model_state(world, stream)
+
+    def round(self, world: fk.World, state: fk.State, cohort: Int[np.ndarray, "n"], stream: fk.Stream) -> fk.State:
+        """All clients of the cohort write."""
+        totals = world.run(DiaryEntry(self.numbers), cohort, stream).total
+        return fk.State(state.models + np.float32(totals.mean()), state.assignment)
+
+    def place(self, world: fk.World, state: fk.State, newcomers: Any, stream: fk.Stream) -> fk.State:
+        """There is one cluster."""
+        return state
+
+
+def one_sample_clients(clients: int) -> FederatedData:
+    """Clients with one sample for training and one for testing."""
+    x = np.random.default_rng(0).normal(size=(2 * clients, 2)).astype(np.float32)
+    rows = np.arange(2 * clients).reshape(2, clients, 1)
+    return FederatedData(
+        "one sample", x, np.arange(2 * clients) % 2, 2, Ragged.of(list(rows[0])), Ragged.of(list(rows[1]))
+    )
+
+
+def go_on(folder: Path, clients: int, numbers: int, rounds: int) -> None:
+    """Run to the end, from the start or from the folder's last checkpoint."""
+    data = one_sample_clients(clients)
+    options = {"rounds": rounds, "cohort": clients, "evaluate_every": rounds, "out": folder}
+    fk.simulate(Diaries(numbers), data, fk.models.mclr(data), resume=holds_run(folder), **options)
+
+
+def in_process(folder: Path, *settings: int, kill_after: float | None = None) -> int:
+    """Run in a process of its own, which is killed after some seconds; its exit code."""
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        go_on(folder, *settings)
+        os._exit(0)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed_runs(folder: Path, *settings: int, kills: int = 10, seed: int = 0) -> tuple[int, bool]:
+    """How often a run was killed, and whether its end equals that of a run that was not.
+
+    Args:
+        folder: for both runs.
+        settings: clients, numbers of each and rounds.
+        kills: how often it is killed.
+        seed: of the moments.
+    """
+    start = time.perf_counter()
+    assert in_process(folder / "whole", *settings) == 0
+    seconds, moments, killed = time.perf_counter() - start, np.random.default_rng(seed), 0
+    for _ in range(kills):
+        after = 0.2 + moments.random() * seconds / 2
+        killed += in_process(folder / "killed", *settings, kill_after=after) == -signal.SIGKILL
+    assert in_process(folder / "killed", *settings) == 0
+    ends = [checkpoint.newest(folder / name / "checkpoints")[0] for name in ("whole", "killed")]
+    return killed, all(np.array_equal(ends[0].memory[name], values) for name, values in ends[1].memory.items()) and (
+        ends[0].memory.keys() == ends[1].memory.keys() and np.array_equal(ends[0].state.models, ends[1].state.models)
+    )
+
+
+def seconds_to_write(folder: Path, clients: int, numbers: int, turns: int = 5) -> float:
+    """Median seconds of a checkpoint with the memory of so many clients, synchronised with the disk."""
+    memory, every = ClientMemory(clients), np.arange(clients)
+    memory.write("diary", "diary", _KEPT, every, np.random.default_rng(0).random((clients, numbers), np.float32))
+    state = fk.State(np.zeros((1, 10), np.float32), np.zeros(clients, np.int64))
+    times = []
+    for turn in range(turns):
+        start = time.perf_counter()
+        checkpoint.save(folder, checkpoint.Checkpoint(turn, state, {}, {}, 0.0, memory.arrays()), "fingerprint")
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def main() -> None:
+    """Print both."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.client_memory", description=__doc__)
+    parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--numbers", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--kills", type=int, default=10)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        killed, equal = killed_runs(folder, options.clients, options.numbers, options.rounds, kills=options.kills)
+        seconds = seconds_to_write(folder / "checkpoints", options.clients, options.numbers)
+    print(f"checkpoint with the memory of {options.clients} clients x {options.numbers} numbers: {seconds:.2f} s")
+    print(f"killed {killed} times of {options.kills} and resumed: {'equal bits' if equal else 'OTHER BITS'}")
+
+
+if __name__ == "__main__":
+    main()
