@@ -125,6 +125,9 @@ class Client:
     _rows: ClientRows
     _row: int
 
+    def __str__(self) -> str:
+        return f"client {self.id}"
+
     @property
     def classes(self) -> int:
         """C, the number of classes."""
@@ -250,7 +253,9 @@ class ClientRows:
             yield rows[portion == one]
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
-        """Let the clients of some active rows keep arrays [r ...]."""
+        """Let the clients of some active rows keep arrays [r ...]. Raises TaskError for one that is not declared."""
+        if name not in self.declared:
+            raise TaskError(f"task {self.task}, memory {name}: the task's `memory` does not declare it")
         self.memory.write(self.task, name, self.declared[name], self.clients[rows], values)
 
     def one_by_one(self, task: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -263,12 +268,19 @@ class ClientRows:
             index = np.array([row])
             client = int(self.clients[row])
             own = OwnMemory(self.memory, client, self.task, self.declared)
-            arrays = task.select(index).compute(
-                Client(int(self.ids[client]), int(self.steps[row]), own, self, int(row))
-            )
+            who = Client(int(self.ids[client]), int(self.steps[row]), own, self, int(row))
+            arrays = task.select(index).compute(who)
             if not isinstance(arrays, dict):
-                raise TaskError(f"task {self.task}, client {client}: compute must return a dictionary of arrays")
-            yield index, {name: np.asarray(value)[None] for name, value in arrays.items()}
+                kind = type(arrays).__name__
+                raise TaskError(f"task {self.task}: compute must return a dictionary of arrays, got {kind} ({who})")
+            yield index, {name: self._entry(name, value, who) for name, value in arrays.items()}
+
+    def _entry(self, name: str, value: Any, client: Client) -> np.ndarray:
+        """One client's array, with the row's axis."""
+        try:
+            return np.asarray(value)[None]
+        except ValueError as error:
+            raise TaskError(f"task {self.task}: {name} is no array: {error} ({client})") from error
 
 
 def sums_by_row(values: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:

@@ -26,10 +26,11 @@ class ClientMemory:
     Args:
         clients: N.
         limit: bytes that each client may keep, of all its arrays together.
+        ids: numbers of the clients in messages; None for 0 .. N-1.
     """
 
-    def __init__(self, clients: int, limit: int = LIMIT) -> None:
-        self._clients, self._limit = clients, limit
+    def __init__(self, clients: int, limit: int = LIMIT, ids: Int[np.ndarray, "N"] | None = None) -> None:
+        self._clients, self._limit, self._ids = clients, limit, np.arange(clients) if ids is None else ids
         self._columns: dict[str, np.ndarray] = {}
         self._kept: dict[str, Int[np.ndarray, "N"]] = {}
         self.changes = 0  # how often anything was stored or forgotten
@@ -57,18 +58,25 @@ class ClientMemory:
             values: [n ...].
 
         Raises:
-            TaskError: another shape than declared or kept by others, values that are not finite, or more than the
-                limit.
+            TaskError: another type or shape than declared or kept by others, values that are not finite, or more than
+                the limit.
         """
-        values = np.asarray(values, memory.dtype)
-        who = f"task {task}, client {clients[0]}, memory {name}" if len(clients) else f"task {task}, memory {name}"
-        column = self._columns.get(name)
-        if values.ndim != 1 + len(memory.axes.split()) or (column is not None and column.shape[1:] != values.shape[1:]):
+        if not len(clients):
+            return
+        values, column = np.asarray(values), self._columns.get(name)
+        who = self.who(task, clients[0], name)
+        if values.dtype.kind not in "fiub" or not np.can_cast(values.dtype, memory.dtype, "same_kind"):
+            raise TaskError(f"{who}: expected the type {np.dtype(memory.dtype)}, got {values.dtype}")
+        shape = values.shape[1:]
+        if not _fits(memory.axes.split(), shape) or (column is not None and column.shape[1:] != shape):
             known = "" if column is None else f", as {list(column.shape[1:])} is kept"
-            raise TaskError(f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(values.shape[1:])}")
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            bad = clients[~np.isfinite(values.reshape(len(clients), -1)).all(axis=1)][0]
-            raise TaskError(f"task {task}, client {bad}, memory {name}: expected finite numbers, got NaN or infinity")
+            raise TaskError(f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(shape)}")
+        with np.errstate(over="ignore"):
+            values = values.astype(memory.dtype)
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if not finite.all():
+            bad = self.who(task, clients[~finite][0], name)
+            raise TaskError(f"{bad}: expected finite numbers of type {values.dtype}, got NaN or infinity")
         each = {one: array[:1].nbytes for one, array in (self._columns | {name: values}).items()}
         if sum(each.values()) > self._limit:
             raise TaskError(
@@ -80,6 +88,10 @@ class ClientMemory:
             self._kept[name] = np.zeros(self._clients, np.int8)
         self._columns[name][clients], self._kept[name][clients] = values, _LIFETIMES[memory.lifetime]
         self.changes += 1
+
+    def who(self, task: str, client: int | np.integer, name: str) -> str:
+        """Task, client and memory, for messages; the client is a position."""
+        return f"task {task}, client {self._ids[client]}, memory {name}"
 
     def forget(self, clients: Int[np.ndarray, "n"], lifetime: str | None = None) -> None:
         """Forget what clients keep: all of it, as they have left for good, or arrays of one lifetime."""
@@ -101,13 +113,28 @@ class ClientMemory:
         self._kept = {name: arrays[name + _STATE].copy() for name in names}
 
 
+def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
+    """Whether a shape has these axes, and the size of those that are numbers."""
+    return len(axes) == len(shape) and all(
+        not axis.isdigit() or int(axis) == size for axis, size in zip(axes, shape, strict=True)
+    )
+
+
 class OwnMemory:
-    """The memory of one client, as its task sees it: like a dictionary of arrays."""
+    """The memory of one client, as its task sees it: like a dictionary of the arrays that the task declares.
+
+    Args:
+        memory: of all clients.
+        client: its position there.
+        task: that sees it, for messages.
+        declared: what the task declares.
+    """
 
     def __init__(self, memory: ClientMemory, client: int, task: str, declared: Mapping[str, Memory]) -> None:
         self._memory, self._client, self._task, self._declared = memory, np.array([client]), task, declared
 
     def __contains__(self, name: str) -> bool:
+        self._check(name)
         return bool(self._memory.has(name, self._client)[0])
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -116,10 +143,18 @@ class OwnMemory:
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self:
-            raise TaskError(f"task {self._task}, client {self._client[0]}: no {name} is kept; ask `in` first")
+            raise TaskError(f"{self._who(name)}: none is kept; ask `in` first, or use `get` with a default")
         return self._memory.read(name, self._client, np.zeros(()))[0]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name not in self._declared:
-            raise TaskError(f"task {self._task} keeps {name!r}, which its `memory` does not declare")
+        self._check(name)
         self._memory.write(self._task, name, self._declared[name], self._client, np.asarray(value)[None])
+
+    def _check(self, name: str) -> None:
+        """Refuse (TaskError) an array that the task does not declare."""
+        if name not in self._declared:
+            known = ", ".join(self._declared) or "nothing"
+            raise TaskError(f"{self._who(name)}: the task's `memory` does not declare it; it declares {known}")
+
+    def _who(self, name: str) -> str:
+        return self._memory.who(self._task, self._client[0], name)

@@ -55,9 +55,9 @@ _PAIRS = """
     federation.introduction=server.handshake federation.letters=server.rpc_client
     federation.network=p2p.zenoh_transport federation.node=server.node federation.others=p2p.peer_client
     federation.parcel=server.message federation.peer=p2p.peer federation.remote=server.remote_world
-    federation.replies=server.update_collector federation.roster=server.node_registry
+    federation.replies=server.reply_collector federation.roster=server.node_registry
     federation.settings=config.peer_settings federation.shelf=p2p.response_cache
-    federation.terms=config.server_settings federation.wire=p2p.messages label_memory=simulation.shift_test
+    federation.terms=config.server_settings federation.wire=p2p.messages label_memory=tasks.shift
     layout=core.layout method=core.method methods.last_layer=methods.last_layer_clustering
     peers=methods.decentralized policies=methods.policies pytorch=simulation.torch
     pytorch.loaders=simulation.torch.client_loaders pytorch.model=simulation.torch.model

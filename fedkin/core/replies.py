@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import WeightedSum
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import INDEX, WEIGHT, Array
-from fedkin.core.task import Task
+from fedkin.core.task import Task, check_names
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,14 @@ class ReplyBuilder:
 
     def __init__(self, task: Task, rows: int, sizes: Mapping[str, int]) -> None:
         self.task, self.sizes, schema = task, sizes, task.up
+        check_names(task.name, schema)
+        _check_axes(task, sizes)
         self.rows, self.means, self.totals = (schema.of(over) for over in ("row", "model", "all"))
         self.arrays = {name: np.full((rows, *a.shape(sizes)), a.missing, a.dtype) for name, a in self.rows.items()}
         self.sums = {
             name: np.zeros(a.shape(sizes), np.result_type(a.dtype, np.int64)) for name, a in self.totals.items()
         }
-        models = sizes["K"] if self.means else 0
+        models = self.models = sizes["K"] if self.means else 0
         self.by_model = {name: WeightedSum(models, _numbers(a, sizes)) for name, a in self.means.items()}
         self.arrived, self.nonfinite = np.zeros(rows, bool), np.zeros(rows, bool)
         self.faults: dict[str, list[int]] = {}
@@ -76,6 +78,8 @@ class ReplyBuilder:
         known = {name: array for name, array in self.task.up.arrays.items() if array.carried}
         checked = check_arrays(self.task, arrays, known, len(rows), self.sizes)
         self.task.check_reply(checked)
+        if self.means and (checked[INDEX] >= self.models).any():
+            raise TaskError(f"task {self.task.name}: expected {INDEX} below {self.models}, got {checked[INDEX].max()}")
         valid = self._valid_rows(rows, checked, known)
         self.arrived[rows], self.nonfinite[rows] = valid, ~valid
         chosen = slice(None) if valid.all() else valid
@@ -174,6 +178,17 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
         mean, total_weight = total.mean(array.dtype)
         arrays[name] = mean.reshape(-1, *rows.shape[1:])
     return Reply(arrays, reply.arrived, reply.nonfinite, total_weight, reply.faults)
+
+
+def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
+    """Refuse (TaskError) axes whose size nobody knows."""
+    for name, array in task.up.arrays.items():
+        if array.over == "model" and "K" not in sizes:
+            raise TaskError(f"task {task.name}: {name} is by model, and no field of the task has the axis K")
+        try:
+            array.shape(sizes)
+        except TaskError as error:
+            raise TaskError(f"task {task.name}: {name} has the axes [{array.axes}]; {error}") from error
 
 
 def _numbers(array: Array, sizes: Mapping[str, int]) -> int:

@@ -77,6 +77,13 @@ class Schema:
 
     def __init__(self, **arrays: Array) -> None:
         self.arrays = {name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()}
+        for name, array in self.arrays.items():
+            if np.dtype(array.dtype).kind not in "fib":
+                raise TaskError(f"{name}: expected a dtype of floats, signed integers or bool, got {array.dtype}")
+        if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
+            raise TaskError(
+                f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row beside them"
+            )
 
     def of(self, over: str) -> dict[str, Array]:
         """The arrays with an entry for each ``row``, for each ``model``, or one for ``all`` clients."""

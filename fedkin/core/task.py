@@ -164,17 +164,24 @@ class Task:
         other = _KINDS.get(cls.name)
         if other and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TaskError(f"two tasks are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
-        if isinstance(cls.up, Schema) and (clash := RESERVED & cls.up.arrays.keys()):
-            raise TaskError(f"task {cls.name}: a reply has {', '.join(sorted(clash))} already; choose another name")
+        if isinstance(cls.up, Schema):
+            check_names(cls.name, cls.up)
         for name, memory in cls.memory.items():
             if _MEMORY.setdefault(name, memory) != memory:
                 raise TaskError(f"task {cls.name}: another task keeps a different {name} on clients; rename it")
         _KINDS[cls.name] = cls
 
 
-RESERVED = {"arrived", "nonfinite", "weight", "clients", "moved", "trained_models"}  # in messages
+RESERVED = {"arrays", "arrived", "faults", "nonfinite", "weight"}  # in every reply
+RESERVED |= {"clients", "moved", "trained_models"}  # in messages
 _KINDS: dict[str, type[Task]] = {}  # every class of task that was defined
 _MEMORY: dict[str, Memory] = {}  # what any of them keeps on clients
+
+
+def check_names(task: str, schema: Schema) -> None:
+    """Refuse (TaskError) arrays of a reply with names that have a meaning already."""
+    if clash := RESERVED & schema.arrays.keys():
+        raise TaskError(f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name")
 
 
 def find_task(name: str) -> type[Task] | None:
@@ -191,6 +198,34 @@ def fields_down(task: Task | type[Task]) -> Iterator[tuple[str, Down]]:
     """Names of a task's fields, and how each travels down."""
     for field in dataclasses.fields(task):
         yield field.name, field.metadata.get("down", Down())
+
+
+def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of a call by name: those that the world knows, and the task's own.
+
+    Args:
+        task: the call's.
+        rows: n.
+        known: what the world knows.
+
+    Raises:
+        TaskError: an array has another size, or has not one entry for each row, or names a model that is not sent.
+    """
+    own = task.sizes()
+    for field, down in fields_down(task):
+        value = getattr(task, field)
+        for axis in down.axes.split() if value is not None else ():
+            if own[axis] != known.get(axis, own[axis]):
+                raise TaskError(f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}")
+        if down.kind == "each" and value is not None and len(value) != rows:
+            raise TaskError(f"task {task.name}: {field} has {len(value)} entries, and the call {rows} rows")
+        index = getattr(task, down.by) if down.kind == "chosen" else None
+        if index is not None and np.size(index) and not -1 <= np.min(index) <= np.max(index) < len(value):
+            raise TaskError(
+                f"task {task.name}: {down.by} must be from 0 to {len(value) - 1}, as there are so many "
+                f"{field}, or -1 for none; got {np.min(index)} to {np.max(index)}"
+            )
+    return {**known, **own}
 
 
 def traffic(

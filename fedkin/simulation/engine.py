@@ -11,7 +11,7 @@ from fedkin.core.errors import TaskError
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, ReplyBuilder
-from fedkin.core.task import Task, traffic
+from fedkin.core.task import Task, call_sizes, traffic
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.scenarios.population import Population
@@ -61,7 +61,7 @@ class SimulatedWorld:
         self._workers = worker_factory(model, self._ids, devices, clients_per_batch)
         self._scorer, self._trainer = self._workers(data)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
-        self._memory = ClientMemory(data.clients, memory_limit)
+        self._memory = ClientMemory(data.clients, memory_limit, self._ids)
         self.true_clusters = data.true_clusters
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
         self._now = Stream(0)  # stream of the current round
@@ -84,7 +84,7 @@ class SimulatedWorld:
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         task.check(self.model.name, self.spec, self.data.classes)
-        sizes = self._sizes() | task.sizes()
+        sizes = call_sizes(task, len(clients), self._sizes())
         rows = self._rows(task, np.asarray(clients, np.int64), stream)
         builder = ReplyBuilder(task, len(clients), sizes)
         form = type(task).compute_rows if self._compiled else Task.compute_rows
