@@ -53,6 +53,8 @@ LEVELS = {
     "security": "unit",
     "server": "simulation",
     "simulation": "simulation",
+    "tasks": "simulation",
+    "tasks/test_shift.py": "unit",
     "tracking": "simulation",
 }
 MOST_MAPS = 20_000  # memory maps of one process; Linux ends it at 65,530, and every compiled program holds some
@@ -199,7 +201,7 @@ def tiny() -> FederatedData:
 @pytest.fixture
 def tiny_world(tiny: FederatedData) -> SimulatedWorld:
     """The tiny federation in the simulator."""
-    from fedkin.core.world import LocalTraining
+    from fedkin.core.training import LocalTraining
     from fedkin.models import mclr
     from fedkin.simulation.engine import SimulatedWorld
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedkin.config.peer_settings import LockstepSettings, PeerSettings
 from fedkin.core.errors import StorageError
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.decentralized import PeerMethod
 from fedkin.p2p.messages import Message, encode, parse_request
 from fedkin.p2p.peer import Peer, PeerMemory, PeerStorage

@@ -9,7 +9,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.config.peer_settings import LockstepSettings, PeerSettings
-from fedkin.core.world import SGD
+from fedkin.core.training import SGD
 from fedkin.methods import METHODS
 from fedkin.methods.decentralized import PeerMethod, PeerState
 from fedkin.p2p.peer import Peer

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.models import as_model
 from fedkin.models.layers import Dense
 from fedkin.models.model import Model

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 
 Layer = tuple[np.ndarray, np.ndarray]
 

@@ -18,11 +18,15 @@ import pytest
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import ConfigError
-from fedkin.core.world import LocalTraining, TrainingReply
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
-from fedkin.simulation import engine, local_training
+from fedkin.simulation import local_training
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import TrainingReply, train
 from tests.simulation.small_federation import EVERYONE, models
 from tests.simulation.training_digests import DATA, MODEL, STREAM, WHICH, WORK, digests, trained
 
@@ -48,7 +52,7 @@ def test_one_seed_one_result() -> None:
 
 def test_another_round_another_result() -> None:
     one = trained(world())
-    other = world().train(START, EVERYONE, WHICH, stream=STREAM.at(2))
+    other = train(world(), START, EVERYONE, WHICH, stream=STREAM.at(2))
     several_batches = DATA.train.sizes > WORK.batch_size
     assert (one.update != other.update).any(axis=1)[several_batches].all()
 
@@ -78,13 +82,13 @@ def test_more_devices_than_there_are() -> None:
 def test_order_of_clients(order: list[int]) -> None:
     whole = trained(world())
     order_ = np.array(order)
-    assert_same_rows(whole, world().train(START, EVERYONE[order_], WHICH[order_], stream=STREAM), order_)
+    assert_same_rows(whole, train(world(), START, EVERYONE[order_], WHICH[order_], stream=STREAM), order_)
 
 
 def test_order_of_clients_in_a_mean() -> None:
     order = np.array([3, 0, 6, 2, 5, 1, 4])
     whole = trained(world(), reduce=True)
-    other = world().train(START, EVERYONE[order], WHICH[order], reduce=True, stream=STREAM)
+    other = train(world(), START, EVERYONE[order], WHICH[order], reduce=True, stream=STREAM)
     np.testing.assert_array_equal(other.update, whole.update)
     np.testing.assert_array_equal(other.weight, whole.weight)
 
@@ -97,8 +101,8 @@ def test_order_of_clients_in_a_mean_of_opposite_giants() -> None:
     found = set()
     for order in permutations(range(4)):
         w = SimulatedWorld(data, mclr(data), WORK)
-        reply = w.train(
-            nothing, np.array(order), np.zeros(4, np.int64), reduce=True, stream=STREAM, work=LocalTraining()
+        reply = train(
+            w, nothing, np.array(order), np.zeros(4, np.int64), reduce=True, stream=STREAM, work=LocalTraining()
         )
         assert reply.arrived.all()
         found.add(reply.update.tobytes())
@@ -109,7 +113,7 @@ def test_order_of_clients_in_a_mean_of_opposite_giants() -> None:
 def test_company(rows: list[int]) -> None:
     """A client's row is the same whoever else is in the call, also when nobody is."""
     rows_ = np.array(rows)
-    got = world().train(START, EVERYONE[rows_], WHICH[rows_], stream=STREAM)
+    got = train(world(), START, EVERYONE[rows_], WHICH[rows_], stream=STREAM)
     assert_same_rows(trained(world()), got, rows_)
 
 
@@ -117,7 +121,7 @@ def test_a_client_in_several_rows() -> None:
     whole = trained(world())
     clients = np.array([4, 1, 4, 1, 4])
     model_index = np.array([WHICH[4], WHICH[1], 1 - WHICH[4], 1 - WHICH[1], WHICH[4]])
-    got = world().train(START, clients, model_index, stream=STREAM)
+    got = train(world(), START, clients, model_index, stream=STREAM)
     for row in (0, 1, 4):
         np.testing.assert_array_equal(got.update[row], whole.update[clients[row]])
     for one, other in ((0, 2), (1, 3)):
@@ -127,9 +131,9 @@ def test_a_client_in_several_rows() -> None:
 def test_rows_with_epochs_of_their_own() -> None:
     """Epochs travel with their row through any order."""
     epochs, order = np.array([1, 2, 3, 1, 2, 3, 1]), np.array([3, 0, 6, 2, 5, 1, 4])
-    whole = world().train(START, EVERYONE, WHICH, work=replace(WORK, epochs=epochs), stream=STREAM)
+    whole = train(world(), START, EVERYONE, WHICH, work=replace(WORK, epochs=epochs), stream=STREAM)
     mixed = replace(WORK, epochs=epochs[order])
-    assert_same_rows(whole, world().train(START, EVERYONE[order], WHICH[order], work=mixed, stream=STREAM), order)
+    assert_same_rows(whole, train(world(), START, EVERYONE[order], WHICH[order], work=mixed, stream=STREAM), order)
 
 
 @pytest.fixture
@@ -143,7 +147,7 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
         return train(*args)
 
     def of(size: int) -> list[int]:
-        monkeypatch.setattr(engine, "_CHUNK_BYTES", size)
+        monkeypatch.setattr("fedkin.core.client.CHUNK_BYTES", size)
         return calls
 
     monkeypatch.setattr(local_training, "train", counted)
@@ -169,7 +173,9 @@ def test_reduced_reply_is_the_mean_of_the_rows() -> None:
     np.testing.assert_array_equal(reduced.update, update)
     np.testing.assert_array_equal(reduced.weight, weight)
     np.testing.assert_array_equal(weight, [1 * 2 + 7 + 23 + 130, 1 + 10 + 64])
-    np.testing.assert_array_equal(reduced.loss, rows.loss)
+    for name in ("loss", "first_loss"):
+        mean, _ = mean_by_model(getattr(rows, name)[:, None], rows.examples, rows.model_index, 2)
+        np.testing.assert_allclose(getattr(reduced, name), mean[rows.model_index, 0], rtol=1e-6, err_msg=name)
 
 
 def test_several_clients_at_a_time() -> None:
@@ -183,9 +189,11 @@ def test_several_clients_at_a_time() -> None:
 @pytest.mark.parametrize("rows", [[6, 5, 4, 3, 2, 1, 0], [0], [2, 5]])
 def test_scores_and_gradients_do_not_depend_on_order_or_company(rows: list[int]) -> None:
     w, rows_ = world(), np.array(rows)
-    whole = w.gradients(START, EVERYONE, WHICH)
-    np.testing.assert_array_equal(w.gradients(START, EVERYONE[rows_], WHICH[rows_]), whole[rows_])
-    np.testing.assert_array_equal(w.losses(START, EVERYONE[rows_]), w.losses(START, EVERYONE)[rows_])
-    every, some = w.evaluate(START, EVERYONE, WHICH), w.evaluate(START, EVERYONE[rows_], WHICH[rows_])
+    whole = w.run(Gradients(START, WHICH), EVERYONE).gradients
+    np.testing.assert_array_equal(w.run(Gradients(START, WHICH[rows_]), EVERYONE[rows_]).gradients, whole[rows_])
+    np.testing.assert_array_equal(
+        w.run(Losses(START), EVERYONE[rows_]).losses, w.run(Losses(START), EVERYONE).losses[rows_]
+    )
+    every, some = evaluate(w, START, EVERYONE, WHICH), evaluate(w, START, EVERYONE[rows_], WHICH[rows_])
     np.testing.assert_array_equal(some.loss, every.loss[rows_])
     np.testing.assert_array_equal(some.correct, every.correct[rows_])

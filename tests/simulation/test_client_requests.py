@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.ask import Ask
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import train
 from tests.simulation.small_federation import federation, models
 
 DATA = federation((6,) * 40)
@@ -24,49 +28,47 @@ def world(**population: object) -> SimulatedWorld:
 
 def test_all_clients_reply_and_each_reply_is_counted_down_and_up() -> None:
     w = world()
-    assert w.ask(ASKERS, ASKED, 2).all()
+    assert w.run(Ask(2), ASKED).arrived.all()
     assert w.ledger.total() == (40 * 2 * BYTES, 40 * 2 * BYTES) and list(w.ledger.down) == ["ask"]
 
 
 def test_one_that_has_left_or_not_come_does_not_answer() -> None:
     w = world(arrivals={4: 5}, departures={2: 3})  # it is round 3
-    np.testing.assert_array_equal(w.ask(ASKERS, ASKED, 1), (ASKED >= 3) & (ASKED < 35))
+    np.testing.assert_array_equal(w.run(Ask(1), ASKED).arrived, (ASKED >= 3) & (ASKED < 35))
     assert w.ledger.total() == (32 * BYTES, 32 * BYTES)
 
 
 def test_a_client_that_drops_out_neither_replies_nor_trains() -> None:
     w = world(dropout=0.4)
-    came = w.ask(ASKERS, ASKED, 1)
+    came = w.run(Ask(1), ASKED).arrived
     stream = Stream(0, 3, "method")
-    trained = w.train(models(w.model, 1), ASKED, np.zeros(40, np.int64), stream=stream).arrived
+    trained = train(w, models(w.model, 1), ASKED, np.zeros(40, np.int64), stream=stream).arrived
     assert 5 < came.sum() < 35
     np.testing.assert_array_equal(came, trained)
 
 
 def test_the_mute_are_the_same_in_every_round() -> None:
     w = world(mute=0.3)
-    first = w.ask(ASKERS, ASKED, 1)
+    first = w.run(Ask(1), ASKED).arrived
     w.begin(Stream(0, 9, "scenario"))
-    np.testing.assert_array_equal(w.ask(ASKERS, ASKED, 1), first)
+    np.testing.assert_array_equal(w.run(Ask(1), ASKED).arrived, first)
     assert 3 < (~first).sum() < 25
 
 
 def test_the_mute_train_for_themselves_and_send_nothing() -> None:
     w, nobody = world(mute=0.3), np.zeros(40, np.int64)
-    came = w.ask(ASKERS, ASKED, 1)
+    came = w.run(Ask(1), ASKED).arrived
     start, stream = models(w.model, 1), Stream(0, 3, "method")
-    np.testing.assert_array_equal(w.train(start, ASKED, nobody, stream=stream).arrived, came)
-    np.testing.assert_array_equal(np.isnan(w.losses(start, ASKED)[:, 0]), ~came)
+    np.testing.assert_array_equal(train(w, start, ASKED, nobody, stream=stream).arrived, came)
+    np.testing.assert_array_equal(np.isnan(w.run(Losses(start), ASKED).losses[:, 0]), ~came)
     before = w.ledger.total()
-    with w.ledger.local():
-        assert w.train(start, ASKED, nobody, stream=stream).arrived.all()
+    assert train(w, start, ASKED, nobody, local=True, stream=stream).arrived.all()
     assert w.ledger.total() == before
 
 
 def test_what_happens_at_home_does_not_travel() -> None:
     w = world()
-    with w.ledger.local():
-        w.evaluate(models(w.model, 1), ASKED, np.zeros(40, np.int64), split="train")
+    evaluate(w, models(w.model, 1), ASKED, np.zeros(40, np.int64), split="train", local=True)
     assert w.ledger.total() == (0, 0) and not w.ledger.down
-    w.evaluate(models(w.model, 1), ASKED, np.zeros(40, np.int64))
+    evaluate(w, models(w.model, 1), ASKED, np.zeros(40, np.int64))
     assert w.ledger.total()[0] > 0

@@ -10,18 +10,24 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mclr
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.swaps import ShiftedRound
-from fedkin.simulation import engine
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.train import train
 from tests.simulation.small_federation import EVERYONE, federation, models
 
 DATA = federation()
 MODEL = mclr(DATA)
 START = models(MODEL, 3)
+WORK = LocalTraining(epochs=1, batch_size=10, lr=0.05)
 WHICH = np.array([2, 0, 1, 1, 2, 0, 2])
 ORDER = np.array([0, 6, 2, 3, 4, 5, 1])  # clients 1 and 6, of 2 and 130 samples, have changed places
 SCENARIO, TRAIN = Stream(1, 0, "scenario"), Stream(1, 4, "run/train")
@@ -45,7 +51,7 @@ class RequestRound:
 
 
 def world(data: FederatedData = DATA, shift: RequestRound | None = None, **options: Any) -> SimulatedWorld:
-    return SimulatedWorld(data, MODEL, LocalTraining(epochs=1, batch_size=10, lr=0.05), shift=shift, **options)
+    return SimulatedWorld(data, MODEL, WORK, shift=shift, **options)
 
 
 def moving(*rounds: int, **options: Any) -> SimulatedWorld:
@@ -58,11 +64,11 @@ def moving(*rounds: int, **options: Any) -> SimulatedWorld:
 
 def everything(w: SimulatedWorld) -> list[bytes]:
     """Results of every operation on the data."""
-    trained = w.train(START, EVERYONE, WHICH, stream=TRAIN)
-    scores = w.evaluate(START, EVERYONE, WHICH)
+    trained = train(w, START, EVERYONE, WHICH, stream=TRAIN)
+    scores = evaluate(w, START, EVERYONE, WHICH)
     answers = [trained.update, trained.examples, trained.loss, scores.correct, scores.examples, scores.loss]
-    answers += [w.losses(START, EVERYONE), w.gradients(START, EVERYONE, WHICH)]
-    answers += [w.similarities(START[0], START[1:], EVERYONE, stream=TRAIN)]
+    answers += [w.run(Losses(START), EVERYONE).losses, w.run(Gradients(START, WHICH), EVERYONE).gradients]
+    answers += [w.run(Similarities(START[0], START[1:], WORK), EVERYONE, TRAIN).cosine]
     return [answer.tobytes() for answer in answers]
 
 
@@ -102,16 +108,16 @@ def test_without_a_shift_rounds_change_nothing() -> None:
 
 def test_clients_are_sent_arrays() -> None:
     w = world()
-    w.send(START, EVERYONE[:5])
+    w.run(Directions(START), EVERYONE[:5])
     assert (w.ledger.down, w.ledger.up) == ({"send": 3 * 5 * BYTES}, {"send": 0})
 
 
 def test_similarities_are_cosines_of_the_updates_and_cost_nothing() -> None:
     w, work = world(), LocalTraining(steps=7, lr=0.1)
     clients = np.array([5, 0, 3])
-    found = w.similarities(START[0], START, clients, work=work, stream=TRAIN)
+    found = w.run(Similarities(START[0], START, work), clients, TRAIN).cosine
     assert w.ledger.total() == (0, 0)
-    update = w.train(START[:1], clients, np.zeros(3, np.int64), work=work, stream=TRAIN).update
+    update = train(w, START[:1], clients, np.zeros(3, np.int64), work=work, stream=TRAIN).update
     expected = [[u @ d / np.linalg.norm(u) / np.linalg.norm(d) for d in START.astype(float)] for u in update]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -119,31 +125,31 @@ def test_similarities_are_cosines_of_the_updates_and_cost_nothing() -> None:
 @pytest.mark.parametrize("company", [[4], [4, 0, 2], [2, 4], [4, 4], [6, 5, 4, 3, 2, 1, 0]], ids=str)
 def test_a_client_finds_the_same_similarities_in_any_company(company: list[int]) -> None:
     """Bit for bit: in a federation it is alone."""
-    everybody = world().similarities(START[0], START, EVERYONE, stream=TRAIN)
-    found = world().similarities(START[0], START, np.array(company), stream=TRAIN)
+    everybody = world().run(Similarities(START[0], START, WORK), EVERYONE, TRAIN).cosine
+    found = world().run(Similarities(START[0], START, WORK), np.array(company), TRAIN).cosine
     assert found.tobytes() == everybody[company].tobytes()
 
 
 def test_similarities_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     some = np.array([4, 0, 2])
-    whole = world().similarities(START[0], START, some, stream=TRAIN)
-    monkeypatch.setattr(engine, "_CHUNK_BYTES", 1)
-    parts = world().similarities(START[0], START, some, stream=TRAIN)
+    whole = world().run(Similarities(START[0], START, WORK), some, TRAIN).cosine
+    monkeypatch.setattr("fedkin.core.client.CHUNK_BYTES", 1)
+    parts = world().run(Similarities(START[0], START, WORK), some, TRAIN).cosine
     assert parts.tobytes() == whole.tobytes()
 
 
 def test_similarities_of_those_who_do_not_answer() -> None:
     some = world(population=Population(dropout=0.5))
-    answers = ~np.isnan(some.similarities(START[0], START, EVERYONE, stream=TRAIN))
-    arrived = some.train(START[:1], EVERYONE, np.zeros(7, np.int64), stream=TRAIN).arrived
+    answers = ~np.isnan(some.run(Similarities(START[0], START, WORK), EVERYONE, TRAIN).cosine)
+    arrived = train(some, START[:1], EVERYONE, np.zeros(7, np.int64), stream=TRAIN).arrived
     np.testing.assert_array_equal(answers, np.repeat(arrived[:, None], 3, axis=1))
     assert 0 < arrived.sum() < 7
     nonfinite = np.full_like(START[0], np.nan)
-    assert np.isnan(world().similarities(nonfinite, START, EVERYONE, stream=TRAIN)).all()
+    assert np.isnan(world().run(Similarities(nonfinite, START, WORK), EVERYONE, TRAIN).cosine).all()
 
 
 def test_a_direction_of_zeros_is_like_nothing_and_no_missing_answer() -> None:
-    found = world().similarities(START[0], np.stack([START[1], 0 * START[1]]), EVERYONE, stream=TRAIN)
+    found = world().run(Similarities(START[0], np.stack([START[1], 0 * START[1]]), WORK), EVERYONE, TRAIN).cosine
     np.testing.assert_array_equal(found[:, 1], 0)
     assert (found[:, 0] != 0).all()
 
@@ -157,7 +163,7 @@ def test_an_update_of_zeros_has_no_similarity() -> None:
     rows = Ragged.of([np.array([0]), np.array([1])])
     data = FederatedData("hand", np.array([[0], [1]], np.float32), np.array([0, 0]), 2, rows, rows)
     w = SimulatedWorld(data, as_model((lambda key: jnp.ones(1), apply), name="by hand"))
-    found = w.similarities(np.ones(1, np.float32), np.ones((2, 1), np.float32), np.arange(2), stream=TRAIN)
+    found = w.run(Similarities(np.ones(1, np.float32), np.ones((2, 1), np.float32), WORK), np.arange(2), TRAIN).cosine
     np.testing.assert_array_equal(found, [[np.nan, np.nan], [1, 1]])  # more of a is better for label 0
 
 
@@ -165,7 +171,7 @@ def test_an_update_of_zeros_has_no_similarity() -> None:
 
 
 def flagged(w: SimulatedWorld, **options: Any) -> list[int]:
-    return EVERYONE[w.shifted(EVERYONE, **options)].tolist()
+    return EVERYONE[w.run(Shifted(**options), EVERYONE).shifted].tolist()
 
 
 @pytest.mark.parametrize("test", ["label_blind", "label_aware"])
@@ -174,7 +180,7 @@ def test_clients_find_their_data_shifted_until_they_note_them(test: str) -> None
     assert flagged(w, test=test) == []
     w.begin(SCENARIO.at(2))
     assert flagged(w, test=test) == [1, 6]
-    w.note(np.array([6, 3]))
+    w.run(Note(), np.array([6, 3]))
     w.begin(SCENARIO.at(3))
     assert flagged(w, test=test) == [1]
     w.begin(SCENARIO.at(4))  # back to the start: client 1 never noted anything else
@@ -191,7 +197,7 @@ def test_the_threshold_goes_with_the_samples_of_the_start() -> None:
 
 def test_a_resumed_world_remembers_what_clients_noted() -> None:
     walked = moving(0, 1, 2)
-    walked.note(np.array([6]))
+    walked.run(Note(), np.array([6]))
     resumed = world(shift=RequestRound())
     resumed.recall({name: array.copy() for name, array in walked.memory().items()})
     for round in (2, 3, 4):

@@ -11,11 +11,11 @@ import pytest
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, TrainingReply
+from fedkin.core.training import LocalTraining
 from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
-from fedkin.simulation import engine
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.train import TrainingReply, train
 from tests.simulation import numpy_detectors
 from tests.simulation.numpy_detectors import linear, small, widths
 from tests.simulation.small_federation import federation, models, samples
@@ -35,9 +35,9 @@ def world(model: Model | None = None, **options: Any) -> SimulatedWorld:
     return SimulatedWorld(DATA, model or linear(), WORK, **options)
 
 
-def train(w: SimulatedWorld, rows: np.ndarray = ROWS, work: LocalTraining = WORK, **options: Any) -> TrainingReply:
+def trained(w: SimulatedWorld, rows: np.ndarray = ROWS, work: LocalTraining = WORK, **options: Any) -> TrainingReply:
     options = {"stream": STREAM, "work": replace(work, positive=POSITIVE[rows]), **options}
-    return w.train(models(w.model, 3), CLIENTS[rows], WHICH[rows], **options)
+    return train(w, models(w.model, 3), CLIENTS[rows], WHICH[rows], **options)
 
 
 # --- training, by hand
@@ -54,7 +54,7 @@ def train(w: SimulatedWorld, rows: np.ndarray = ROWS, work: LocalTraining = WORK
     ids=["one step", "proximal momentum", "adam"],
 )
 def test_it_learns_to_tell_its_class_from_all_others(model: Model, work: LocalTraining) -> None:
-    got = train(world(model), work=work)
+    got = trained(world(model), work=work)
     for row, (client, model_index, positive) in enumerate(zip(CLIENTS.tolist(), WHICH, POSITIVE, strict=True)):
         x, y = samples(DATA, client)
         expected = numpy_detectors.trained(models(model, 3)[model_index], widths(model), x, y == positive, work)
@@ -65,7 +65,7 @@ def test_it_learns_to_tell_its_class_from_all_others(model: Model, work: LocalTr
 
 def test_one_gradient_step_written_out() -> None:
     """update = -lr mean((sigma(w x + b) - [y = positive]) (x, 1))."""
-    got = train(world(), work=LocalTraining(epochs=1, batch_size=200, lr=0.5))
+    got = trained(world(), work=LocalTraining(epochs=1, batch_size=200, lr=0.5))
     x, y = samples(DATA, 6)
     start = models(linear(), 3)[2].astype(np.float64)
     error = 1 / (1 + np.exp(-(x @ start[:6] + start[6]))) - (y == 1)
@@ -89,51 +89,53 @@ def assert_close(one: TrainingReply, other: TrainingReply, rows: Any = slice(Non
     ids=["linear, epochs", "hidden layer, steps"],
 )
 def test_detectors_trained_together_equal_each_trained_alone(model: Model, work: LocalTraining) -> None:
-    together = train(world(model), work=work)
+    together = trained(world(model), work=work)
     turn = np.array([np.sum(CLIENTS[:row] == CLIENTS[row]) for row in ROWS])  # the first of a client, the second, ..
     for nth in range(3):
         rows = np.flatnonzero(turn == nth)
-        assert_close(together, train(world(model), rows, work=work), rows)
+        assert_close(together, trained(world(model), rows, work=work), rows)
 
 
 @pytest.mark.parametrize("order", [ROWS[::-1], np.roll(ROWS, 4), np.array([7, 0, 3, 4])], ids=["back", "rolled", "few"])
 def test_the_order_of_rows_does_not_matter(order: np.ndarray) -> None:
-    assert_close(train(world()), train(world(), order), order)
+    assert_close(trained(world()), trained(world(), order), order)
 
 
 def test_detectors_of_one_client_see_the_same_batches() -> None:
     """Two that start alike and look for the same class end alike, at the end of the same row of losses."""
     w, alike = world(), replace(WORK, positive=np.array([1, 1, 2]))
     clients, model_index = np.full(3, 6), np.array([2, 2, 2])
-    got = w.train(models(linear(), 3), clients, model_index, work=alike, stream=STREAM)
+    got = train(w, models(linear(), 3), clients, model_index, work=alike, stream=STREAM)
     np.testing.assert_array_equal(got.update[0], got.update[1])
     assert (got.update[2] != got.update[0]).any()
 
 
 def test_batches_are_those_of_any_other_model_of_the_stream() -> None:
     """Another round draws others."""
-    assert (train(world()).update != train(world(), stream=STREAM.at(3)).update)[DATA.train.sizes[CLIENTS] > 10].any()
+    assert (trained(world()).update != trained(world(), stream=STREAM.at(3)).update)[
+        DATA.train.sizes[CLIENTS] > 10
+    ].any()
 
 
 @pytest.mark.skipif(len(jax.devices()) < 2, reason="this process has one device, and this needs two")
 def test_one_device_and_two() -> None:
-    one, two = (train(world(devices=devices)) for devices in (1, 2))
+    one, two = (trained(world(devices=devices)) for devices in (1, 2))
     for part in ("update", "loss", "first_loss"):
         np.testing.assert_array_equal(getattr(one, part), getattr(two, part))
 
 
 def test_several_clients_at_a_time() -> None:
-    assert_close(train(world(clients_per_batch=3)), train(world(clients_per_batch=1)))
+    assert_close(trained(world(clients_per_batch=3)), trained(world(clients_per_batch=1)))
 
 
 def test_chunks_keep_the_detectors_of_a_client_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(world())
-    monkeypatch.setattr(engine, "_CHUNK_BYTES", 1000)
-    np.testing.assert_array_equal(train(world()).update, whole.update)
+    whole = trained(world())
+    monkeypatch.setattr("fedkin.core.client.CHUNK_BYTES", 1000)
+    np.testing.assert_array_equal(trained(world()).update, whole.update)
 
 
 def test_means_by_detector() -> None:
-    rows, found = train(world()), train(world(), reduce=True)
+    rows, found = trained(world()), trained(world(), reduce=True)
     update, weight = mean_by_model(rows.update, rows.examples, rows.model_index, 3)
     np.testing.assert_allclose(found.update, update, rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(found.weight, weight)
@@ -141,8 +143,8 @@ def test_means_by_detector() -> None:
 
 def test_no_row_at_all() -> None:
     nothing = ROWS[:0]
-    assert train(world(), nothing).update.shape == (0, 7)
-    assert not train(world(), nothing, reduce=True).update.any()
+    assert trained(world(), nothing).update.shape == (0, 7)
+    assert not trained(world(), nothing, reduce=True).update.any()
 
 
 # --- who answers
@@ -150,8 +152,8 @@ def test_no_row_at_all() -> None:
 
 @pytest.mark.parametrize("population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"])
 def test_a_client_answers_with_all_its_detectors_or_with_none(population: Population) -> None:
-    w, whole = world(population=population), train(world())
-    got = train(w)
+    w, whole = world(population=population), trained(world())
+    got = trained(w)
     assert 0 < got.arrived.sum() < len(ROWS)
     for client in CLIENTS:
         assert len(set(got.arrived[client == CLIENTS])) == 1
@@ -164,8 +166,8 @@ def test_a_client_answers_with_all_its_detectors_or_with_none(population: Popula
 def test_stragglers_send_different_numbers_of_steps() -> None:
     """Of four epochs each manages one, two or three: with each detector that of so many epochs."""
     work = replace(WORK, epochs=4, partial=True)
-    by_epochs = np.stack([train(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3)])
-    slow = train(world(population=Population(stragglers=1.0)), work=work)
+    by_epochs = np.stack([trained(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3)])
+    slow = trained(world(population=Population(stragglers=1.0)), work=work)
     same = np.abs(by_epochs - slow.update).max(axis=2) < 1e-6  # [epochs, row]
     np.testing.assert_array_equal(same.sum(axis=0), 1)
     completed = same.argmax(axis=0)
@@ -178,7 +180,7 @@ def test_a_detector_that_diverges_leaves_the_others_of_its_client_alone() -> Non
     start = models(linear(), 3)
     start[2] = np.nan
     work = replace(WORK, positive=POSITIVE)
-    got, whole = world().train(start, CLIENTS, WHICH, work=work, stream=STREAM), train(world())
+    got, whole = train(world(), start, CLIENTS, WHICH, work=work, stream=STREAM), trained(world())
     np.testing.assert_array_equal(got.nonfinite, WHICH == 2)
     np.testing.assert_array_equal(got.arrived, WHICH != 2)
     np.testing.assert_allclose(got.update[WHICH != 2], whole.update[WHICH != 2], rtol=1e-5, atol=1e-6)

@@ -10,11 +10,17 @@ import pytest
 
 from fedkin.core.errors import DataError, MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mlp
 from fedkin.simulation import scoring
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.train import train
 from tests.simulation import numpy_reference
 from tests.simulation.small_federation import EVERYONE, SIZES, federation, models, samples
 
@@ -37,18 +43,18 @@ def expected_losses() -> np.ndarray:
 
 
 def test_losses() -> None:
-    np.testing.assert_allclose(world().losses(START, EVERYONE), expected_losses(), rtol=1e-5)
+    np.testing.assert_allclose(world().run(Losses(START), EVERYONE).losses, expected_losses(), rtol=1e-5)
 
 
 def test_losses_count_the_penalty_that_training_adds() -> None:
     kernels = [w[:-3][np.r_[0 : 6 * 64, 6 * 64 + 64 : 6 * 64 + 64 + 64 * 3]] for w in START]  # without the biases
     expected = expected_losses() + 0.05 * np.array([np.sum(k**2) for k in kernels])
     penalised = SimulatedWorld(DATA, mlp(DATA, hidden=64, l2=0.05))
-    np.testing.assert_allclose(penalised.losses(START, EVERYONE), expected, rtol=1e-5)
+    np.testing.assert_allclose(penalised.run(Losses(START), EVERYONE).losses, expected, rtol=1e-5)
 
 
 def test_gradients() -> None:
-    got = world().gradients(START, EVERYONE, WHICH)
+    got = world().run(Gradients(START, WHICH), EVERYONE).gradients
     for row, client in enumerate(EVERYONE.tolist()):
         _, gradient = numpy_reference.loss_and_gradient(START[WHICH[row]], WIDTHS, *samples(DATA, client))
         np.testing.assert_allclose(got[row], gradient, rtol=1e-4, atol=1e-6)
@@ -58,7 +64,7 @@ def test_gradients_of_many_samples_with_a_penalty() -> None:
     """600 samples are more than one block of the sum."""
     data = federation(sizes=(600, 3))
     w = SimulatedWorld(data, mlp(data, hidden=64, l2=0.05))
-    got = w.gradients(START, np.array([1, 0]), np.array([0, 1]))
+    got = w.run(Gradients(START, np.array([0, 1])), np.array([1, 0])).gradients
     for row, (client, model_index) in enumerate([(1, 0), (0, 1)]):
         _, gradient = numpy_reference.loss_and_gradient(START[model_index], WIDTHS, *samples(data, client), l2=0.05)
         np.testing.assert_allclose(got[row], gradient, rtol=1e-4, atol=1e-6)
@@ -66,7 +72,7 @@ def test_gradients_of_many_samples_with_a_penalty() -> None:
 
 @pytest.mark.parametrize("split", ["test", "train"])
 def test_evaluate(split: str) -> None:
-    got = world().evaluate(START, EVERYONE, WHICH, split=split)
+    got = evaluate(world(), START, EVERYONE, WHICH, split=split)
     for row, client in enumerate(EVERYONE.tolist()):
         x, y = samples(DATA, client, split)
         w = START[WHICH[row]]
@@ -79,28 +85,28 @@ def test_evaluate(split: str) -> None:
 
 def test_evaluate_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded block by block, with the same results, and again when nothing may be kept."""
-    whole = world().evaluate(START, EVERYONE, WHICH, split="train")
+    whole = evaluate(world(), START, EVERYONE, WHICH, split="train")
     monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)
     for kept in (2**30, 0):
         monkeypatch.setattr(scoring, "_CACHE_BYTES", kept)
         w = world()
         for _ in range(2):
-            parts = w.evaluate(START, EVERYONE, WHICH, split="train")
+            parts = evaluate(w, START, EVERYONE, WHICH, split="train")
             np.testing.assert_array_equal(parts.correct, whole.correct)
             np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-6)
 
 
 def test_evaluate_clients_without_test_data() -> None:
-    got = world().evaluate(START, np.array([1, 4]), np.array([0, 1]))
+    got = evaluate(world(), START, np.array([1, 4]), np.array([0, 1]))
     np.testing.assert_array_equal(got.examples, [0, 0])
     np.testing.assert_array_equal(got.correct, [0, 0])
     np.testing.assert_array_equal(got.loss, [0, 0])
 
 
 def test_evaluate_a_client_alone_and_in_several_rows() -> None:
-    every = world().evaluate(START, EVERYONE, WHICH)
-    alone = world().evaluate(START, np.array([3]), WHICH[3:4])
-    thrice = world().evaluate(START, np.array([3, 3, 3]), np.array([0, 1, 2]))
+    every = evaluate(world(), START, EVERYONE, WHICH)
+    alone = evaluate(world(), START, np.array([3]), WHICH[3:4])
+    thrice = evaluate(world(), START, np.array([3, 3, 3]), np.array([0, 1, 2]))
     assert alone.correct[0] == every.correct[3] == thrice.correct[1]
     np.testing.assert_allclose([alone.loss[0], thrice.loss[1]], every.loss[3], rtol=1e-6)
     expected = [numpy_reference.correct(w, WIDTHS, *samples(DATA, 3, "test")) for w in START]
@@ -110,79 +116,81 @@ def test_evaluate_a_client_alone_and_in_several_rows() -> None:
 def test_evaluate_after_the_models_moved() -> None:
     """What is kept between calls is the data, never the models."""
     w = world()
-    first = w.evaluate(START, EVERYONE, WHICH)
-    second = w.evaluate(START[::-1].copy(), EVERYONE, WHICH)
-    again = world().evaluate(START[::-1].copy(), EVERYONE, WHICH)
+    first = evaluate(w, START, EVERYONE, WHICH)
+    second = evaluate(w, START[::-1].copy(), EVERYONE, WHICH)
+    again = evaluate(world(), START[::-1].copy(), EVERYONE, WHICH)
     assert (first.loss != second.loss).any()
     np.testing.assert_array_equal(second.loss, again.loss)
 
 
 def test_one_model_per_client() -> None:
     own = models(MODEL, len(SIZES))
-    got = world().evaluate(own, EVERYONE, EVERYONE)
+    got = evaluate(world(), own, EVERYONE, EVERYONE)
     expected = [numpy_reference.correct(own[c], WIDTHS, *samples(DATA, c, "test")) for c in EVERYONE.tolist()]
     np.testing.assert_array_equal(got.correct, expected)
 
 
 def test_an_unknown_split() -> None:
     with pytest.raises(DataError, match="split"):
-        world().evaluate(START, EVERYONE, WHICH, split="validation")
+        evaluate(world(), START, EVERYONE, WHICH, split="validation")
 
 
 def test_without_which_a_client_takes_its_lowest_loss() -> None:
     lowest = expected_losses().argmin(axis=1)
     assert len(set(lowest)) > 1
-    got = world().train(START, EVERYONE, stream=STREAM)
-    same = world().train(START, EVERYONE, lowest, stream=STREAM)
+    got = train(world(), START, EVERYONE, stream=STREAM)
+    same = train(world(), START, EVERYONE, lowest, stream=STREAM)
     np.testing.assert_array_equal(got.model_index, lowest)
     np.testing.assert_array_equal(got.update, same.update)
 
 
 def test_a_model_without_a_finite_loss_is_never_the_lowest() -> None:
     nonfinite = np.concatenate([np.full_like(START[:1], np.nan), START[:1], np.full_like(START[:1], 1e38)])
-    got = world().train(nonfinite, EVERYONE, stream=STREAM)
+    got = train(world(), nonfinite, EVERYONE, stream=STREAM)
     np.testing.assert_array_equal(got.model_index, 1)
     assert got.arrived.all()
 
 
 @pytest.mark.parametrize("test", ["label_blind", "label_aware"])
 def test_nobody_is_shifted(test: str) -> None:
-    np.testing.assert_array_equal(world().shifted(EVERYONE[:3], test=test, threshold=0.0), [False, False, False])
+    np.testing.assert_array_equal(
+        world().run(Shifted(test=test, threshold=0.0), EVERYONE[:3]).shifted, [False, False, False]
+    )
 
 
 def test_an_unknown_shift_test() -> None:
     with pytest.raises(MethodError, match="label_blind, label_aware, got 'label_deaf'"):
-        world().shifted(EVERYONE, test="label_deaf")
+        world().run(Shifted(test="label_deaf"), EVERYONE)
 
 
 def test_no_client_at_all() -> None:
     nobody, w = np.zeros(0, np.int64), world()
-    assert w.train(START, nobody, nobody, stream=STREAM).update.shape == (0, START.shape[1])
-    assert w.train(START, nobody, stream=STREAM).model_index.shape == (0,)
-    reduced = w.train(START, nobody, nobody, reduce=True, stream=STREAM)
+    assert train(w, START, nobody, nobody, stream=STREAM).update.shape == (0, START.shape[1])
+    assert train(w, START, nobody, stream=STREAM).model_index.shape == (0,)
+    reduced = train(w, START, nobody, nobody, reduce=True, stream=STREAM)
     np.testing.assert_array_equal(reduced.update, np.zeros_like(START))
     np.testing.assert_array_equal(reduced.weight, [0, 0, 0])
-    assert w.losses(START, nobody).shape == (0, 3)
-    assert w.gradients(START, nobody, nobody).shape == (0, START.shape[1])
-    assert w.evaluate(START, nobody, nobody).correct.shape == (0,)
-    assert w.similarities(START[0], START, nobody, stream=STREAM).shape == (0, 3)
-    assert w.shifted(nobody).shape == (0,)
-    w.note(nobody)
-    w.send(START, nobody)
+    assert w.run(Losses(START), nobody).losses.shape == (0, 3)
+    assert w.run(Gradients(START, nobody), nobody).gradients.shape == (0, START.shape[1])
+    assert evaluate(w, START, nobody, nobody).correct.shape == (0,)
+    assert w.run(Similarities(START[0], START, w.work), nobody, STREAM).cosine.shape == (0, 3)
+    assert w.run(Shifted(), nobody).shifted.shape == (0,)
+    w.run(Note(), nobody)
+    w.run(Directions(START), nobody)
     assert w.ledger.total() == (0, 0)
 
 
 def test_ledger() -> None:
     """Seven clients, three models: a model down per row, all three where the client chooses, an update up per row."""
     w = world()
-    w.train(START, EVERYONE, WHICH, stream=STREAM)
+    train(w, START, EVERYONE, WHICH, stream=STREAM)
     assert w.ledger.total() == (7 * BYTES, 7 * BYTES)
-    w.train(START, EVERYONE[:5], stream=STREAM, reduce=True)
-    w.losses(START, EVERYONE[:2])
-    w.gradients(START, EVERYONE[:4], WHICH[:4])
-    w.evaluate(START, EVERYONE[:6], WHICH[:6])
-    w.send(START[:2], EVERYONE[:3])
-    w.similarities(START[0], START, EVERYONE, stream=STREAM)  # clients make the model, and have the directions
+    train(w, START, EVERYONE[:5], stream=STREAM, reduce=True)
+    w.run(Losses(START), EVERYONE[:2])
+    w.run(Gradients(START, WHICH[:4]), EVERYONE[:4])
+    evaluate(w, START, EVERYONE[:6], WHICH[:6])
+    w.run(Directions(START[:2]), EVERYONE[:3])
+    w.run(Similarities(START[0], START, w.work), EVERYONE, STREAM)  # clients make the model, and have the directions
     assert w.ledger.down == {
         "train": (7 + 5 * 3) * BYTES,
         "losses": 2 * 3 * BYTES,
@@ -196,7 +204,7 @@ def test_ledger() -> None:
 
 def test_what_goes_between_servers_is_outside_the_total() -> None:
     w = world()
-    w.send(START, EVERYONE[:1])
+    w.run(Directions(START), EVERYONE[:1])
     w.ledger.between_servers("sharing", 12)
     w.ledger.between_servers("sharing", 8)
     assert w.ledger.up["servers.sharing"] == 20
@@ -205,10 +213,10 @@ def test_what_goes_between_servers_is_outside_the_total() -> None:
 
 def test_scoring_has_an_account_of_its_own() -> None:
     w = world()
-    w.losses(START, EVERYONE[:1])
+    w.run(Losses(START), EVERYONE[:1])
     with w.ledger.scoring():
-        w.evaluate(START, EVERYONE, WHICH)
-    w.losses(START, EVERYONE[:1])
+        evaluate(w, START, EVERYONE, WHICH)
+    w.run(Losses(START), EVERYONE[:1])
     assert w.ledger.down == {"losses": 2 * 3 * BYTES, "scoring.evaluate": 7 * BYTES}
     assert w.ledger.total() == (2 * 3 * BYTES, 0)
 
@@ -216,8 +224,8 @@ def test_scoring_has_an_account_of_its_own() -> None:
 def test_scoring_ends_with_an_error_in_it() -> None:
     w = world()
     with pytest.raises(DataError), w.ledger.scoring():
-        w.evaluate(START, EVERYONE, WHICH, split="?")
-    w.evaluate(START, EVERYONE, WHICH)
+        evaluate(w, START, EVERYONE, WHICH, split="?")
+    evaluate(w, START, EVERYONE, WHICH)
     assert w.ledger.total() == (7 * BYTES, 0)
 
 
@@ -234,8 +242,11 @@ def test_scores_by_hand() -> None:
     x = np.array([[1], [1], [-1], [-1], [2]], np.float32)
     y = np.array([0, 1, 1, 1, 0])
     rows = Ragged.of([np.array([0, 1, 2]), np.array([3]), np.array([4, 1])])
-    got = counting(FederatedData("hand", x, y, 2, rows, rows)).evaluate(
-        np.array([[1], [-1]], np.float32), np.array([2, 0, 1, 0]), np.array([0, 0, 1, 1])
+    got = evaluate(
+        counting(FederatedData("hand", x, y, 2, rows, rows)),
+        np.array([[1], [-1]], np.float32),
+        np.array([2, 0, 1, 0]),
+        np.array([0, 0, 1, 1]),
     )
     right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
     np.testing.assert_array_equal(got.correct, [1, 2, 0, 1])

@@ -20,13 +20,15 @@ import pytest
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, TrainingReply
+from fedkin.core.training import LocalTraining
 from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
-from fedkin.simulation import engine
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.trainer import Trainer
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.label_errors import LabelErrors
+from fedkin.tasks.train import TrainingReply, train
 from tests.simulation import numpy_reference, training_digests
 from tests.simulation.small_federation import EVERYONE, federation, models, samples
 
@@ -55,7 +57,7 @@ def world(model: Model | None = None, **options: Any) -> SimulatedWorld:
 
 
 def trained(w: SimulatedWorld, gradient: bool = True, **options: Any) -> TrainingReply:
-    return w.train(models(w.model), EVERYONE, WHICH, gradient=gradient, stream=STREAM, **options)
+    return train(w, models(w.model), EVERYONE, WHICH, gradient=gradient, stream=STREAM, **options)
 
 
 def gradient_of(reply: TrainingReply) -> np.ndarray:
@@ -76,7 +78,7 @@ def assert_equals_hand(name: str, work: LocalTraining, l2: float = 0.0) -> None:
     found = gradient_of(trained(w, work=work))
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, by_hand(name, l2), rtol=1e-4, atol=2e-6)
-    asked = w.gradients(models(w.model), EVERYONE, WHICH)
+    asked = w.run(Gradients(models(w.model), WHICH), EVERYONE).gradients
     np.testing.assert_allclose(found, asked, rtol=1e-4, atol=2e-6)
 
 
@@ -117,7 +119,7 @@ def test_asking_changes_no_random_number() -> None:
     )
     found = trained(asked)
     same_but_gradient(trained(plain, gradient=False), found)
-    expected = plain.gradients(models(training_digests.MODEL), EVERYONE, WHICH)
+    expected = plain.run(Gradients(models(training_digests.MODEL), WHICH), EVERYONE).gradients
     np.testing.assert_allclose(gradient_of(found), expected, rtol=1e-4, atol=2e-6)
 
 
@@ -133,15 +135,15 @@ def test_where_means_are_asked_for_gradients_are_single(work: LocalTraining) -> 
 def test_a_client_that_chooses_its_model_takes_its_gradient_there() -> None:
     w = world()
     start = models(w.model)
-    found = w.train(start, EVERYONE, gradient=True, stream=STREAM)
+    found = train(w, start, EVERYONE, gradient=True, stream=STREAM)
     assert len(set(found.model_index)) == 2
-    expected = w.gradients(start, EVERYONE, found.model_index)
+    expected = w.run(Gradients(start, found.model_index), EVERYONE).gradients
     np.testing.assert_allclose(gradient_of(found), expected, rtol=1e-4, atol=2e-6)
 
 
 def test_no_client_at_all() -> None:
     nobody = np.zeros(0, np.int64)
-    found = world().train(models(mclr(DATA)), nobody, nobody, gradient=True, stream=STREAM)
+    found = train(world(), models(mclr(DATA)), nobody, nobody, gradient=True, stream=STREAM)
     assert gradient_of(found).shape == (0, 6 * 3 + 3)
 
 
@@ -227,13 +229,13 @@ def test_divergence_is_excluded_with_its_gradient() -> None:
 def test_order_and_company(rows: list[int], work: LocalTraining) -> None:
     whole, rows_ = gradient_of(trained(world(), work=work)), np.array(rows)
     start = models(mclr(DATA))
-    found = world().train(start, EVERYONE[rows_], WHICH[rows_], work=work, gradient=True, stream=STREAM)
+    found = train(world(), start, EVERYONE[rows_], WHICH[rows_], work=work, gradient=True, stream=STREAM)
     np.testing.assert_array_equal(gradient_of(found), whole[rows_])
 
 
 def test_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trained(world())
-    monkeypatch.setattr(engine, "_CHUNK_BYTES", 1000)
+    monkeypatch.setattr("fedkin.core.client.CHUNK_BYTES", 1000)
     parts = trained(world())
     same_but_gradient(whole, parts)
     np.testing.assert_array_equal(parts.gradient, whole.gradient)
@@ -250,7 +252,7 @@ def found_on(devices: int) -> list[str]:
     """Digests of the gradients and the updates, by epochs and by steps, and of the label errors, on this many
     devices."""
     w = SimulatedWorld(training_digests.DATA, training_digests.MODEL, devices=devices)
-    found = [hashlib.sha256(w.label_errors(models(training_digests.MODEL), EVERYONE).tobytes()).hexdigest()]
+    found = [hashlib.sha256(w.run(LabelErrors(models(training_digests.MODEL)), EVERYONE).error.tobytes()).hexdigest()]
     for work in (training_digests.WORK, replace(training_digests.WORK, steps=9)):
         reply = trained(SimulatedWorld(training_digests.DATA, training_digests.MODEL, work, devices=devices))
         found += [hashlib.sha256(part.tobytes()).hexdigest() for part in (gradient_of(reply), reply.update)]

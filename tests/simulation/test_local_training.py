@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.models import as_model, mclr, mlp
 from fedkin.models.model import Model
 from fedkin.simulation.batching import epoch_batches, step_batches
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.train import train
 from tests.simulation import numpy_reference
 from tests.simulation.small_federation import EVERYONE, SIZES, federation, models, samples
 
@@ -55,7 +56,7 @@ def assert_equals_twin(name: str, work: LocalTraining, l2: float = 0.0) -> None:
     widths, make = NETWORKS[name]
     model = make(DATA, l2)
     start = models(model)
-    got = SimulatedWorld(DATA, model).train(start, EVERYONE, WHICH, work=work, stream=STREAM)
+    got = train(SimulatedWorld(DATA, model), start, EVERYONE, WHICH, work=work, stream=STREAM)
     epochs = np.broadcast_to(work.epochs, len(SIZES))
     for i, client in enumerate(EVERYONE.tolist()):
         batches, per_epoch = batch_lists(client, work, int(epochs[i]))
@@ -122,5 +123,5 @@ def test_perturbed_gradient_step_of_fedprox(oracle: Callable[[str], dict[str, An
     first = (start - w) / np.float32(vector["lr"])
     model = scripted(start, first, (gradient - first) / (w - start))
     work = LocalTraining(steps=2, lr=vector["lr"], mu=vector["mu"])
-    got = SimulatedWorld(DATA, model).train(start[None], EVERYONE[:1], EVERYONE[:1], work=work, stream=STREAM)
+    got = train(SimulatedWorld(DATA, model), start[None], EVERYONE[:1], EVERYONE[:1], work=work, stream=STREAM)
     np.testing.assert_allclose(start + got.update[0], expected, rtol=1e-6)

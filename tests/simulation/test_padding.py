@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedkin.core.client import sums_by_row
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import epoch_batches
 from fedkin.simulation.padding import plan
-from fedkin.simulation.scoring import chunks, make_blocks, per_row
+from fedkin.simulation.scoring import chunks, make_blocks
 
 sizes = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 
@@ -79,8 +80,8 @@ def test_portions_cover_the_blocks_within_the_limit(request: tuple[np.ndarray, n
 
 
 @given(st.lists(st.integers(0, 5), max_size=10))
-def test_sums_per_row(sizes: list[int]) -> None:
+def test_sums_sums_by_row(sizes: list[int]) -> None:
     values = np.arange(1, sum(sizes) + 1, dtype=np.float32)
     ends = np.cumsum([0, *sizes])
     expected = [values[a:b].sum() for a, b in pairwise(ends)]
-    np.testing.assert_array_equal(per_row(values, np.array(sizes, np.int64)), expected)
+    np.testing.assert_array_equal(sums_by_row(values, np.array(sizes, np.int64)), expected)

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, TrainingReply
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods import Hierarchical
 from fedkin.models import as_model, mlp
@@ -20,6 +20,7 @@ from fedkin.models.layers import Dense
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.trainer import Trainer
+from fedkin.tasks.train import TrainingReply, train
 from tests.simulation.small_federation import federation, models
 
 DATA = federation(sizes=(12, 5, 30) * 4)
@@ -38,7 +39,7 @@ def world(population: Population | None = None, data: FederatedData = DATA) -> S
 
 
 def trained(w: SimulatedWorld, **options: Any) -> TrainingReply:
-    return w.train(START, EVERYONE, WHICH, stream=Stream(7, 3, "run/train"), **options)
+    return train(w, START, EVERYONE, WHICH, stream=Stream(7, 3, "run/train"), **options)
 
 
 def assert_is_part(found: TrainingReply, whole: TrainingReply, part: slice) -> None:
@@ -112,8 +113,8 @@ def test_only_responding_clients_send_a_slice() -> None:
 
 def test_a_client_that_chooses_its_model_gets_them_all() -> None:
     w = world()
-    found = w.train(START, EVERYONE, part=BIAS, stream=Stream(7, 3, "run/train"))
-    whole = world().train(START, EVERYONE, stream=Stream(7, 3, "run/train"))
+    found = train(w, START, EVERYONE, part=BIAS, stream=Stream(7, 3, "run/train"))
+    whole = train(world(), START, EVERYONE, stream=Stream(7, 3, "run/train"))
     assert_is_part(found, whole, BIAS)
     assert w.ledger.total() == (2 * 12 * P * 4, 12 * 3 * 4)
 

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import train
 from tests.simulation import numpy_reference
 
 N = 1_000_000
@@ -56,11 +60,11 @@ def test_a_round_of_twenty(data: FederatedData, touched: list[int]) -> None:
     start = np.tile(world.initial(Stream(0)), (2, 1))
     assert len(world.clients(4)) == 900_000 and len(world.clients(5)) == N
     cohort, model_index = np.arange(20) * 50_000, np.arange(20) % 2
-    got = world.train(start, cohort, model_index, stream=Stream(0, 5))
-    world.train(start, cohort, reduce=True, stream=Stream(0, 5))
-    world.losses(start, cohort)
-    world.gradients(start, cohort, model_index)
-    scores = world.evaluate(start, cohort, model_index)
+    got = train(world, start, cohort, model_index, stream=Stream(0, 5))
+    train(world, start, cohort, reduce=True, stream=Stream(0, 5))
+    world.run(Losses(start), cohort)
+    world.run(Gradients(start, model_index), cohort)
+    scores = evaluate(world, start, cohort, model_index)
     assert set(touched) <= set(cohort.tolist())
     np.testing.assert_array_equal(scores.examples, 1)
     np.testing.assert_array_equal(got.examples, 1)

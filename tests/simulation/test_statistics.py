@@ -15,11 +15,14 @@ import pytest
 from jaxtyping import Array
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, TrainingReply
+from fedkin.core.training import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.models import as_model
 from fedkin.models.model import Tree
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.train import TrainingReply, train
 from tests.simulation import numpy_reference
 from tests.simulation.small_federation import EVERYONE, federation, models, samples
 
@@ -53,7 +56,7 @@ def world(**options: Any) -> SimulatedWorld:
 
 
 def trained(work: LocalTraining = WORK, **options: Any) -> TrainingReply:
-    return world().train(models(MODEL), EVERYONE, WHICH, work=work, stream=STREAM, **options)
+    return train(world(), models(MODEL), EVERYONE, WHICH, work=work, stream=STREAM, **options)
 
 
 def by_hand(start: np.ndarray, client: int, work: LocalTraining) -> np.ndarray:
@@ -101,7 +104,7 @@ def test_only_samples_that_count_move_the_statistics() -> None:
 
 def test_scores_are_taken_at_the_running_mean() -> None:
     start = models(MODEL)
-    got = world().evaluate(start, EVERYONE, WHICH)
+    got = evaluate(world(), start, EVERYONE, WHICH)
     for row, client in enumerate(EVERYONE.tolist()):
         x, y = samples(DATA, client, "test")
         w = start[WHICH[row]]
@@ -114,7 +117,7 @@ def test_scores_are_taken_at_the_running_mean() -> None:
 def test_full_gradients_of_statistics_are_zero(riding: bool) -> None:
     """Though the scores depend on them; all other numbers are by hand, at the running mean."""
     start = models(MODEL)
-    got = trained(gradient=True).gradient if riding else world().gradients(start, EVERYONE, WHICH)
+    got = trained(gradient=True).gradient if riding else world().run(Gradients(start, WHICH), EVERYONE).gradients
     assert got is not None and not got[:, MEAN].any()
     for row, client in enumerate(EVERYONE.tolist()):
         x, y = samples(DATA, client)

@@ -12,10 +12,11 @@ import jax
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, TrainingReply
+from fedkin.core.training import LocalTraining
 from fedkin.models import as_model
 from fedkin.models.layers import Dense, dropout
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.train import TrainingReply, train
 from tests.simulation.small_federation import EVERYONE, federation, models
 
 DATA = federation()
@@ -42,7 +43,7 @@ MODEL = as_model(Network, name="network", batched=True)
 
 
 def trained(world: SimulatedWorld, reduce: bool = False) -> TrainingReply:
-    return world.train(models(world.model), EVERYONE, WHICH, reduce=reduce, stream=STREAM)
+    return train(world, models(world.model), EVERYONE, WHICH, reduce=reduce, stream=STREAM)
 
 
 def digest(reply: TrainingReply) -> str:

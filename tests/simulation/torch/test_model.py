@@ -16,13 +16,17 @@ from torch import nn
 
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.torch import torch_model
 from fedkin.simulation.torch.flat_module import flat_vector, float_entries
 from fedkin.simulation.torch.model import TorchModel
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import train
 from tests.simulation.small_federation import EVERYONE, federation, models, samples
 from tests.simulation.torch.twins import pair, perceptron
 
@@ -48,7 +52,7 @@ def trained(
 ) -> Any:
     world = SimulatedWorld(data, model, work, **options)
     start = model.initial(WORDS)[None]
-    return world.train(start, clients, np.zeros(len(clients), np.int64), stream=STREAM)
+    return train(world, start, clients, np.zeros(len(clients), np.int64), stream=STREAM)
 
 
 # --- the flat vector
@@ -109,7 +113,7 @@ def test_what_is_frozen_stays() -> None:
     for found in (
         trained(model, BIG).update[0],
         trained(model, BIG, replace(WORK, optimizer="adam", mu=1.0)).update[0],
-        world.gradients(start, BIG, np.array([0]))[0],
+        world.run(Gradients(start, np.array([0])), BIG).gradients[0],
     ):
         assert not found[frozen].any() and found[frozen.stop :].any()
 
@@ -153,8 +157,8 @@ def test_a_function_draws_weights_from_the_seed(source: Callable[..., nn.Module]
     assert (one != model.initial(WORDS + np.uint32(1))).any()
     np.testing.assert_array_equal(one, torch_model(source, DATA).initial(WORDS))
     world = SimulatedWorld(DATA, model, LocalTraining(epochs=20, lr=0.1))
-    got = world.train(one[None], BIG, np.array([0]), stream=STREAM)
-    assert world.losses(one + got.update, BIG)[0, 0] < world.losses(one[None], BIG)[0, 0]
+    got = train(world, one[None], BIG, np.array([0]), stream=STREAM)
+    assert world.run(Losses(one + got.update), BIG).losses[0, 0] < world.run(Losses(one[None]), BIG).losses[0, 0]
 
 
 def test_digests() -> None:
@@ -183,13 +187,13 @@ def test_dropout_repeats_and_belongs_to_the_client() -> None:
     world, start = SimulatedWorld(DATA, model, work), model.initial(WORDS)[None]
 
     def update(round: int) -> np.ndarray:
-        return world.train(start, EVERYONE, ZEROS, stream=Stream(0, round, "train")).update
+        return train(world, start, EVERYONE, ZEROS, stream=Stream(0, round, "train")).update
 
     np.testing.assert_array_equal(update(1), update(1))
     assert (np.abs(update(1) - update(2)).max(axis=1) > 1e-3).all()
-    plain = -world.gradients(start, EVERYONE, ZEROS) * np.float32(0.1)
+    plain = -world.run(Gradients(start, ZEROS), EVERYONE).gradients * np.float32(0.1)
     assert (np.abs(update(1) - plain).max(axis=1) > 1e-3).all()
-    first, again = (world.evaluate(start, EVERYONE, ZEROS).loss for _ in range(2))
+    first, again = (evaluate(world, start, EVERYONE, ZEROS).loss for _ in range(2))
     np.testing.assert_array_equal(first, again)
 
 
@@ -206,7 +210,7 @@ def test_running_statistics_are_moved_by_samples_only() -> None:
         after = start + trained(model, BIG, work).update[0]
         np.testing.assert_allclose(after[model.spec.slices["1.running_mean"]], mean, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(after[model.spec.slices["1.running_var"]], variance, rtol=1e-4, atol=1e-6)
-    gradient = SimulatedWorld(DATA, model).gradients(start[None], BIG, np.array([0]))[0]
+    gradient = SimulatedWorld(DATA, model).run(Gradients(start[None], np.array([0])), BIG).gradients[0]
     for name, part in model.spec.slices.items():
         assert gradient[part].any() != ("running" in name), name
 
@@ -230,7 +234,7 @@ def test_scores_are_those_of_inference() -> None:
     with torch.inference_mode():
         scores = model.network(flat).eval()(torch.from_numpy(x))
         expected = nn.functional.cross_entropy(scores, torch.from_numpy(y)).item()
-    got = world.evaluate(flat[None], BIG, np.array([0]))
+    got = evaluate(world, flat[None], BIG, np.array([0]))
     np.testing.assert_allclose(got.loss, [expected], rtol=1e-5)
     np.testing.assert_array_equal(got.correct, [(scores.argmax(dim=1).numpy() == y).sum()])
 
@@ -245,16 +249,16 @@ def test_company_changes_no_bit() -> None:
     model = torch_model(with_dropout)
     world, start = SimulatedWorld(DATA, model, WORK), np.stack([model.initial(WORDS + np.uint32(k)) for k in range(3)])
     model_index = EVERYONE % 3
-    together = world.train(start, EVERYONE, model_index, gradient=True, stream=STREAM)
-    scores, losses = world.evaluate(start, EVERYONE, model_index), world.losses(start, EVERYONE)
+    together = train(world, start, EVERYONE, model_index, gradient=True, stream=STREAM)
+    scores, losses = evaluate(world, start, EVERYONE, model_index), world.run(Losses(start), EVERYONE).losses
     for c in EVERYONE[::-1]:
         one, own = np.array([c]), model_index[c : c + 1] * 0
-        alone = world.train(start[model_index[c]][None], one, own, gradient=True, stream=STREAM)
+        alone = train(world, start[model_index[c]][None], one, own, gradient=True, stream=STREAM)
         np.testing.assert_array_equal(alone.update[0], together.update[c])
         np.testing.assert_array_equal(alone.gradient[0], together.gradient[c])  # type: ignore[index]
         assert alone.loss[0] == together.loss[c]
-        assert world.evaluate(start[model_index[c]][None], one, own).loss[0] == scores.loss[c]
-        np.testing.assert_array_equal(world.losses(start, one)[0], losses[c])
+        assert evaluate(world, start[model_index[c]][None], one, own).loss[0] == scores.loss[c]
+        np.testing.assert_array_equal(world.run(Losses(start), one).losses[0], losses[c])
 
 
 def test_the_state_of_pytorch_is_left_as_found() -> None:
@@ -266,9 +270,9 @@ def test_the_state_of_pytorch_is_left_as_found() -> None:
         world = SimulatedWorld(DATA, torch_model(with_dropout), WORK)
         start = world.initial(Stream(0))[None]
         with torch.no_grad():
-            update = world.train(start, EVERYONE, ZEROS, gradient=True, stream=STREAM).update
+            update = train(world, start, EVERYONE, ZEROS, gradient=True, stream=STREAM).update
             assert not torch.is_grad_enabled()
-        world.evaluate(start, EVERYONE, ZEROS)
+        evaluate(world, start, EVERYONE, ZEROS)
         model.digest(DATA)
         assert torch.get_num_threads() == 2 and torch.is_grad_enabled() and update.any()
         assert torch.equal(torch.get_rng_state(), before)
@@ -288,11 +292,11 @@ def test_some_of_all_clients_train_as_they_do_among_all(kind: str) -> None:
     part = DATA.with_rows(DATA.train.select(mine), DATA.test.select(mine))
     here = np.arange(3)
     for work in (WORK, replace(WORK, steps=7)):
-        whole = SimulatedWorld(DATA, model, work).train(start, EVERYONE, ZEROS, stream=STREAM)
-        some = SimulatedWorld(part, model, work, ids=mine).train(start, here, ZEROS[:3], stream=STREAM)
+        whole = train(SimulatedWorld(DATA, model, work), start, EVERYONE, ZEROS, stream=STREAM)
+        some = train(SimulatedWorld(part, model, work, ids=mine), start, here, ZEROS[:3], stream=STREAM)
         np.testing.assert_array_equal(some.update, whole.update[mine])
         np.testing.assert_array_equal(some.loss, whole.loss[mine])
-        nameless = SimulatedWorld(part, model, work).train(start, here, ZEROS[:3], stream=STREAM)
+        nameless = train(SimulatedWorld(part, model, work), start, here, ZEROS[:3], stream=STREAM)
         assert (nameless.update != some.update).any(axis=1).all()
 
 
@@ -438,7 +442,7 @@ def test_a_batch_that_a_module_does_not_take_is_told_with_its_client() -> None:
     world = SimulatedWorld(DATA, torch_model(with_norm), replace(WORK, batch_size=11), ids=EVERYONE * 3)
     said = "failed on a batch of 1 samples of client 12: ValueError: Expected more than 1 value"
     with pytest.raises(ModelError, match=said + ".*choose a batch_size that leaves no single sample over"):
-        world.train(world.initial(Stream(0))[None], EVERYONE[4:5], ZEROS[:1], stream=STREAM)
+        train(world, world.initial(Stream(0))[None], EVERYONE[4:5], ZEROS[:1], stream=STREAM)
 
 
 def test_a_vector_of_another_length() -> None:

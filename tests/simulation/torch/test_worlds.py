@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods import METHODS
-from fedkin.models import mclr
+from fedkin.models import mclr, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.label_errors import LabelErrors
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.similarities import Similarities
+from fedkin.tasks.train import train
 from tests.methods import test_conformance as conformance
 from tests.simulation import numpy_detectors
 from tests.simulation.small_federation import EVERYONE, SIZES, federation, models
@@ -49,7 +56,7 @@ def assert_same_training(name: str, **asked: Any) -> None:
     two = worlds(name)
     assert two[0].spec.parameters == two[1].spec.parameters
     start = models(two[0].model)  # type: ignore[arg-type]
-    expected, got = (world.train(start, EVERYONE, WHICH, stream=STREAM, **asked) for world in two)
+    expected, got = (train(world, start, EVERYONE, WHICH, stream=STREAM, **asked) for world in two)
     for field in ("update", "loss", "first_loss", "weight", "gradient"):
         there, here = getattr(expected, field), getattr(got, field)
         assert (there is None) == (here is None)
@@ -81,7 +88,7 @@ def test_detectors(name: str, work: str) -> None:
     start = models(two[0].model, 3)  # type: ignore[arg-type]
     clients, model_index = np.repeat(EVERYONE, 3), np.tile(np.arange(3), len(EVERYONE))
     own = replace(WORK[work], positive=model_index)
-    expected, got = (world.train(start, clients, model_index, work=own, stream=STREAM) for world in two)
+    expected, got = (train(world, start, clients, model_index, work=own, stream=STREAM) for world in two)
     np.testing.assert_allclose(got.update, expected.update, **CLOSE)
     np.testing.assert_allclose(got.loss, expected.loss, **CLOSE)
     np.testing.assert_allclose(got.first_loss, expected.first_loss, **CLOSE)
@@ -93,17 +100,17 @@ def test_questions(name: str) -> None:
     start = models(two[0].model, 3)  # type: ignore[arg-type]
     third = np.array([0, 1, 2, 0, 1, 2, 2])
     for ask in (
-        lambda world: world.losses(start, EVERYONE),
-        lambda world: world.label_errors(start, EVERYONE),
-        lambda world: world.gradients(start, EVERYONE, third),
-        lambda world: world.evaluate(start, EVERYONE, third).loss,
-        lambda world: world.similarities(start[0], start, EVERYONE, work=SGD, stream=STREAM),
+        lambda world: world.run(Losses(start), EVERYONE).losses,
+        lambda world: world.run(LabelErrors(start), EVERYONE).error,
+        lambda world: world.run(Gradients(start, third), EVERYONE).gradients,
+        lambda world: evaluate(world, start, EVERYONE, third).loss,
+        lambda world: world.run(Similarities(start[0], start, SGD), EVERYONE, STREAM).cosine,
     ):
         expected, got = (ask(world) for world in two)
         np.testing.assert_allclose(got, expected, **CLOSE)
         assert got.shape == expected.shape
     for split in ("train", "test"):
-        expected, got = (world.evaluate(start, EVERYONE, third, split=split) for world in two)
+        expected, got = (evaluate(world, start, EVERYONE, third, split=split) for world in two)
         np.testing.assert_array_equal(got.correct, expected.correct)
         np.testing.assert_array_equal(got.examples, expected.examples)
         assert 0 < got.correct.sum() < got.examples.sum()
@@ -114,11 +121,11 @@ def test_detectors_are_scored(split: str) -> None:
     two = worlds("small")
     start = models(two[0].model, 4)  # type: ignore[arg-type]
     model_index = np.array([[0, 1, 2], [3, 1, -1], [0, -1, -1], [-1, -1, 2], [3, 1, 2], [0, 0, 0], [2, 1, 0]])
-    expected, got = (world.evaluate(start, EVERYONE, model_index, split=split) for world in two)
+    expected, got = (evaluate(world, start, EVERYONE, model_index, split=split) for world in two)
     np.testing.assert_array_equal(got.correct, expected.correct)
     np.testing.assert_allclose(got.loss, expected.loss, **CLOSE)  # infinite where the class has no detector
-    ask = (start, EVERYONE, WHICH, np.arange(len(EVERYONE)) % 3)
-    expected, got = (world.detections(*ask, split=split) for world in two)
+    third = np.arange(len(EVERYONE)) % 3
+    expected, got = (world.run(Detections(start, WHICH, third, split=split), EVERYONE).counts for world in two)
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(got.sum(axis=(1, 2)), DATA.part(split).sizes)
 
@@ -126,7 +133,7 @@ def test_detectors_are_scored(split: str) -> None:
 def test_a_client_chooses_its_model() -> None:
     two = worlds("mlp")
     start = models(two[0].model, 4)  # type: ignore[arg-type]
-    expected, got = (world.train(start, EVERYONE, work=SGD, stream=STREAM) for world in two)
+    expected, got = (train(world, start, EVERYONE, work=SGD, stream=STREAM) for world in two)
     np.testing.assert_array_equal(got.model_index, expected.model_index)
     assert len(set(got.model_index.tolist())) > 1
     np.testing.assert_allclose(got.update, expected.update, **CLOSE)
@@ -138,7 +145,7 @@ def test_the_same_clients_drop_out_and_straggle() -> None:
     start, seen = models(two[0].model), []  # type: ignore[arg-type]
     for partial in (False, True):
         work = replace(SGD, epochs=6, partial=partial)
-        expected, got = (world.train(start, EVERYONE, WHICH, work=work, stream=STREAM) for world in two)
+        expected, got = (train(world, start, EVERYONE, WHICH, work=work, stream=STREAM) for world in two)
         np.testing.assert_array_equal(got.arrived, expected.arrived)
         np.testing.assert_allclose(got.update, expected.update, **CLOSE)
         seen.append(int(got.arrived.sum()))
@@ -149,7 +156,7 @@ def test_a_broken_model_is_set_aside() -> None:
     world = worlds("mclr")[1]
     start = models(world.model.like)  # type: ignore[attr-defined]
     start[1] = np.nan
-    got = world.train(start, EVERYONE, WHICH, work=SGD, stream=STREAM)
+    got = train(world, start, EVERYONE, WHICH, work=SGD, stream=STREAM)
     np.testing.assert_array_equal(got.nonfinite, WHICH == 1)
     np.testing.assert_array_equal(got.update[WHICH == 1], 0)
 
@@ -161,6 +168,8 @@ def both(name: str) -> tuple[SimulatedWorld, SimulatedWorld]:
     """The conformance suite's federation of three kinds, in both worlds."""
     there = conformance.simulated(name)
     jax, widths = (numpy_detectors.linear(), (6, 1)) if there.spec.detects else (mclr(there.data), (6, 6))
+    if conformance.CASES[name].hidden:
+        jax, widths = mlp(there.data, conformance.HIDDEN), (6, conformance.HIDDEN, 6)
     return there, SimulatedWorld(there.data, of_jax(jax, widths), there.work)
 
 
