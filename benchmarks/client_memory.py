@@ -120,10 +120,14 @@ def killed_runs(folder: Path, *settings: int, kills: int = 10, seed: int = 0) ->
         after = 0.2 + moments.random() * seconds / 2
         killed += in_process(folder / "killed", *settings, kill_after=after) == -signal.SIGKILL
     assert in_process(folder / "killed", *settings) == 0
-    ends = [checkpoint.newest(folder / name / "checkpoints")[0] for name in ("whole", "killed")]
-    return killed, all(np.array_equal(ends[0].memory[name], values) for name, values in ends[1].memory.items()) and (
-        ends[0].memory.keys() == ends[1].memory.keys() and np.array_equal(ends[0].state.models, ends[1].state.models)
-    )
+    whole, resumed = (_arrays(folder / name / "checkpoints") for name in ("whole", "killed"))
+    return killed, whole.keys() == resumed.keys() and all(np.array_equal(whole[key], resumed[key]) for key in whole)
+
+
+def _arrays(checkpoints: Path) -> dict[str, np.ndarray]:
+    """The model, and the memory of clients and metrics, at the end of a run."""
+    last = checkpoint.newest(checkpoints)[0]
+    return {"models": last.state.models, **last.memory}
 
 
 def seconds_to_write(folder: Path, clients: int, numbers: int, turns: int = 5) -> float:
