@@ -28,7 +28,7 @@ class FakeWorld(SimulatedWorld):
 
     One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply; those in ``garbage``
     reply NaN. ``counts`` are the label counts of the shift test; tests change them. The whole vector is the last layer
-    and its bias. With ``detects`` the target of a detector of class c is ``target[i] + c``, and it scores P - |w|^2 on
+    and its bias, or ``head`` is. With ``detects`` the target of a detector of class c is ``target[i] + c``, and it scores P - |w|^2 on
     any sample. A client has one sample, of its first class; ``examples`` are its weight.
     """
 
@@ -41,11 +41,12 @@ class FakeWorld(SimulatedWorld):
     counts: Int[np.ndarray, "N C"] | None = None
     detects: bool = False
     true_clusters: Int[np.ndarray, "N"] | None = None
+    head: slice | None = None
 
     def __post_init__(self) -> None:
         self.total_clients, parameters = self.target.shape
-        whole = slice(0, parameters)
-        self.spec = ModelSpec(parameters, {}, whole, whole, self.detects)
+        last = self.head or slice(0, parameters)
+        self.spec = ModelSpec(parameters, {}, last, last, self.detects)
         self.ledger, self.population = Ledger(), Population()
         self.model: Any = _Name("fake")
         self.data: Any = _Samples(self)
@@ -84,10 +85,12 @@ class _Samples:
     def __init__(self, world: FakeWorld) -> None:
         self._world, clients = world, world.total_clients
         self.x = np.zeros((clients, 1), np.float32)
-        self.train, self._rows = (
-            SimpleNamespace(sizes=world.examples),
-            Ragged(np.arange(clients), np.arange(clients + 1)),
-        )
+        self._rows = Ragged(np.arange(clients), np.arange(clients + 1))
+
+    @property
+    def train(self) -> SimpleNamespace:
+        """The clients' weights; tests change them."""
+        return SimpleNamespace(sizes=self._world.examples)
 
     @property
     def y(self) -> Int[np.ndarray, "N"]:
