@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.athena import Athena
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
 from tests.methods.last_layer_clients import INIT
 from tests.simulation.numpy_detectors import linear
 
@@ -28,7 +29,7 @@ def scored(vector: dict[str, Any], labels: np.ndarray) -> np.ndarray:
     data = FederatedData("scores", x, labels.astype(np.int64), 3, rows, rows)
     models = np.concatenate([np.eye(3), np.zeros((3, 1))], axis=1).astype(np.float32)
     clients = np.arange(len(x))
-    return SimulatedWorld(data, linear(3)).evaluate(models, clients, np.repeat(NOBODY_ELSE, len(x), axis=0)).correct
+    return evaluate(SimulatedWorld(data, linear(3)), models, clients, np.repeat(NOBODY_ELSE, len(x), axis=0)).correct
 
 
 def test_the_class_of_the_highest_score_and_the_first_of_equals(oracle: Oracle) -> None:

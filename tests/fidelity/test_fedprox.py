@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.train import train
 
 Oracle = Callable[[str], dict[str, Any]]
 
@@ -37,5 +38,5 @@ def test_a_proximal_step(oracle: Oracle) -> None:
     data = FederatedData("constant", np.zeros((4, 1), np.float32), np.zeros(4, np.int64), 2, one, one)
     work = LocalTraining(steps=2, batch_size=4, lr=lr, mu=float(case["mu"]))
     models = start[None].astype(np.float32)
-    trained = SimulatedWorld(data, model, work).train(models, np.array([0]), np.array([0]), stream=Stream(0))
+    trained = train(SimulatedWorld(data, model, work), models, np.array([0]), np.array([0]), stream=Stream(0))
     np.testing.assert_allclose(trained.update[0] + start, case["w_next"], atol=1e-5)

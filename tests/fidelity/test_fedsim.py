@@ -15,10 +15,13 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.measures.pca import explained_variance, principal_scores
 from fedkin.methods.fedsim import FedSim, FedSimState
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.gradients import Gradients
 
 FIRST, LATER = Stream(4, 1, "method/round"), Stream(4, 2, "method/round")
 
@@ -40,13 +43,12 @@ class Published(FakeWorld):
         self.given_gradients, self.asked = gradients.astype(np.float32), []
         return self
 
-    def train(self, models: Any, clients: Any, *args: Any, gradient: bool = False, **options: Any) -> Any:
-        reply = super().train(models, clients, *args, gradient=gradient, **options)
-        return replace(reply, gradient=self.given_gradients[clients]) if gradient else reply
-
-    def gradients(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
-        self.asked.append(models.copy())
-        return self.given_gradients[clients]
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        reply = super().run(task, clients, stream)
+        if isinstance(task, Gradients):
+            self.asked.append(task.models.copy())
+        names = {"gradient", "gradients"} & reply.arrays.keys()
+        return replace(reply, arrays=reply.arrays | dict.fromkeys(names, self.given_gradients[clients]))
 
 
 def world(vector: dict[str, Any], gradients: np.ndarray | None = None) -> Published:

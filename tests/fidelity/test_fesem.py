@@ -10,7 +10,7 @@ import pytest
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld

@@ -23,7 +23,8 @@ from fedkin.methods.flexcfl import FlexCFL, FlexCFLState
 from fedkin.models import mclr
 from fedkin.scenarios.shift import SwapAll
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.simulation.shift_test import LabelMemory
+from fedkin.tasks.shift import Shifted
+from fedkin.tasks.similarities import Similarities
 
 Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(0, 0, "init")
@@ -77,7 +78,7 @@ def test_client_cold_start(oracle: Oracle, cold: dict[str, Any]) -> None:
     case, w0 = oracle("flexcfl")["client_cold_start"], np.array(cold["w0_flat"], np.float32)
     groups = np.array(case["group_opt_updates_flat"], np.float32)
     w = world(w0, np.array([case["newcomer_update_flat"]]))
-    result = w.similarities(w0, groups, np.array([0]), stream=STREAM)
+    result = w.run(Similarities(w0, groups, w.work), np.array([0]), STREAM).cosine
     np.testing.assert_allclose((1 - result[0]) / 2, case["dissimilarity"], atol=1e-5)
     placed = FlexCFL(clusters=3).place(w, state_of(w0 + groups, [-1], w0, groups), np.array([0]), STREAM)
     assert placed.assignment[0] == case["assigned"]
@@ -126,7 +127,9 @@ def test_shift_detection(oracle: Oracle) -> None:
     old, new = (
         np.array([c[f"{model_index}_counts"] for c in detection["cases"]], int) for model_index in ("old", "new")
     )
-    result = LabelMemory(old).shifted(np.arange(len(old)), new, "label_blind", 0.2)
+    w, everybody = FakeWorld(np.zeros((len(old), 2), np.float32), old.sum(axis=1), counts=old), np.arange(len(old))
+    w.counts = new
+    result = w.run(Shifted("label_blind", 0.2), everybody).shifted
     np.testing.assert_array_equal(result, [case["shift_detected"] for case in detection["cases"]])
 
 

@@ -7,9 +7,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedkin.core.world import LocalTraining
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods.fedsim import FedSimState
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.train import Train
 
 AXES = np.eye(3)[[0, 1, 2, 0, 1, 2]]
 TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(np.float32)  # two clients of a cluster per axis
@@ -24,18 +29,21 @@ class RecordingWorld(FakeWorld):
         self.calls = [*getattr(self, "calls", []), (verb, models.copy(), tuple(clients), gradient)]
 
     def slope(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
-        return super().gradients(models, clients, model_index)
+        return super().run(Gradients(models, model_index), clients).gradients
 
-    def train(
-        self, models: Any, clients: Any, model_index: Any = None, *, gradient: bool = False, **options: Any
-    ) -> Any:
-        self.asked("train", models, clients, gradient)
-        reply = super().train(models, clients, model_index, gradient=gradient, **options)
-        return replace(reply, gradient=self.slope(models, clients, reply.model_index)) if gradient else reply
-
-    def gradients(self, models: Any, clients: Any, model_index: Any) -> np.ndarray:
-        self.asked("gradients", models, clients, True)
-        return self.slope(models, clients, model_index)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        if isinstance(task, Train):
+            name, wanted = "gradient", task.gradient
+            self.asked("train", task.models, clients, wanted)
+        elif isinstance(task, Gradients):
+            name, wanted = "gradients", True
+            self.asked("gradients", task.models, clients, wanted)
+        else:
+            return super().run(task, clients, stream)
+        reply = super().run(task, clients, stream)
+        if not wanted:
+            return reply
+        return replace(reply, arrays=reply.arrays | {name: self.slope(task.models, clients, task.model_index)})
 
 
 W = TypeVar("W", bound=RecordingWorld)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.fesem import FeSEM, FeSEMState
 from fedkin.models import mlp
 from fedkin.simulation.engine import SimulatedWorld

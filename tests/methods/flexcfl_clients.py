@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods.flexcfl import FlexCFLState
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.shift import Shifted
 
 ONE = np.ones(3, np.float32)
 # updates from w_0: (1,0,0) (3,0,0) | (0,2,0) (0,6,0) | (0,0,1) (0,0,2)
@@ -27,14 +30,13 @@ ROUND = Stream(3, 1, "round")
 class RecordingWorld(FakeWorld):
     """A fake world that records its calls."""
 
-    def train(self, models: Any, clients: Any, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
-        self.calls = [*getattr(self, "calls", []), (clients.tolist(), work or self.work)]
-        return super().train(models, clients, *args, work=work, **options)
-
-    def shifted(self, clients: Any, **options: Any) -> Any:
-        self.tested = clients.tolist()
-        self.told = super().shifted(clients, **options)
-        return self.told
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        reply = super().run(task, clients, stream)
+        if task.work is not None:
+            self.calls = [*getattr(self, "calls", []), (clients.tolist(), task.work)]
+        if isinstance(task, Shifted):
+            self.tested, self.told = clients.tolist(), reply.shifted
+        return reply
 
 
 def world(update: np.ndarray = UPDATE, counts: np.ndarray | None = None, **options: Any) -> RecordingWorld:

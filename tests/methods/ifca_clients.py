@@ -11,11 +11,15 @@ import numpy as np
 
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods.ifca import IFCA
 from fedkin.models import mlp
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import Train
 from tests.simulation.small_federation import federation
 
 STREAM = Stream(3, 2, "method")
@@ -30,13 +34,15 @@ EVERYBODY = np.arange(5)
 class RecordingWorld(FakeWorld):
     """A fake world that records its calls."""
 
-    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
-        self.trained = [*getattr(self, "trained", []), (clients.tolist(), model_index, work or self.work)]
-        return super().train(models, clients, model_index, work=work, **options)
+    trained: tuple[Any, ...] = ()
+    asked: tuple[Any, ...] = ()  # for the losses of all models
 
-    def losses(self, models: Any, clients: Any) -> Any:
-        self.asked = [*getattr(self, "asked", []), clients.tolist()]
-        return super().losses(models, clients)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        if isinstance(task, Train):
+            self.trained = (*self.trained, (clients.tolist(), task.model_index, task.work))
+        if isinstance(task, Losses):
+            self.asked = (*self.asked, clients.tolist())
+        return super().run(task, clients, stream)
 
 
 def world(target: Any = TARGET, **options: Any) -> RecordingWorld:

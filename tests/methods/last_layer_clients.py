@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.shift import Note
+from fedkin.tasks.train import Train
 
 INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")
 NOBODY = np.zeros(0, np.int64)
@@ -31,13 +35,12 @@ class RecordingWorld(FakeWorld):
     def clients(self, round: int) -> Any:
         return np.arange(self.total_clients - sum(n for when, n in (self.late or {}).items() if when > round))
 
-    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
-        self.calls = [*getattr(self, "calls", []), (clients.tolist(), work or self.work, options.get("part"))]
-        return super().train(models, clients, model_index, work=work, **options)
-
-    def note(self, clients: Any) -> None:
-        self.noted = clients.tolist()
-        super().note(clients)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        if isinstance(task, Train):
+            self.calls = [*getattr(self, "calls", []), (clients.tolist(), task.work, task.part)]
+        if isinstance(task, Note):
+            self.noted = clients.tolist()
+        return super().run(task, clients, stream)
 
 
 def world(points: Any, late: Any = None, **options: Any) -> RecordingWorld:

@@ -13,13 +13,18 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.panm import PANM, Matching
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.ask import Ask
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.train import train
 from tests.clustering.test_gaussian_mixture import slow as reference_matching
 
 SEED, CLIENTS = 6, 12
@@ -46,11 +51,13 @@ class UnresponsivePeers(FakeWorld):
     def begin(self, stream: Stream) -> None:
         self.unresponsive = self.mute if stream.round >= self.since else ()
 
-    def ask(self, askers: Any, targets: Any, vectors: int) -> np.ndarray:
-        responsive = ~np.isin(targets, self.unresponsive)
-        replied = np.zeros(len(targets), bool)
-        replied[responsive] = super().ask(askers[responsive], targets[responsive], vectors)
-        return replied
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        if not isinstance(task, Ask):
+            return super().run(task, clients, stream)
+        responsive = ~np.isin(clients, self.unresponsive)
+        replied = np.zeros(len(clients), bool)
+        replied[responsive] = super().run(task, clients[responsive], stream).arrived
+        return Reply({}, replied, np.zeros(len(clients), bool))
 
 
 def fake(
@@ -140,14 +147,14 @@ def reference_round(
     solution, update, examples = {}, {}, {}
     for i in cohort.tolist():
         one = np.array([i])
-        reply = w.train(peers[i].model[None], one, np.array([0]), stream=s.child("train"))
+        reply = train(w, peers[i].model[None], one, np.array([0]), stream=s.child("train"))
         if reply.arrived[0]:
             update[i], examples[i] = reply.update[0], int(reply.examples[0])
             solution[i] = peers[i].model + update[i]
 
     def alike(i: int, j: int) -> float:
         if not isinstance(method, PANM):
-            return 1 / float(w.evaluate(solution[j][None], np.array([i]), np.array([0]), split="train").loss[0])
+            return 1 / float(evaluate(w, solution[j][None], np.array([i]), np.array([0]), split="train").loss[0])
         g, h = cosine(update[i], update[j]), cosine(solution[i] - start, solution[j] - start)
         return method.alpha * g + (1 - method.alpha) * h
 

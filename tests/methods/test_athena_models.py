@@ -9,6 +9,7 @@ import pytest
 
 from fedkin.measures.calibration import fold_scale, platt_scale
 from fedkin.methods.athena import Athena
+from fedkin.tasks.detections import Detections
 from tests.methods.last_layer_clients import NOBODY, ROUND, started
 from tests.methods.test_athena import GIVEN, SHARED, WITH, athena_world, round_of
 
@@ -55,7 +56,8 @@ def test_every_detector_is_scaled_by_the_scores_of_all_clients() -> None:
     np.testing.assert_array_equal(state.scale, [[1, 0]] * 4)
     after = method.round(w, state, np.arange(5), ROUND.at(2))
     everybody, one = np.arange(5), np.ones(5, np.int64)
-    counts = [w.detections(after.models, everybody, d * one, c * one).sum(axis=0) for d, c in enumerate(state.positive)]
+    tasks = [Detections(after.models, d * one, c * one) for d, c in enumerate(state.positive)]
+    counts = [w.run(task, everybody).counts.sum(axis=0) for task in tasks]
     np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)
     assert (after.scale != [1, 0]).any()
     head = slice(0, 2)
@@ -79,7 +81,8 @@ def test_who_does_not_answer_is_not_counted(how: str) -> None:
     state = started(method, w)
     after = method.round(deaf, state, NOBODY, ROUND)
     rest, one = np.array([0, 2, 3]), np.ones(3, np.int64)
-    counts = [w.detections(state.models, rest, d * one, c * one).sum(axis=0) for d, c in enumerate(state.positive)]
+    tasks = [Detections(state.models, d * one, c * one) for d, c in enumerate(state.positive)]
+    counts = [w.run(task, rest).counts.sum(axis=0) for task in tasks]
     np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)
 
 

@@ -18,7 +18,7 @@ from fedkin.config.plan import Plan
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.athena import Athena
 from fedkin.models import mclr
 from fedkin.run import run_folder
@@ -26,6 +26,8 @@ from fedkin.run.loop import run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.evaluate import evaluate
 from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, groups, started, world
 from tests.simulation import numpy_detectors
 from tests.simulation.numpy_detectors import linear
@@ -110,7 +112,7 @@ def test_detectors_that_have_met_only_their_cluster_learn_its_classes() -> None:
     w = simulated()
     state = after(Athena(assignment=GIVEN), w, rounds=10)
     table = np.where(state.home[state.table] == np.arange(3)[:, None], state.table, -1)
-    found = w.evaluate(state.models, EVERYBODY, table[state.assignment])
+    found = evaluate(w, state.models, EVERYBODY, table[state.assignment])
     assert found.correct.sum() > 0.9 * found.examples.sum()
 
 
@@ -123,7 +125,7 @@ def test_a_cluster_of_one_class_scores_zero() -> None:
     state = after(method, w, rounds=2)
     np.testing.assert_array_equal(state.positive, [0, 1, 2, 3, 4])
     np.testing.assert_array_equal(state.trained, [True] * 4 + [False])
-    counts = w.detections(state.models, EVERYBODY, np.full(CLIENTS, 4), np.full(CLIENTS, 4))
+    counts = w.run(Detections(state.models, np.full(CLIENTS, 4), np.full(CLIENTS, 4)), EVERYBODY).counts
     assert not counts[:, :, :32].any() and not counts[:, :, 33:].any(), "bin 32 begins at zero"
     assigned = state.models_for(EVERYBODY)
     for row in EVERYBODY.tolist():

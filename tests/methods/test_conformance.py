@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,17 @@ from sklearn.metrics import adjusted_rand_score
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods import METHODS
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.fedavg import FedAvg
-from fedkin.models import mclr
+from fedkin.models import mclr, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import train
 from tests.simulation.numpy_detectors import linear
 
 
@@ -41,9 +44,10 @@ class Case:
     finding: dict[str, Any] = field(default_factory=dict)  # settings under which clusters that are far apart are found
     grows: bool = False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
     places: bool = True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
-    models_down: int | float = 1  # messages to each client of a round
-    models_up: int | float = 1  # and back
+    models_down: float | Fraction = 1  # messages to each client of a round
+    models_up: float | Fraction = 1  # and back
     detects: bool = False  # its models are detectors, and a cluster has several
+    hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has a model of its own, and asks others
 
 
@@ -82,9 +86,12 @@ PANM = Case(
     models_down=14,  # model and update of seven others
     models_up=14,
 )
+HIDDEN = 8  # in the simulated world, whose models have 6 inputs and 6 classes
+BODY = Fraction(7 * HIDDEN, 7 * HIDDEN + 6 * (HIDDEN + 1))  # of a model: all but its last layer
 CASES = {
     "fedavg": Case(as_fedavg={}),
     "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
+    "fedper": Case(hidden=True, models_down=BODY, models_up=BODY),
     "fedgroup": GROUP,
     "fedgrouprox": GROUP,
     "flexcfl": replace(
@@ -165,6 +172,8 @@ def fake(name: str, **options: Any) -> FakeWorld:
     if CASES[name].detects:
         counts = np.repeat(np.eye(3, dtype=np.int64), 2, axis=1)[np.arange(CLIENTS) % 3]
         options = {"counts": counts, "detects": True, **options}
+    if CASES[name].hidden:
+        options = {"head": slice(1, 3), **options}
     options = {"true_clusters": np.arange(CLIENTS) % 3, **options}
     return FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalTraining(2, lr=0.3), **options)
 
@@ -179,7 +188,7 @@ def simulated(name: str, **options: Any) -> SimulatedWorld:
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(CLIENTS)])
     train, test = (Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2)))
     data = FederatedData("kinds", x, y, 6, train, test, np.arange(CLIENTS) % 3)
-    model = linear() if CASES[name].detects else mclr(data)
+    model = linear() if CASES[name].detects else mlp(data, HIDDEN) if CASES[name].hidden else mclr(data)
     return SimulatedWorld(data, model, LocalTraining(epochs=2, batch_size=5, lr=0.1), **options)
 
 
@@ -245,15 +254,18 @@ def loss_of(world: Any, state: Any) -> float:
     those of a client without a cluster too, which has the first."""
     everybody = np.arange(CLIENTS)
     if isinstance(state, PeerState):
-        return float(world.losses(state.models, everybody)[everybody, everybody].mean())
+        return float(world.run(Losses(state.models), everybody).losses[everybody, everybody].mean())
+    if own := state.evaluation(world.spec, everybody):
+        return float(world.run(replace(own, split="train"), everybody).loss.mean())
     if not world.spec.detects:
-        return float(world.losses(state.models, everybody)[everybody, np.maximum(state.assignment, 0)].mean())
+        losses = world.run(Losses(state.models), everybody).losses
+        return float(losses[everybody, np.maximum(state.assignment, 0)].mean())
     client, detector = np.nonzero(state.assignment[:, None] == state.home)
     if isinstance(world, FakeWorld):
         wanted = world.target[client] + state.positive[detector][:, None]
         return float(np.mean((state.models[detector] - wanted) ** 2))
     work, stream = replace(world.work, positive=state.positive[detector]), Stream(5, 0, "loss")
-    return float(world.train(state.models, client, detector, work=work, stream=stream).first_loss.mean())
+    return float(train(world, state.models, client, detector, work=work, stream=stream).first_loss.mean())
 
 
 def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
@@ -321,13 +333,16 @@ def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) ->
 @each_world
 @each_method
 def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
-    """The state is all there is: saved as plain arrays, loaded in a fresh world, it goes on as if never stopped."""
-    half = run(make(name), world(name), rounds=2)
+    """The state and what clients keep are all there is: as plain arrays, in a fresh world, it goes on as if never
+    stopped."""
+    before, after = world(name), world(name)
+    half = run(make(name), before, rounds=2)
+    after.recall(before.memory())
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays(half))
     file.seek(0)
     loaded = type(half)(**np.load(file, allow_pickle=False))
-    assert_same(run(make(name), world(name), state=loaded, first=3), run(make(name), world(name)))
+    assert_same(run(make(name), after, state=loaded, first=3), run(make(name), world(name)))
 
 
 @each_world
@@ -345,8 +360,9 @@ def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any])
 def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., Any]) -> None:
     w, method = world(name), make(name)
     state = settled(method, w)
-    cohort = cohort_of(w, 5, 2)
+    cohort, kept = cohort_of(w, 5, 2), w.memory()
     forward = method.round(w, state, cohort, Stream(5, 2, "method"))
+    w.recall(kept)
     backward = method.round(w, state, cohort[::-1].copy(), Stream(5, 2, "method"))
     np.testing.assert_allclose(backward.models, forward.models, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(backward.assignment, forward.assignment)

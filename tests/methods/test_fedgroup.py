@@ -14,7 +14,9 @@ import pytest
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods.fedgroup import FedGroup, FedGrouProx, FedGroupState
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -29,9 +31,10 @@ STREAM = Stream(3, 0, "init")
 class RecordingWorld(FakeWorld):
     """A fake world that remembers whom it was asked to train, and with what work."""
 
-    def train(self, models: Any, clients: Any, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
-        self.calls = [*getattr(self, "calls", []), (tuple(clients), work or self.work)]
-        return super().train(models, clients, *args, work=work, **options)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        if task.work is not None:
+            self.calls = [*getattr(self, "calls", []), (tuple(clients), task.work)]
+        return super().run(task, clients, stream)
 
 
 def world(update: np.ndarray = UPDATE, epochs: int = 1, **options: Any) -> RecordingWorld:

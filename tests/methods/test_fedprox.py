@@ -9,10 +9,13 @@ import pytest
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedprox import FedProx
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.train import Train
 
 STREAM = Stream(7, 1, "round")
 COHORT = np.arange(2)
@@ -23,9 +26,10 @@ class RecordingWorld(FakeWorld):
 
     asked: LocalTraining
 
-    def train(self, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
-        self.asked = work or self.work
-        return super().train(*args, work=work, **options)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        assert isinstance(task, Train)
+        self.asked = task.work
+        return super().run(task, clients, stream)
 
 
 def world(epochs: int = 2) -> RecordingWorld:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
-from fedkin.core.world import ModelSpec
 from fedkin.methods.fesem import FeSEM
 from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.fesem_clients import (

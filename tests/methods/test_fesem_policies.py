@@ -13,6 +13,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.fesem import FeSEM, FeSEMMig
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.shift import Shifted
 from tests.methods.fesem_clients import (
     CLIENTS,
     EVERYBODY,
@@ -79,7 +80,7 @@ def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves
     w = shifting()
     result = after(NOBODY, w, given([2] * 5), migration=migration)
     np.testing.assert_array_equal(result.assignment, [2, 0, 2, 2, 1] if moves else [2] * 5)
-    assert bool(w.shifted(EVERYBODY).any()) != moves
+    assert bool(w.run(Shifted(), EVERYBODY).shifted.any()) != moves
 
 
 def test_only_a_first_cluster_notes_what_the_data_are() -> None:
@@ -87,7 +88,7 @@ def test_only_a_first_cluster_notes_what_the_data_are() -> None:
     w = shifting()
     result = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
     np.testing.assert_array_equal(result.assignment, [2, 0, 2, 2, 1])
-    np.testing.assert_array_equal(w.shifted(EVERYBODY), [False, False, False, False, True])
+    np.testing.assert_array_equal(w.run(Shifted(), EVERYBODY).shifted, [False, False, False, False, True])
 
 
 def test_with_migration_the_models_are_the_same() -> None:
@@ -122,7 +123,8 @@ def test_one_model_goes_down_and_one_comes_up(method: FeSEM) -> None:
     """Placing newcomers, choosing clusters and migration are free: the server has all it needs."""
     w = simulated()
     state = method.place(w, method.init(w, Stream(3)), np.arange(CLIENTS), STREAM)
-    w.recall({"noted_labels": np.full_like(w.memory()["noted_labels"], 9)})  # everybody has shifted
+    kept = w.memory()
+    w.recall(kept | {"noted_labels": np.full_like(kept["noted_labels"], 9)})  # everybody has shifted
     for r in (1, 2, 3):
         state = method.round(w, state, np.arange(r, r + 5), Stream(3, r))
     assert w.ledger.total() == (3 * 5 * 4 * w.spec.parameters,) * 2

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core.errors import FedkinError, MethodError
 from fedkin.core.method import UNASSIGNED
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr

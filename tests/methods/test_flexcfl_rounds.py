@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.method import UNASSIGNED
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.flexcfl import FlexCFL
 from tests.methods.flexcfl_clients import COUNTS, ONE, ROUND, TRUE_CLUSTERS, UPDATE, RecordingWorld, given, swap, world
 

@@ -9,12 +9,15 @@ import pytest
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods.decentralized import PeerState
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.gossip import Gossip, Local
 from fedkin.methods.oracle import Oracle
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.ask import Ask
 
 TARGET = np.array([[8, 0], [0, 8], [10, 0], [0, 10], [12, 0], [0, 12], [14, 0]], np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60, 70])
@@ -25,18 +28,17 @@ SEED = 3
 
 
 class RecordingWorld(FakeWorld):
-    """Remembers who asked whom, call by call; ``here`` can be reached."""
+    """Remembers who was asked, call by call; ``here`` can be reached."""
 
     here: np.ndarray = EVERYBODY
 
     def clients(self, round: int) -> np.ndarray:
         return self.here
 
-    def ask(self, askers: Any, targets: Any, vectors: int) -> np.ndarray:
-        pairs = np.zeros((7, 7), bool)
-        pairs[askers, targets] = True
-        self.asked = [*getattr(self, "asked", []), pairs]
-        return super().ask(askers, targets, vectors)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        if isinstance(task, Ask):
+            self.asked = [*getattr(self, "asked", []), clients]
+        return super().run(task, clients, stream)
 
 
 def world(**options: Any) -> RecordingWorld:
@@ -57,8 +59,9 @@ def run(method: Any, w: FakeWorld, rounds: int, cohort: np.ndarray = EVERYBODY) 
 
 
 def contacts(w: RecordingWorld) -> np.ndarray:
-    """Who got an answer of whom, round by round."""
-    return np.stack([pairs for pairs in w.asked if pairs.any()])
+    """Who got an answer of whom, round by round, where all ask as many: a call has the targets of one after another."""
+    targets = np.stack([targets for targets in w.asked if len(targets)])
+    return (targets.reshape(len(targets), 7, -1, 1) == EVERYBODY).any(axis=2)
 
 
 # --- local

@@ -13,15 +13,16 @@ import pytest
 
 import fedkin as fk
 from fedkin.config.plan import Plan
-from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.hierarchical import Hierarchical
 from fedkin.models import as_model, mclr, mlp
 from fedkin.run.loop import run
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.train import train
 from tests.methods.last_layer_clients import CLIENTS, INIT, ROUND, clustered_data, groups, simulated, started, world
 from tests.simulation.numpy_detectors import linear
 
@@ -63,7 +64,8 @@ def test_a_newcomer_sends_its_last_layer_only(layer: Any) -> None:
 def test_the_layers_are_those_of_the_whole_update() -> None:
     w = simulated()
     state = started(Hierarchical(**KMEANS), w)
-    whole = w.train(
+    whole = train(
+        w,
         state.start[None],
         np.arange(CLIENTS),
         np.zeros(CLIENTS, np.int64),
@@ -169,6 +171,6 @@ def test_odd_leaves_are_no_last_layer(tmp_path: Path) -> None:
 
     odd = as_model((lambda key: {"a": jnp.ones((6, 6)), "b": jnp.ones(())}, lambda p, x, key: p["b"] * x @ p["a"]))
     assert odd.spec.head is None
-    with pytest.raises(MethodError, match="last layer"):
+    with pytest.raises(ConfigError, match=r"Hierarchical needs the model's last layer, .* its last two leaves"):
         fk.simulate(Hierarchical(**KMEANS), clustered_data(), odd, rounds=1, cohort=3, out=tmp_path / "run")
-    assert not (tmp_path / "run").exists(), "what was begun is withdrawn"
+    assert not (tmp_path / "run").exists()

@@ -15,7 +15,7 @@ from fedkin.config import registry
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.hierarchical import EXCLUDED_BIAS, Hierarchical
 from fedkin.models import mclr
 from fedkin.models.model import Model
@@ -23,6 +23,7 @@ from fedkin.run import run_folder
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
 from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, simulated, started
 from tests.methods.test_hierarchical_runs import KMEANS, SGD
 
@@ -66,7 +67,7 @@ def test_other_classes_are_never_predicted() -> None:
     state = method.round(w, started(method, w), np.arange(CLIENTS), ROUND)
     everybody = np.arange(CLIENTS)
     for k in range(3):
-        scores = w.evaluate(state.models, everybody, np.full(CLIENTS, k), split="train")
+        scores = evaluate(w, state.models, everybody, np.full(CLIENTS, k), split="train")
         assert not scores.correct[state.assignment != k].any()
         assert scores.correct[state.assignment == k].any()
 
@@ -78,7 +79,7 @@ def test_a_narrow_head_is_never_worse_on_its_own_classes() -> None:
     one, other = started(wide, w), started(method, w)
     np.testing.assert_array_equal(one.assignment, other.assignment)
     everybody = np.arange(CLIENTS)
-    correct = [w.evaluate(s.models, everybody, s.assignment, split="train").correct for s in (one, other)]
+    correct = [evaluate(w, s.models, everybody, s.assignment, split="train").correct for s in (one, other)]
     assert np.all(correct[1] >= correct[0]) and correct[1].sum() > correct[0].sum()
 
 
@@ -117,7 +118,7 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
     bias = after.models[:, w.spec.head_bias]
     own = np.array([(data.label_counts()[state.assignment == k] > 0).any(axis=0) for k in range(len(bias))])
     np.testing.assert_array_equal(bias > EXCLUDED_BIAS / 2, own)  # and in no other
-    scores = w.evaluate(after.models, np.array([8]), np.array([cluster]), split="train")
+    scores = evaluate(w, after.models, np.array([8]), np.array([cluster]), split="train")
     assert scores.loss[0] < 10
 
 

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, ModelSpec
+from fedkin.core.training import LocalTraining
 from fedkin.methods.ifca import IFCA
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.losses import Losses
 from tests.methods.ifca_clients import CLIENTS, MODELS, NEAREST, STREAM, RecordingWorld, after, given, simulated, world
 
 # --- start
@@ -126,8 +129,8 @@ def test_gradient_averaging_in_the_simulator() -> None:
     """The same as asking for gradients and stepping by hand, though the run's work is mini-batches of Adam."""
     w = simulated(LocalTraining(epochs=3, batch_size=4, lr=0.05, optimizer="adam"))
     state, everybody = IFCA(clusters=2).init(w, Stream(3)), np.arange(CLIENTS)
-    model_index = np.argmin(w.losses(state.models, everybody), axis=1)
-    gradient = w.gradients(state.models, everybody, model_index)
+    model_index = np.argmin(w.run(Losses(state.models), everybody).losses, axis=1)
+    gradient = w.run(Gradients(state.models, model_index), everybody).gradients
     expected = state.models.astype(float)
     np.add.at(expected, model_index, -0.05 / CLIENTS * gradient)
     result = IFCA(clusters=2, averaging="gradients").round(w, state, everybody, STREAM)

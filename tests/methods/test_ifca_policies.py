@@ -12,6 +12,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.ifca import IFCA, IFCAMig
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.shift import Shifted
 from tests.methods.ifca_clients import (
     CLIENTS,
     EVERYBODY,
@@ -31,7 +32,7 @@ def test_newcomers_choose_in_the_round_itself() -> None:
     w, state = world(), given()
     placed = IFCA().place(w, state, EVERYBODY, STREAM)
     np.testing.assert_array_equal(placed.assignment, [UNASSIGNED] * 5)
-    assert not hasattr(w, "asked") and not hasattr(w, "trained")
+    assert not w.asked and not w.trained
     assert np.all(IFCA().round(w, placed, EVERYBODY, STREAM).assignment != UNASSIGNED)
 
 
@@ -44,7 +45,7 @@ def test_newcomers_by_loss() -> None:
 def test_newcomers_at_random() -> None:
     w = world(np.zeros((60, 2), np.float32))
     placed = IFCA(newcomers="random").place(w, given([UNASSIGNED] * 60), np.arange(60), STREAM)
-    assert set(placed.assignment.tolist()) == {0, 1, 2} and not hasattr(w, "asked")
+    assert set(placed.assignment.tolist()) == {0, 1, 2} and not w.asked
 
 
 # --- migration (FlexCFL, Algorithm 2, l. 4-6)
@@ -86,7 +87,7 @@ def test_only_a_first_choice_notes_what_the_data_are() -> None:
     w = shifting()
     state = after([1, 4], w, given([2, UNASSIGNED, 2, 2, 2]))
     np.testing.assert_array_equal(state.assignment, [2, 0, 2, 2, 1])
-    np.testing.assert_array_equal(w.shifted(EVERYBODY), [False, False, False, False, True])
+    np.testing.assert_array_equal(w.run(Shifted(), EVERYBODY).shifted, [False, False, False, False, True])
 
 
 def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_same_again() -> None:
@@ -94,14 +95,14 @@ def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_s
     w.silent = frozenset({1})
     state = method.round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
     np.testing.assert_array_equal(state.assignment, [2, 2, 2, 2, 1])
-    np.testing.assert_array_equal(w.shifted(EVERYBODY), [False, True, False, False, False])
+    np.testing.assert_array_equal(w.run(Shifted(), EVERYBODY).shifted, [False, True, False, False, False])
 
 
 def test_migration_goes_as_newcomers_do() -> None:
     """At random, so that nobody's losses are asked for."""
     w = shifting()
     result = IFCAMig(newcomers="random").round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
-    assert not any(w.asked) and not w.shifted(EVERYBODY).any()
+    assert not any(w.asked) and not w.run(Shifted(), EVERYBODY).shifted.any()
     np.testing.assert_array_equal(result.assignment[[0, 2, 3]], [2, 2, 2])
 
 
@@ -139,9 +140,9 @@ def test_migration_costs_all_models_once_for_each_that_shifted() -> None:
     w, method = simulated(), IFCAMig(clusters=4)
     state = method.round(w, method.init(w, Stream(3)), np.arange(CLIENTS), Stream(3, 1))
     before = messages(w)
-    noted = w.memory()["noted_labels"].copy()
-    noted[[0, 5, 9]] = [6, 6, 0]  # twelve samples, where there are six now
-    w.recall({"noted_labels": noted})
+    kept = w.memory()
+    kept["noted_labels"][[0, 5, 9]] = [6, 6, 0]  # twelve samples, where there are six now
+    w.recall(kept)
     method.round(w, state, np.array([5, 6]), Stream(3, 2))
     assert messages(w) == (before[0] + 2 * 4 + 3 * 4, before[1] + 2)
 

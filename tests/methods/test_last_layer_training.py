@@ -10,9 +10,12 @@ import pytest
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods.last_layer_training import last_layer_updates
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.train import Train
 
 STREAM = Stream(2, 1, "policies")
 EVERYONE = np.arange(4)
@@ -26,9 +29,10 @@ class RecordingWorld(FakeWorld):
         end = self.spec.parameters
         self.spec = replace(self.spec, head=slice(1, end), head_bias=slice(end - 1, end))
 
-    def train(self, models: Any, clients: Any, model_index: Any = None, *, work: Any = None, **options: Any) -> Any:
-        self.asked = (models, clients.tolist(), model_index.tolist(), work, options)
-        return super().train(models, clients, model_index, work=work, **options)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        if isinstance(task, Train):
+            self.asked = (task, clients.tolist(), stream)
+        return super().run(task, clients, stream)
 
 
 THREE = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], np.float32)
@@ -49,10 +53,10 @@ def test_last_layers_are_what_training_makes_of_them(layer: str, first: int) -> 
     """Whatever the run counts, so many epochs; and only that slice is asked for."""
     w = asked()
     assert layers(w, layer, [2, 0]) == ([2, 0], THREE[[2, 0], first:].tolist())
-    _, clients, model_index, work, options = w.asked
-    assert (clients, model_index, work.epochs, work.steps) == ([2, 0], [0, 0], 2, None)
-    assert options["part"] == slice(first, 3) and not options.get("reduce")
-    assert options["stream"].round == STREAM.round and options["stream"] != STREAM
+    task, clients, stream = w.asked
+    assert (clients, list(task.model_index), task.work.epochs, task.work.steps) == ([2, 0], [0, 0], 2, None)
+    assert task.part == slice(first, 3) and not task.reduce
+    assert stream.round == STREAM.round and stream != STREAM
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
@@ -71,8 +75,9 @@ def test_last_layers_of_detectors_are_those_of_every_class_end_to_end() -> None:
     who, points = layers(w)
     assert who == [0, 1, 2, 3]
     assert points == [[3, 0, 5], [0, 7, 0], [9, 10, 11], [0, 0, 14]]
-    _, clients, model_index, work, _ = w.asked
-    assert (clients, model_index) == ([0, 0, 1, 2, 2, 2, 3], [0] * 7)
+    task, clients, _ = w.asked
+    work = task.work
+    assert (clients, task.model_index.tolist()) == ([0, 0, 1, 2, 2, 2, 3], [0] * 7)
     assert (work.positive.tolist(), work.epochs, work.steps) == ([0, 2, 1, 0, 1, 2, 2], 2, None)
     assert layers(w, "last_layer", [3])[1] == [[0, 0, 0, 0, 13, 14]]
 

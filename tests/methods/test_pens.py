@@ -11,7 +11,7 @@ import pytest
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.decentralized import Neighbourhood, PeerState
 from fedkin.methods.pens import PENS
 from fedkin.simulation.fake_world import FakeWorld

@@ -11,9 +11,14 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.methods import policies
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Note
+from fedkin.tasks.similarities import Similarities
 
 ZERO = np.zeros(2, np.float32)
 STREAM = Stream(2, 1, "policies")
@@ -28,16 +33,15 @@ class RecordingWorld(FakeWorld):
     noted: Any = None
     steps: Any = None
 
-    def note(self, clients: Any) -> None:
-        self.noted = clients.tolist()
-        super().note(clients)
-
-    def losses(self, models: Any, clients: Any) -> Any:
-        return super().losses(models, clients) if self.odd_losses is None else np.array(self.odd_losses)[clients]
-
-    def similarities(self, *args: Any, work: LocalTraining | None = None, **options: Any) -> Any:
-        self.steps = work.steps if work else None
-        return super().similarities(*args, work=work, **options)
+    def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+        reply = super().run(task, clients, stream)
+        if isinstance(task, Note):
+            self.noted = clients.tolist()
+        if isinstance(task, Similarities):
+            self.steps = task.work.steps
+        if isinstance(task, Losses) and self.odd_losses is not None:
+            return replace(reply, arrays={"losses": np.array(self.odd_losses)[clients]})
+        return reply
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods.sattler import SattlerCFL, SattlerState
 from fedkin.simulation.fake_world import FakeWorld
 
