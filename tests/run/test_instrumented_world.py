@@ -2,78 +2,111 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from fedkin.core.method import State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, TrainingReply
-from fedkin.run.instrumented_world import InstrumentedWorld, TrainingRecord, distances
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
+from fedkin.core.world import World
+from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.ask import Ask
+from fedkin.tasks.classes import Classes
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.label_errors import LabelErrors
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.train import Train, train
 from tests.run.toy_method import fake_world
 
 STREAM = Stream(0, 1, "test")
+ZERO = np.zeros((1, 3), np.float32)
+
+
+def seen(instrumented: InstrumentedWorld) -> Any:
+    """The reply to the last training, as it was observed."""
+    assert instrumented.observations.training is not None
+    return instrumented.observations.training.reply
 
 
 @pytest.mark.parametrize("memory", [2**28, 0])
-def test_means_have_the_same_bits_with_and_without_the_lens(tiny_world: SimulatedWorld, memory: int) -> None:
+@pytest.mark.parametrize("gradient", [False, True])
+def test_means_have_the_same_bits_with_and_without_the_lens(
+    tiny_world: SimulatedWorld, memory: int, gradient: bool
+) -> None:
     models = np.stack([tiny_world.initial(Stream(k)) for k in range(2)])
     clients, model_index = np.array([0, 2, 3, 5]), np.array([0, 1, 1, 0])
-    bare = tiny_world.train(models, clients, model_index, reduce=True, stream=STREAM)
+    task = Train(models, tiny_world.work, model_index, reduce=True, gradient=gradient)
+    bare = tiny_world.run(task, clients, STREAM)
     instrumented = InstrumentedWorld(tiny_world, memory)
-    seen = instrumented.train(models, clients, model_index, reduce=True, stream=STREAM)
-    assert bare.update.tobytes() == seen.update.tobytes()
-    assert bare.weight is not None and seen.weight is not None
-    assert bare.weight.tobytes() == seen.weight.tobytes()
-    assert instrumented.training is not None and (instrumented.training.reply.weight is None) == (memory > 0)
+    through = instrumented.run(task, clients, STREAM)
+    assert bare.arrays.keys() == through.arrays.keys()
+    for name, array in bare.arrays.items():
+        other = through.arrays[name]
+        assert (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes()), name
+    assert bare.weight is not None and through.weight is not None
+    assert bare.weight.tobytes() == through.weight.tobytes()
+    assert (seen(instrumented).weight is None) == (memory > 0)
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_single_updates_are_observed_as_long_as_they_fit(room: int) -> None:
+    """Four clients of three numbers of four bytes; the limit is the world's own where none is set."""
+    world: Any = fake_world()
+    world.update_memory = 4 * 3 * 4 - 1 + room
+    for instrumented in (InstrumentedWorld(world), InstrumentedWorld(fake_world(), world.update_memory)):
+        assert instrumented.update_memory == world.update_memory
+        train(instrumented, ZERO, np.arange(4), np.zeros(4, np.int64), reduce=True, stream=STREAM)
+        assert (seen(instrumented).weight is None) == bool(room)
 
 
 def test_bytes_are_counted_once() -> None:
+    """The lens asks for single updates, which are as long as those that a mean is made of."""
     through, bare = fake_world(), fake_world()
-    instrumented = InstrumentedWorld(through)
-    for world in (instrumented, bare):
+    for world in (InstrumentedWorld(through), bare):
         world.ledger.add("train", 8, 4)
-    assert through.ledger.total() == bare.ledger.total() == (8, 4)
+        train(world, ZERO, np.arange(4), np.zeros(4, np.int64), reduce=True, stream=STREAM)
+    assert through.ledger.total() == bare.ledger.total() == (8 + 4 * 12, 4 + 4 * 12)
 
 
 def test_single_updates_pass_untouched() -> None:
     world = fake_world()
-    models, clients = np.zeros((1, 3), np.float32), np.arange(8)
-    direct = world.train(models, clients, np.zeros(8, np.int64), stream=STREAM)
-    through = InstrumentedWorld(world).train(models, clients, np.zeros(8, np.int64), stream=STREAM)
+    task = Train(ZERO, world.work, np.zeros(8, np.int64))
+    direct, through = (w.run(task, np.arange(8), STREAM) for w in (world, InstrumentedWorld(world)))
     np.testing.assert_array_equal(direct.update, through.update)
     assert through.weight is None
 
 
-def test_missing_and_broken_replies_are_counted_until_the_next_round() -> None:
-    world = fake_world(silent=frozenset({1, 2}), garbage=frozenset({4}))
-    instrumented = InstrumentedWorld(world)
-    instrumented.train(np.zeros((1, 3), np.float32), np.arange(8), np.zeros(8, np.int64), stream=STREAM)
-    instrumented.train(np.zeros((1, 3), np.float32), np.arange(3), np.zeros(3, np.int64), stream=STREAM)
-    assert (instrumented.missing, instrumented.nonfinite) == (4, 1)
-    instrumented.begin(STREAM.at(2))
-    assert (instrumented.missing, instrumented.nonfinite, instrumented.training) == (0, 0, None)
+@pytest.mark.parametrize("memory", [2**28, 0])
+@pytest.mark.parametrize("reduce", [False, True])
+def test_a_part_passes(tiny_world: SimulatedWorld, memory: int, reduce: bool) -> None:
+    models, clients, model_index = tiny_world.initial(STREAM)[None], np.array([0, 2, 5]), np.zeros(3, np.int64)
+    task = Train(models, tiny_world.work, model_index, reduce=reduce, part=tiny_world.spec.head_bias)
+    bare, through = (w.run(task, clients, STREAM) for w in (tiny_world, InstrumentedWorld(tiny_world, memory)))
+    assert through.update.tobytes() == bare.update.tobytes() and through.update.shape[1] == 2
 
 
-def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(caplog: pytest.LogCaptureFixture) -> None:
-    instrumented = InstrumentedWorld(fake_world(silent=frozenset({1}), garbage=frozenset({4, 6})))
-    instrumented.begin(STREAM.at(7))
-    instrumented.train(
-        np.zeros((1, 3), np.float32), np.array([6, 1, 4]), np.zeros(3, np.int64), reduce=True, stream=STREAM
-    )
-    instrumented.train(np.zeros((1, 3), np.float32), np.array([0, 1]), np.zeros(2, np.int64), stream=STREAM)
-    [record] = caplog.records
-    assert (record.name, record.levelname) == ("fedkin", "WARNING")
-    assert record.getMessage() == "round 7: no finite reply from client 4, 6; excluded from this round"
+def test_what_is_observed_is_what_the_world_was_asked_for() -> None:
+    """The single form, in place of the sums that the method wants."""
 
+    class Asked(FakeWorld):
+        def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
+            tasks.append(task)
+            return super().run(task, clients, stream)
 
-def test_of_many_that_are_not_finite_twenty_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    instrumented = InstrumentedWorld(fake_world(clients=30, garbage=frozenset(range(30))))
-    instrumented.train(np.zeros((1, 3), np.float32), np.arange(30), np.zeros(30, np.int64), stream=STREAM)
-    [record] = caplog.records
-    assert "client 0, 1, " in record.getMessage() and ", 19 ...;" in record.getMessage()
-    assert instrumented.nonfinite == 30
+    tasks: list[Any] = []
+    world = Asked(np.zeros((2, 3), np.float32), np.ones(2, int))
+    for memory in (2**28, 0):
+        train(InstrumentedWorld(world, memory), ZERO, np.arange(2), np.zeros(2, int), reduce=True, stream=STREAM)
+    assert [task.reduce for task in tasks] == [False, True]
 
 
 def test_the_world_begins_with_the_lens() -> None:
@@ -86,148 +119,67 @@ def test_the_world_begins_with_the_lens() -> None:
     assert begun == [STREAM.at(3)]
 
 
-def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
-    counts = np.full((8, 2), 10)
-    world = fake_world(counts=counts)
-    instrumented = InstrumentedWorld(world)
-    instrumented.begin(STREAM)
-    assert instrumented.detected is None, "nobody has asked"
-    world.counts = counts - 9 * np.isin(np.arange(8), [2, 5, 7])[:, None]
-    np.testing.assert_array_equal(instrumented.shifted(np.array([5, 0])), [True, False])
-    np.testing.assert_array_equal(instrumented.shifted(np.array([2, 3])), [True, False])
-    assert noticed(instrumented) == [2, 5]
-    instrumented.note(np.array([2]))
-    np.testing.assert_array_equal(instrumented.shifted(np.array([2]), threshold=0.0), [False])
-    assert noticed(instrumented) == [2, 5], "what was noticed in a round stays noticed"
-    instrumented.begin(STREAM.at(2))
-    assert instrumented.detected is None
-
-
-def noticed(instrumented: InstrumentedWorld) -> list[int]:
-    assert instrumented.detected is not None
-    return np.flatnonzero(instrumented.detected).tolist()
-
-
-def test_who_asks_and_hears_no_has_asked() -> None:
-    instrumented = InstrumentedWorld(fake_world(counts=np.full((8, 2), 10)))
-    instrumented.shifted(np.arange(8))
-    assert noticed(instrumented) == []
-
-
-def test_those_who_note_are_remembered_until_the_next_round() -> None:
-    instrumented = InstrumentedWorld(fake_world(counts=np.full((8, 2), 10)))
-    instrumented.begin(STREAM)
-    assert not instrumented.placed.any()
-    instrumented.note(np.array([5, 2]))
-    instrumented.note(np.array([7]))
-    assert np.flatnonzero(instrumented.placed).tolist() == [2, 5, 7]
-    instrumented.begin(STREAM.at(2))
-    assert not instrumented.placed.any()
-
-
 def test_memory_passes_through() -> None:
     counts = np.full((8, 2), 10)
     one, other = fake_world(counts=counts), fake_world(counts=counts)
     one.counts = other.counts = counts - 9 * (np.arange(8) < 4)[:, None]
-    InstrumentedWorld(one).note(np.array([0]))
+    InstrumentedWorld(one).run(Note(), np.array([0]))
     InstrumentedWorld(other).recall(InstrumentedWorld(one).memory())
-    np.testing.assert_array_equal(other.shifted(np.arange(8)), [False, True, True, True, *[False] * 4])
+    shifted = other.run(Shifted(), np.arange(8)).shifted
+    np.testing.assert_array_equal(shifted, [False, True, True, True, *[False] * 4])
 
 
-def test_similarities_without_an_answer_are_missing_replies() -> None:
-    world = fake_world(silent=frozenset({1, 2}))
-    instrumented, directions = InstrumentedWorld(world), np.eye(2, 3, dtype=np.float32)
-    instrumented.begin(STREAM)
-    found = instrumented.similarities(np.zeros(3, np.float32), directions, np.arange(4), stream=STREAM)
-    np.testing.assert_array_equal(
-        found, world.similarities(np.zeros(3, np.float32), directions, np.arange(4), stream=STREAM)
-    )
-    assert (instrumented.missing, instrumented.nonfinite) == (2, 0)
+def test_clients_of_another_cluster_are_told_so() -> None:
+    class Reassigned(FakeWorld):
+        def reassigned(self, clients: Any) -> None:
+            moved.append(clients.tolist())
+
+    moved: list[list[int]] = []
+    InstrumentedWorld(Reassigned(np.zeros((3, 3), np.float32), np.ones(3, int))).reassigned(np.array([0, 2]))
+    assert moved == [[0, 2]]
 
 
-def test_distances_by_hand() -> None:
-    # Client 0 goes from (0, 0) to (3, 4); client 1 never answers; client 2 from (10, 0) to (10, 1).
-    # After the round its cluster's models lie at (0, 0) and (10, 3): distances 5 and 2.
-    reply = TrainingReply(
-        update=np.array([[3, 4], [0, 0], [0, 1]], np.float32),
-        model_index=np.array([0, 0, 1]),
-        examples=np.array([1, 1, 1]),
-        loss=np.zeros(3),
-        first_loss=np.zeros(3),
-        arrived=np.array([True, False, True]),
-        nonfinite=np.zeros(3, bool),
-    )
-    start = np.array([[0, 0], [10, 0]], np.float32)
-    after = State(np.array([[0, 0], [10, 3]], np.float32), np.array([0, 0, 1]))
-    found = distances(TrainingRecord(start, np.array([0, 1, 2]), reply), after)
-    assert found is not None
-    np.testing.assert_array_equal(found, [5.0, 2.0])
-    assert distances(None, after) is None
+MODELS, INDEX = np.ones((2, 3), np.float32), np.array([0, 1, 0, 1])
+TASKS: dict[str, Task] = {
+    "ask": Ask(2),
+    "classes": Classes(),
+    "detections": Detections(MODELS, INDEX, np.zeros(4, np.int64)),
+    "evaluate": Evaluate(MODELS, INDEX),
+    "gradients": Gradients(MODELS, INDEX),
+    "label_errors": LabelErrors(MODELS),
+    "losses": Losses(MODELS),
+    "note": Note(),
+    "send": Directions(MODELS),
+    "shifted": Shifted(),
+    "similarities": Similarities(MODELS[0], MODELS, LocalTraining()),
+    "train": Train(MODELS, LocalTraining(), INDEX),
+}
 
 
-def test_a_client_that_moves_is_measured_from_its_new_cluster() -> None:
-    world = FakeWorld(np.array([[4.0, 0.0]], np.float32), np.array([1]), work=LocalTraining(lr=0.5))
-    instrumented = InstrumentedWorld(world)
-    instrumented.train(np.zeros((2, 2), np.float32), np.array([0]), np.array([0]), reduce=True, stream=STREAM)
-    moved = State(np.array([[0, 0], [2, 1]], np.float32), np.array([1]))
-    found = distances(instrumented.training, moved)  # its solution is (2, 0), its new cluster's model (2, 1)
-    assert found is not None
-    np.testing.assert_array_equal(found, [1.0])
-
-
-@pytest.mark.parametrize("memory", [2**28, 0])
-@pytest.mark.parametrize("reduce", [False, True])
-def test_a_part_passes_and_is_no_training_to_look_at(tiny_world: SimulatedWorld, memory: int, reduce: bool) -> None:
-    """What finds clusters says nothing of a round's discrepancy."""
-    models, clients, model_index = tiny_world.initial(STREAM)[None], np.array([0, 2, 5]), np.zeros(3, np.int64)
-    part = tiny_world.spec.head_bias
-    bare = tiny_world.train(models, clients, model_index, part=part, reduce=reduce, stream=STREAM)
-    instrumented = InstrumentedWorld(tiny_world, memory)
-    through = instrumented.train(models, clients, model_index, part=part, reduce=reduce, stream=STREAM)
-    assert through.update.tobytes() == bare.update.tobytes() and through.update.shape[1] == 2
-    assert instrumented.training is None
-
-
-def test_missing_parts_are_counted_and_broken_ones_told(caplog: pytest.LogCaptureFixture) -> None:
-    instrumented = InstrumentedWorld(fake_world(silent=frozenset({1}), garbage=frozenset({4})))
-    instrumented.train(
-        np.zeros((1, 3), np.float32), np.arange(8), np.zeros(8, np.int64), part=slice(2, 3), stream=STREAM
-    )
-    assert (instrumented.missing, instrumented.nonfinite) == (1, 1)
-    assert "client 4" in caplog.text
-
-
-def test_detectors_are_measured_from_the_detector_they_trained() -> None:
-    """A state says which model a solution has become a part of: (2, 0) of detector 1, which is at (2, 1) now."""
-
-    class Detecting(State):
-        def aggregated_into(self, clients: np.ndarray, trained: np.ndarray) -> np.ndarray:
-            return trained
-
-    world = FakeWorld(np.array([[4.0, 0.0]], np.float32), np.array([1]), work=LocalTraining(lr=0.5))
-    instrumented = InstrumentedWorld(world)
-    instrumented.train(np.zeros((2, 2), np.float32), np.array([0]), np.array([1]), reduce=True, stream=STREAM)
-    found = distances(instrumented.training, Detecting(np.array([[9, 9], [2, 1]], np.float32), np.array([0])))
-    assert found is not None
-    np.testing.assert_array_equal(found, [1.0])
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_passes_through(name: str) -> None:
+    """With all that its reply holds, and the bytes that it takes."""
+    task, clients = TASKS[name], np.arange(4)
+    worlds = [fake_world(silent=frozenset({1}), garbage=frozenset({3}), detects=name == "detections") for _ in range(2)]
+    bare, through = worlds[0].run(task, clients, STREAM), InstrumentedWorld(worlds[1]).run(task, clients, STREAM)
+    assert task.name == name and bare.arrays.keys() == through.arrays.keys()
+    for array in bare.arrays:
+        np.testing.assert_array_equal(through.arrays[array], bare.arrays[array])
+    np.testing.assert_array_equal(through.arrived, bare.arrived)
+    np.testing.assert_array_equal(through.nonfinite, bare.nonfinite)
+    assert (worlds[0].ledger.down, worlds[0].ledger.up) == (worlds[1].ledger.down, worlds[1].ledger.up)
 
 
 def test_everything_else_passes_through() -> None:
-    world = fake_world()
-    instrumented, models, clients = InstrumentedWorld(world), np.ones((2, 3), np.float32), np.arange(4)
-    model_index = np.array([0, 1, 0, 1])
-    np.testing.assert_array_equal(instrumented.losses(models, clients), world.losses(models, clients))
-    np.testing.assert_array_equal(
-        instrumented.gradients(models, clients, model_index), world.gradients(models, clients, model_index)
-    )
+    world = fake_world(true_clusters=np.arange(8) % 2)
+    instrumented = InstrumentedWorld(world)
+    assert isinstance(instrumented, World)
     np.testing.assert_array_equal(instrumented.clients(3), world.clients(3))
     np.testing.assert_array_equal(instrumented.initial(STREAM), world.initial(STREAM))
-    np.testing.assert_array_equal(instrumented.shifted(clients), world.shifted(clients))
-    np.testing.assert_array_equal(instrumented.classes(clients), world.classes(clients))
-    counts = instrumented.detections(models, clients, model_index, np.zeros(4, np.int64))
-    np.testing.assert_array_equal(counts, world.detections(models, clients, model_index, np.zeros(4, np.int64)))
-    assert counts.sum() == 4
-    instrumented.send(models, clients)
+    np.testing.assert_array_equal(instrumented.true_clusters, world.true_clusters)
+    counts = instrumented.run(TASKS["classes"], np.arange(4)).classes
+    assert counts.shape == (4, 1)
+    instrumented.run(Directions(MODELS), np.arange(4))
     assert world.ledger.down == {"send": 2 * 4 * 3 * 4}
     assert (instrumented.spec, instrumented.work, instrumented.ledger, instrumented.total_clients) == (
         world.spec,

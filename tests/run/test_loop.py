@@ -21,6 +21,8 @@ from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.loop import RunState, run
 from fedkin.run.run_folder import Folder
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.train import Train
 from tests.run.toy_method import Toy, ToyState, fake_world
 
 PLAN = Plan(rounds=7, cohort=3, seed=5, checkpoint_every=2)
@@ -40,13 +42,14 @@ def test_cohorts_depend_on_seed_and_round_only() -> None:
     for method in (FedAvg(), Toy(clusters=3)):
         world = fake_world()
         seen[type(method).__name__] = cohorts = []
-        train = world.train
+        run_task = world.run
 
-        def spy(models, clients, *rest, train=train, cohorts=cohorts, **options):  # type: ignore[no-untyped-def]
-            cohorts.append(clients.tolist())
-            return train(models, clients, *rest, **options)
+        def spy(task, clients, stream=None, run_task=run_task, cohorts=cohorts):  # type: ignore[no-untyped-def]
+            if isinstance(task, Train):
+                cohorts.append(clients.tolist())
+            return run_task(task, clients, stream)
 
-        world.train = spy  # type: ignore[method-assign]
+        world.run = spy  # type: ignore[method-assign]
         run(world, method, PLAN)
     assert seen["FedAvg"] == seen["Toy"]
     assert seen["Toy"] == [select_cohort(np.arange(8), 8, PLAN, Stream(5, r, "cohort")).tolist() for r in range(1, 8)]
@@ -66,7 +69,7 @@ def test_scores_are_taken_after_aggregation() -> None:
     world = fake_world()
     track = run(world, Toy(), PLAN)
     assert isinstance(track.state, ToyState)
-    expected = world.evaluate(track.state.models, np.arange(8), track.state.assignment)
+    expected = evaluate(world, track.state.models, np.arange(8), track.state.assignment)
     assert track.records[-1]["accuracy"] == expected.correct.sum() / 8
     assert track.scored is not None
     np.testing.assert_array_equal(track.scored.scores.loss, expected.loss)
@@ -230,6 +233,8 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path, die_at: int)
     for name in ("models", "assignment", "rounds_trained", "noise"):
         assert getattr(whole.state, name).tobytes() == getattr(resumed.state, name).tobytes()
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    if die_at == PLAN.rounds:  # nothing is left to do but to score the last round again, on the account of scoring
+        assert again.ledger.down.pop("scoring.evaluate") > world.ledger.down.pop("scoring.evaluate")
     assert (world.ledger.down, world.ledger.up) == (again.ledger.down, again.ledger.up)
     assert resumed.records == whole.records
 

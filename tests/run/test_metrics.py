@@ -11,7 +11,6 @@ import pytest
 from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import Scores
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.metrics import (
     EvaluationResults,
@@ -23,6 +22,9 @@ from fedkin.run.metrics import (
     training_record,
     weighted_mean,
 )
+from fedkin.run.observations import Observations
+from fedkin.tasks.evaluate import Scores
+from fedkin.tasks.train import train
 from tests.run.toy_method import fake_world
 
 
@@ -92,9 +94,9 @@ def test_training_record_of_fake_clients() -> None:
     world = fake_world(clients=4, silent=frozenset({0}), garbage=frozenset({1}))
     instrumented = InstrumentedWorld(world)
     models, clients, model_index = np.zeros((1, 3), np.float32), np.arange(4), np.zeros(4, np.int64)
-    reply = instrumented.train(models, clients, model_index, reduce=True, stream=Stream(0))
+    reply = train(instrumented, models, clients, model_index, reduce=True, stream=Stream(0))
     state = State(models + reply.update, np.zeros(4, np.int64))
-    record = training_record(instrumented, state)
+    record = training_record(instrumented.observations, state)
     weight = np.array([12, 13]) / 25  # clients 2 and 3 answered
     assert record["train_loss"] == pytest.approx(float(weight @ reply.loss[2:]), rel=1e-12)
     assert record["first_train_loss"] == pytest.approx(float(weight @ reply.first_loss[2:]), rel=1e-12)
@@ -106,17 +108,14 @@ def test_training_record_of_fake_clients() -> None:
 
 
 def test_a_round_without_training_is_null() -> None:
-    record = training_record(
-        InstrumentedWorld(fake_world()), State(np.zeros((1, 3), np.float32), np.zeros(8, np.int64))
-    )
+    record = training_record(Observations(8, 1), State(np.zeros((1, 3), np.float32), np.zeros(8, np.int64)))
     assert record["train_loss"] is record["first_train_loss"] is record["discrepancy_mean"] is None
 
 
 def test_scoring_tests_the_warm_clients_on_their_own_account() -> None:
     world = fake_world(clients=4)
-    instrumented = InstrumentedWorld(world)
     state = State(np.array([[1, 1, 1], [-1, -1, -1]], np.float32), np.array([0, 1, UNASSIGNED, 0]))
-    result = score(instrumented, state, 1)
+    result = score(world, state, 1)
     np.testing.assert_array_equal(result.clients, [0, 1, 3])
     np.testing.assert_array_equal(result.cluster, [0, 1, 0])
     np.testing.assert_array_equal(result.scores.correct, [1, 1, 0])
@@ -138,7 +137,7 @@ def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool)
     state = Aside(np.ones((1, 3), np.float32), assignment)
     if 2 not in cold:
         state = State(state.models, assignment)
-    result = score(InstrumentedWorld(fake_world(clients=4)), state, 1)
+    result = score(fake_world(clients=4), state, 1)
     assert result.partial is partial
     record = accuracy_record(result, 1, None)
     assert record.get("excluded", 0) == (2 in cold) and record["partial"] is partial
@@ -158,7 +157,7 @@ def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
     counts = np.array([[1, 0], [0, 1], [1, 0], [1, 0]])
     world = fake_world(clients=4, counts=counts, detects=True, silent=frozenset({2}))
     state = Detected(np.array([[0, 0, 0], [2, 2, 2]], np.float32), np.array([0, 0, 1, 1]))
-    result = score(InstrumentedWorld(world), state, 1)
+    result = score(world, state, 1)
     assert result.detectors == [0.5, 1.0]
     record = accuracy_record(result, 2, None)
     assert record["accuracy_by_detector"] == [0.5, 1.0]
@@ -169,12 +168,12 @@ def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
 def test_a_detector_without_clients_has_no_accuracy() -> None:
     world = fake_world(clients=4, counts=np.array([[1, 0]] * 4), detects=True)
     state = Detected(np.zeros((2, 3), np.float32), np.array([0, 0, UNASSIGNED, 0]))
-    assert score(InstrumentedWorld(world), state, 1).detectors == [1.0, None]
+    assert score(world, state, 1).detectors == [1.0, None]
 
 
 def test_other_models_have_no_accuracy_by_detector() -> None:
     state = State(np.ones((1, 3), np.float32), np.zeros(4, np.int64))
-    result = score(InstrumentedWorld(fake_world(clients=4)), state, 1)
+    result = score(fake_world(clients=4), state, 1)
     assert result.detectors is None and "accuracy_by_detector" not in accuracy_record(result, 1, None)
 
 

@@ -10,8 +10,12 @@ from jaxtyping import Int
 
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, World
+from fedkin.core.requirements import Requirements
+from fedkin.core.training import LocalTraining
+from fedkin.core.world import World
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,9 @@ class Toy:
     clusters: int = 2
     warm: int = 100
 
+    def requirements(self) -> Requirements:
+        return Requirements(clients=self.clusters, clients_because="clusters")
+
     def init(self, world: World, stream: Stream) -> ToyState:
         models = np.stack([world.initial(stream.child(f"model {k}")) for k in range(self.clusters)])
         ids = np.arange(world.total_clients)
@@ -34,7 +41,7 @@ class Toy:
         return ToyState(models, assignment, np.zeros(len(ids), np.int64), np.array(0))
 
     def round(self, world: World, state: ToyState, cohort: Int[np.ndarray, "n"], stream: Stream) -> ToyState:
-        trained = world.train(state.models, cohort, state.assignment[cohort], reduce=True, stream=stream)
+        trained = train(world, state.models, cohort, state.assignment[cohort], reduce=True, stream=stream)
         trained_so_far = state.rounds_trained.copy()
         trained_so_far[cohort] += 1
         noise = np.array(stream.rng().integers(2**40))
@@ -42,7 +49,7 @@ class Toy:
 
     def place(self, world: World, state: ToyState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> ToyState:
         assignment = state.assignment.copy()
-        assignment[newcomers] = np.argmin(world.losses(state.models, newcomers), axis=1)
+        assignment[newcomers] = np.argmin(world.run(Losses(state.models), newcomers).losses, axis=1)
         return replace(state, assignment=assignment)
 
 
