@@ -9,7 +9,10 @@ from benchmarks.work import clients
 from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
-from fedkin.simulation.shift_test import LabelMemory
+from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Shifted
 
 MADC_SMALL = 500  # clients: the plain form holds four arrays of N x N x N numbers
 
@@ -52,18 +55,19 @@ def choice(turns: int, clusters: int = 3) -> Times:
 
     def passes(_: int) -> None:
         for _ in range(clusters):
-            world.evaluate(start, all_clients, zeros, split="train")
+            evaluate(world, start, all_clients, zeros, split="train")
 
-    return take_turns({"choice": lambda _: world.losses(models, all_clients), "K passes": passes}, turns, 3)
+    return take_turns({"choice": lambda _: world.run(Losses(models), all_clients), "K passes": passes}, turns, 3)
 
 
 def shift_test(turns: int) -> Times:
     """The shift test of 10,000 clients with ten classes."""
     rng = np.random.default_rng(0)
     before, after = rng.integers(0, 50, (10_000, 10)), rng.integers(0, 50, (10_000, 10))
-    memory, all_clients = LabelMemory(before), np.arange(10_000)
+    world = FakeWorld(np.zeros((10_000, 1), np.float32), before.sum(axis=1), counts=before)
+    world.counts, all_clients = after, np.arange(10_000)
     tests = ("label_blind", "label_aware")
-    return take_turns({t: lambda _, t=t: memory.shifted(all_clients, after, t, 0.2) for t in tests}, turns)
+    return take_turns({t: lambda _, t=t: world.run(Shifted(t, 0.2), all_clients) for t in tests}, turns)
 
 
 def everything(turns: int) -> dict[str, Times]:

@@ -17,10 +17,12 @@ import torch
 from benchmarks import numpy_loop, torch_loop
 from benchmarks.work import BATCH, CLASSES, FEATURES, LR, Clients, clients
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, Model
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.train import train
 
 Times = dict[str, np.ndarray]  # seconds of each turn, by engine
 EPOCHS = {"784-10": 20, "784-128-10": 20, "CNN": 2}
@@ -66,7 +68,7 @@ def fedkin_round(data: Clients, name: str) -> Callable[[int], object]:
     """A round in fedkin's simulator."""
     world, start = simulated(data, name)
     all_clients, zeros = np.arange(len(data)), np.zeros(len(data), np.int64)
-    return lambda turn: world.train(start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
+    return lambda turn: train(world, start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
 
 
 def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], object]:
@@ -114,7 +116,7 @@ def flower(turns: int, rounds: int) -> Times:
         for r in range(rounds):
             start_time = time.perf_counter()
             cohort = np.sort(np.random.default_rng(r).choice(100, 20, replace=False))
-            world.train(start, cohort, zeros, reduce=True, stream=Stream(seed, r))
+            train(world, start, cohort, zeros, reduce=True, stream=Stream(seed, r))
             seconds.append(time.perf_counter() - start_time)
         return float(np.median(seconds[2:]))
 
@@ -138,10 +140,11 @@ def evaluation(turns: int) -> Times:
     world, start = simulated(clients(1000, mean=69), "784-10")
     all_clients, zeros = np.arange(1000), np.zeros(1000, np.int64)
     cohorts = [np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)]
-    train = {"training a round": lambda t: world.train(start, cohorts[t], zeros[:20], reduce=True, stream=Stream(0, t))}
-    return take_turns(
-        {**train, "evaluating 1,000 clients": lambda t: world.evaluate(start, all_clients, zeros)}, turns, 5
-    )
+    operations = {
+        "training a round": lambda t: train(world, start, cohorts[t], zeros[:20], reduce=True, stream=Stream(0, t)),
+        "evaluating 1,000 clients": lambda t: evaluate(world, start, all_clients, zeros),
+    }
+    return take_turns(operations, turns, 5)
 
 
 def matrix_product(turns: int, side: int = 2048) -> dict[str, float]:

@@ -10,10 +10,11 @@ from torch import nn
 
 from benchmarks.measure import Times, take_turns
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import detector, mobilenet_v2
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.train import train
 
 SAMPLES, BATCH, CLASSES, LR = 320, 32, 10, 0.01
 # Sandler et al., Table 2: expansion, channels, blocks, stride of the first (1 where 32 x 32 images start)
@@ -81,7 +82,7 @@ def mobilenet_epoch(turns: int) -> Times:
     world = SimulatedWorld(data, mobilenet_v2(data), LocalTraining(epochs=1, batch_size=BATCH, lr=LR))
     start, first = world.initial(Stream(0))[None], np.zeros(1, np.int64)
     engines = {
-        "fedkin": lambda turn: world.train(start, first, first, stream=Stream(0, turn)),
+        "fedkin": lambda turn: train(world, start, first, first, stream=Stream(0, turn)),
         "PyTorch loop, 1 thread": lambda _: torch_epoch(network, data),
     }
     return take_turns(engines, turns, 1)
@@ -97,7 +98,7 @@ def detectors(turns: int) -> Times:
 
     def some(chosen: np.ndarray, turn: int) -> None:
         own = replace(work, positive=chosen)
-        world.train(starts, client[chosen], chosen, work=own, stream=Stream(0, turn))
+        train(world, starts, client[chosen], chosen, work=own, stream=Stream(0, turn))
 
     engines = {
         "together": lambda turn: some(classes, turn),

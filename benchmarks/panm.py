@@ -10,6 +10,7 @@ from benchmarks.measure import Times, simulated, take_turns
 from benchmarks.work import Clients, clients
 from fedkin.core.randomness import Stream
 from fedkin.methods import PANM
+from fedkin.tasks.train import train
 
 PEERS, SAMPLES = 100, 50
 
@@ -33,7 +34,7 @@ def rounds(turns: int) -> Times:
         method.round(world, state, all_clients, Stream(0, turn))
 
     def training(turn: int) -> None:
-        world.train(state.models, all_clients, all_clients, stream=Stream(0, turn))
+        train(world, state.models, all_clients, all_clients, stream=Stream(0, turn))
 
     return take_turns({"PANM": panm, "training": training}, turns)
 

@@ -10,9 +10,10 @@ from benchmarks import torch_loop
 from benchmarks.measure import EPOCHS, Times, federated, fedkin_round, take_turns
 from benchmarks.work import BATCH, LR, clients
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.torch import torch_model
+from fedkin.tasks.train import train
 
 NETWORKS = ("784-10", "784-128-10")
 
@@ -23,7 +24,7 @@ def torch_world_round(name: str) -> Callable[[int], object]:
     model = torch_model(lambda: torch_loop.network(name), name=name)
     world = SimulatedWorld(data, model, LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
     start, all_clients, zeros = world.initial(Stream(0))[None], np.arange(20), np.zeros(20, np.int64)
-    return lambda turn: world.train(start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
+    return lambda turn: train(world, start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
 
 
 def rounds(name: str, turns: int) -> Times:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedkin.core.method import Method
-from fedkin.core.world import SGD, LocalTraining
+from fedkin.core.training import SGD, LocalTraining
 from fedkin.data import DATASETS
 from fedkin.data import load as own_file
 from fedkin.data.download import Source, fetch

@@ -14,7 +14,7 @@ from typing import Any
 from fedkin.analysis.advise.advisor import advise
 from fedkin.analysis.advise.pilot_runs import BASELINE
 from fedkin.analysis.advise.split_half_stability import estimate_cluster_count
-from fedkin.core.world import SGD
+from fedkin.core.training import SGD
 from fedkin.data import digits, mnist
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr

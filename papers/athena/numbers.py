@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.core.world import BYTES_PER_NUMBER
+from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.measures.convergence import convergence_epoch, economy, mean_convergence_epoch, transmitted_mib
 from papers.athena.recipes import (
     CLUSTERINGS,

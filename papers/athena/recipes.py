@@ -14,7 +14,7 @@ import numpy as np
 from fedkin.analysis.eps_study import study_eps
 from fedkin.clustering.density import dbscan, optics
 from fedkin.clustering.kmeans import kmeans
-from fedkin.core.world import Adam
+from fedkin.core.training import Adam
 from fedkin.methods import Athena, FedAvg, Hierarchical
 from fedkin.models import MODELS
 from papers.recipe import Cell, Options, Setting, load, run

@@ -20,6 +20,7 @@ from fedkin.methods import FedAvg, FedProx, FedSim
 from fedkin.methods.fedsim import QUIRKS
 from fedkin.models import MODELS
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.gradients import Gradients
 from papers.recipe import Cell, Options, Setting, load, run
 
 SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))
@@ -172,7 +173,7 @@ def components(cell: Cell, seed: int) -> dict[str, Any]:
     data = load(s.data, s.data_options, s.data_seed or 0)
     world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)))
     cohort = Stream(seed, s.rounds + 1, "cohort").rng().choice(data.clients, s.cohort, replace=False)
-    gradients_of = world.gradients(completed.models, np.sort(cohort), np.zeros(s.cohort, np.int64))
+    gradients_of = world.run(Gradients(completed.models, np.zeros(s.cohort, np.int64)), np.sort(cohort)).gradients
     return {"explained": [round(float(share), 5) for share in explained_variance(gradients_of)]}
 
 

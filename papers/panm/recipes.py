@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedkin.core.method import Method
-from fedkin.core.world import SGD
+from fedkin.core.training import SGD
 from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
 from fedkin.models import mlp
 from fedkin.run.simulate import simulate

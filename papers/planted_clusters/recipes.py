@@ -15,7 +15,7 @@ from typing import Any
 import equinox as eqx
 
 from fedkin.core.method import Method
-from fedkin.core.world import SGD
+from fedkin.core.training import SGD
 from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
 from fedkin.models import Model, as_model, mlp
 from fedkin.run.simulate import simulate
