@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedkin.core.errors import MethodError
+from fedkin.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class Requirements:
         updates: ``single`` where updates are read one by one, ``means`` where their means over clients are enough.
         common_start: clients begin from one model, made from the seed, and what they have become since is compared or
             averaged without a server: it must be the same for all.
-        shift_test: the test by which clients find shifts of their own labels, and its threshold; None: they need not.
-        standing: tasks that clients answer in every reply; none by default.
+        standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
 
     clients: int = 1
@@ -48,8 +48,7 @@ class Requirements:
     last_layer_because: str = ""
     updates: Literal["means", "single"] = "means"
     common_start: bool = False
-    shift_test: tuple[str, float] | None = None
-    standing: tuple[Any, ...] = ()
+    standing: tuple[Task, ...] = ()
 
 
 def requirements_of(method: Any) -> Requirements:

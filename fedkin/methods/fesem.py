@@ -78,7 +78,7 @@ class FeSEM:
             last_layer=self.part == "head",
             last_layer_because="part",
             updates="single",
-            shift_test=policies.shift_test(self),
+            standing=policies.standing_tasks(self),
         )
 
     def init(self, world: World, stream: Stream) -> FeSEMState:

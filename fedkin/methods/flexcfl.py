@@ -79,9 +79,9 @@ class FlexCFL:
         policies.check_policies(self, ("direction", "loss", "random"))
 
     def requirements(self) -> Requirements:
-        shift_test = policies.shift_test(self)
+        standing = policies.standing_tasks(self)
         return Requirements(
-            self.clusters, clients_because="clusters", updates="single", common_start=True, shift_test=shift_test
+            self.clusters, clients_because="clusters", updates="single", common_start=True, standing=standing
         )
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:

@@ -83,7 +83,7 @@ class FLHC:
             first_clustering=self.cluster_round,
             updates="single",
             common_start=self.newcomers == "direction",
-            shift_test=policies.shift_test(self),
+            standing=policies.standing_tasks(self),
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:

@@ -71,7 +71,7 @@ class IFCA:
             last_layer=self.shared_base,
             last_layer_because="shared_base",
             updates="single",
-            shift_test=policies.shift_test(self),
+            standing=policies.standing_tasks(self),
         )
 
     def init(self, world: World, stream: Stream) -> State:

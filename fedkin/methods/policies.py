@@ -18,6 +18,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
 from fedkin.tasks.losses import Losses
@@ -40,9 +41,9 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
     check_not_negative("eta_g", method.eta_g)
 
 
-def shift_test(method: Any) -> tuple[str, float] | None:
-    """The test by which clients find shifts of their labels, and its threshold; None where none migrates."""
-    return None if method.migration == "none" else (method.migration, method.threshold)
+def standing_tasks(method: Any) -> tuple[Task, ...]:
+    """The test by which clients find shifts of their labels, in every reply; nothing where none migrates."""
+    return () if method.migration == "none" else (Shifted(method.migration, method.threshold),)
 
 
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
@@ -55,12 +56,12 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
         method: its ``migration`` and ``threshold`` are read.
         place: the method's step that assigns clients.
     """
-    if method.migration == "none":
-        return state
-    reachable = world.clients(stream.round)
-    assigned = reachable[state.assignment[reachable] != UNASSIGNED]
-    migrants = assigned[world.run(Shifted(method.migration, method.threshold), assigned).shifted]
-    return place(world, state, migrants, stream.child("migration")) if len(migrants) else state
+    for task in standing_tasks(method):
+        reachable = world.clients(stream.round)
+        assigned = reachable[state.assignment[reachable] != UNASSIGNED]
+        migrants = assigned[world.run(task, assigned).shifted]
+        state = place(world, state, migrants, stream.child("migration")) if len(migrants) else state
+    return state
 
 
 def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:

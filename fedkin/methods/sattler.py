@@ -79,9 +79,9 @@ class SattlerCFL:
         policies.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
-        common_start, shift_test = self.newcomers == "direction", policies.shift_test(self)
+        common_start, standing = self.newcomers == "direction", policies.standing_tasks(self)
         return Requirements(
-            first_clustering=self.first_split + 1, updates="single", common_start=common_start, shift_test=shift_test
+            first_clustering=self.first_split + 1, updates="single", common_start=common_start, standing=standing
         )
 
     def init(self, world: World, stream: Stream) -> SattlerState:

@@ -91,6 +91,6 @@ def make_handshake(
     )
 
 
-def model_digest(model: Float[np.ndarray, "P"]) -> str:
-    """A short digest of a model."""
+def model_digest(model: Float[np.ndarray, "..."]) -> str:
+    """A short digest of a model, or of several."""
     return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:16]

@@ -21,7 +21,7 @@ from fedkin.core.world import World
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.rpc_client import MOVED
-from fedkin.server.task_messages import decode_task, encode_reply, kept_fields, read_stream
+from fedkin.server.task_messages import decode_task, encode_reply, kept_fields, make_task, read_stream
 from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
@@ -84,14 +84,19 @@ class Node:
         check(self.handshake(world.spec), Handshake.of(RpcMessage(request.value("handshake", dict))))
         memory = NodeMemory(self.disk, run, world)
         self._deliver(world, request)
-        clients = request.integers("clients", np.size(request.array("clients")))
-        if not (len(clients) and 0 <= clients.min() <= clients.max() < count):
-            raise InvalidMessageError(f"a request about clients that {self.name} does not have")
+        clients = self._own_clients(request, "clients")
         arrays = self._standing(world, request, clients)
         if not kind.standing:
             arrays = self._run(kind, world, request, clients, memory) | arrays
         memory.save()
         return RpcMessage({}, arrays)
+
+    def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
+        """Positions of this node's clients. Raises InvalidMessageError for none, or others."""
+        clients = request.integers(name, np.size(request.array(name)))
+        if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
+            raise InvalidMessageError(f"a request about clients that {self.name} does not have ({name})")
+        return clients
 
     def _run(
         self, kind: type[Task], world: World, request: RpcMessage, clients: Int[np.ndarray, "r"], memory: NodeMemory
@@ -112,18 +117,18 @@ class Node:
     def _deliver(self, world: World, request: RpcMessage) -> None:
         """What waited for clients: tasks that ask for no reply, and changes of their clusters."""
         if MOVED in request.arrays:
-            world.reassigned(request.arrays[MOVED])
+            world.reassigned(self._own_clients(request, MOVED))
         for kind in all_tasks():
             if kind.delivery == "next" and kind.name in request.arrays:
-                world.run(kind(), request.arrays[kind.name])
+                world.run(kind(), self._own_clients(request, kind.name))
 
     def _standing(self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]) -> dict[str, np.ndarray]:
         """The replies to standing tasks, which every reply carries."""
         arrays: dict[str, np.ndarray] = {}
         for kind in all_tasks():
             settings = request.header.get(kind.standing) if kind.standing else None
-            if settings:
-                arrays |= world.run(kind(**settings), clients).arrays
+            if settings is not None:
+                arrays |= world.run(make_task(kind, settings), clients).arrays
         return arrays
 
     def _hello(self, request: RpcMessage) -> RpcMessage:

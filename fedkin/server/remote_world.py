@@ -26,7 +26,7 @@ from fedkin.server.membership import Membership
 from fedkin.server.message import RpcMessage
 from fedkin.server.reply_collector import NormFilter, ReplyCollector
 from fedkin.server.rpc_client import MOVED, RpcClient
-from fedkin.server.task_messages import Known, encode_task, kept_fields, plain_stream, used_models
+from fedkin.server.task_messages import Known, array_digest, encode_task, kept_fields, plain_stream, used_models
 
 _RUN, _NORMS, _START, _PENDING, _FORGETFUL = "run", "typical_norms", "start", "pending/", "forgetful"  # in a checkpoint
 
@@ -144,7 +144,7 @@ class RemoteWorld:
         samples = self.membership.registry.samples[clients]
         collector = ReplyCollector(task, len(clients), self._sizes(task), norms, samples)
         header = {} if stream is None else {"stream": plain_stream(stream)}
-        kept = {name: model_digest(getattr(task, name)) for name in kept_fields(task)}
+        kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
         def write(node: int, rows: Int[np.ndarray, "r"]) -> RpcMessage:
             start = (self._start.start, self._start.start_digest) if self.membership.same_start else (None, "")
@@ -152,8 +152,8 @@ class RemoteWorld:
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
-            self._kept.setdefault(node, {}).update(kept)
             collector.read(rows, arrays, used_models(task, rows))
+            self._kept.setdefault(node, {}).update(kept)
 
         def forget(node: int) -> None:
             self._kept.pop(node, None)

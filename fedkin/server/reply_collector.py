@@ -107,11 +107,12 @@ class ReplyCollector(ReplyBuilder):
             checked[INDEX] = self._translated(checked[INDEX], used)
         checked |= {name: values[rows] for name, values in self._known.items()}
         self.task.check_reply(checked | totals)
-        if means and not np.isin(checked[INDEX][arrived], means.models).all():
-            raise TaskError(f"task {self.task.name}: no mean of a model that it reports as trained")
+        if means and set(checked[INDEX][arrived].tolist()) != set(means.models.tolist()):
+            raise TaskError(f"task {self.task.name}: {MODELS} are others than those of its clients")
         for name, array in self.totals.items():
             if not sound_rows(array, totals[name][None]).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+        self._check_sound(arrived, checked)
         valid = arrived & self._valid_rows(rows, checked, self.rows)
         self.arrived[rows], self.nonfinite[rows] = valid, nonfinite | (arrived & ~valid)
         for name in self.rows:
@@ -143,7 +144,25 @@ class ReplyCollector(ReplyBuilder):
         known = dict.fromkeys(("arrived", "nonfinite"), booleans())
         flags = {name: arrays.pop(name) for name in known if name in arrays}
         checked = check_arrays(self.task, flags, known, len(rows), {})
-        return checked["arrived"], checked["nonfinite"]
+        arrived, nonfinite = checked["arrived"], checked["nonfinite"]
+        if (arrived & nonfinite).any():
+            raise TaskError(f"task {self.task.name}: nonfinite has rows that arrived")
+        return arrived, nonfinite
+
+    def _check_sound(self, arrived: Bool[np.ndarray, "r"], arrays: Mapping[str, np.ndarray]) -> None:
+        """Refuse numbers that a node leaves out itself: it flags such rows, or they hold what missing rows hold."""
+        left_out = np.zeros(len(arrived), bool) if self.task.up.flags_rows else self._missing_rows(arrays)
+        for name, array in self.rows.items():
+            floats_only = arrays[name].dtype.kind == "f"
+            if floats_only and (arrived & ~left_out & ~sound_rows(array, arrays[name])).any():
+                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+
+    def _missing_rows(self, arrays: Mapping[str, np.ndarray]) -> Bool[np.ndarray, "r"]:
+        """Rows that hold what those of clients without a reply do."""
+        equal = [
+            _equal(flat(arrays[name]), np.asarray(array.missing, array.dtype)) for name, array in self.rows.items()
+        ]
+        return np.logical_and.reduce(equal) if equal else np.zeros(0, bool)
 
     def _read_means(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], used: Int[np.ndarray, "k"] | None
@@ -186,6 +205,11 @@ class ReplyCollector(ReplyBuilder):
             index = self.arrays[INDEX][means.rows]
             behind = means.rows[np.isin(index, means.models[out]) & self.arrived[means.rows]]
             self.exclude(behind)
+
+
+def _equal(values: np.ndarray, missing: np.ndarray) -> Bool[np.ndarray, "r"]:
+    """Rows of only this value; NaN equals NaN."""
+    return ((values == missing) | ((values != values) & (missing != missing))).all(axis=1)
 
 
 def _norms(updates: Float[np.ndarray, "r p"]) -> Float[np.ndarray, "r"]:

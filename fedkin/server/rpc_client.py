@@ -7,7 +7,7 @@ every reply also answers the standing task, once there is one. Neither takes mes
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int
 
 from fedkin.core.errors import TaskError
 from fedkin.core.ledger import Ledger
-from fedkin.core.replies import Reply, check_arrays
+from fedkin.core.replies import Reply, check_arrays, sound_rows
 from fedkin.core.task import Task
 from fedkin.server.membership import Membership
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
@@ -38,23 +38,28 @@ class StandingReports:
         self.task, self.round = task, np.full(clients, NEVER)
         self.arrays = {name: np.full(clients, a.missing, a.dtype) for name, a in task.up.arrays.items()}
 
-    def take(self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int) -> None:
-        """Take the standing task's arrays out of a reply.
+    def split(self, arrays: dict[str, np.ndarray], rows: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The arrays of a reply, to a request of any kind: the standing task's, and the others.
 
         Args:
-            clients: the ids that the reply is about.
-            arrays: of the reply, to a request of any kind.
-            round: of the reply.
+            arrays: of the reply.
+            rows: how many clients it is about.
 
         Raises:
-            TaskError: they are not as the schema says.
+            TaskError: the standing task's are not as its schema says.
         """
-        own = {name: arrays.pop(name) for name in self.arrays if name in arrays}
-        if own:
-            checked = check_arrays(self.task, own, self.task.up.arrays, len(clients), {})
-            for name, values in checked.items():
-                self.arrays[name][clients] = values
-            self.round[clients] = round
+        known = self.task.up.arrays
+        own = check_arrays(self.task, {n: a for n, a in arrays.items() if n in known}, known, rows, {})
+        for name, values in own.items():
+            if values.dtype.kind == "f" and not sound_rows(known[name], values).all():
+                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+        return own, {name: array for name, array in arrays.items() if name not in known}
+
+    def take(self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int) -> None:
+        """Take what these clients replied in a round."""
+        for name, values in arrays.items():
+            self.arrays[name][clients] = values
+        self.round[clients] = round
 
     def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
         """These clients have nothing to report from this round on."""
@@ -94,7 +99,12 @@ class RpcClient:
         reports = self.stand(task)
         silent = clients[reports.round[clients] < self.round - 1]
         if len(silent):
-            self.call(task.name, silent, lambda node, rows: RpcMessage(), lambda node, rows, arrays: None)
+            self.call(
+                task.name,
+                silent,
+                lambda node, rows: RpcMessage(),
+                lambda node, rows, arrays: check_nothing_else(task, arrays),
+            )
         arrived = reports.round[clients] >= self.round - 1
         arrays = {
             name: np.where(arrived, reports.arrays[name][clients], array.missing).astype(array.dtype)
@@ -119,7 +129,7 @@ class RpcClient:
             write: the request to a node about some rows.
             read: takes a node's reply about some rows; raises TaskError where it cannot be used.
             discard: is called with the rows of such a reply.
-            forget: is called with a node that has not done it.
+            forget: is called with a node that has not done it, or whose reply cannot be used.
 
         Returns:
             The rows whose clients were sent a request.
@@ -135,17 +145,19 @@ class RpcClient:
         self.ledger.measure(operation, sent, received)
         for node_id, info, rows in nodes:
             try:
-                arrays = dict(_successful(replies.get(node_id)).arrays)
+                arrays, standing = _successful(replies.get(node_id)).arrays, self.standing
                 for waiting in self.pending.values():
                     waiting[info.ids] = False
-                if self.standing is not None:
-                    self.standing.take(clients[rows], arrays, self.round)
+                own, arrays = standing.split(arrays, len(rows)) if standing else ({}, arrays)
                 read(node_id, rows, arrays)
+                if standing:
+                    standing.take(clients[rows], own, self.round)
             except NoReplyError as error:
                 forget(node_id)
                 _log.warning("round %d: no reply from %s (%s): %s", self.round, info.name, operation, error)
             except (InvalidMessageError, TaskError) as error:
                 discard(rows)
+                forget(node_id)
                 _log.warning("round %d: %s of %s is excluded: %s", self.round, operation, info.name, error)
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
 
@@ -161,6 +173,11 @@ class RpcClient:
             header[self.standing.task.standing] = plain_settings(self.standing.task)
         header |= {"handshake": self.membership.own.header()}  # a site may have changed since
         return RpcMessage({**header, **message.header}, arrays | message.arrays)
+
+
+def check_nothing_else(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse (TaskError) a reply with any more arrays."""
+    check_arrays(task, arrays, {}, None, {})
 
 
 class NoReplyError(Exception):

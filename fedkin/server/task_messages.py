@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.errors import TaskError
+from fedkin.core.errors import FedkinError, TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.schema import INDEX, WEIGHT
@@ -69,7 +71,7 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
             header[name] = plain_stream(known.start) if is_known else None
             arrays |= {} if is_known else {name: value}
         elif down.kind == "kept":
-            arrays |= {} if known.kept.get(name) == model_digest(value) else {name: value}
+            arrays |= {} if known.kept.get(name) == array_digest(value) else {name: value}
         elif down.kind == "chosen" and used is not None:
             index = np.asarray(getattr(own, down.by))
             arrays[name] = value[used]
@@ -111,7 +113,23 @@ def decode_task(
             values[name] = kept[name]
         else:
             values[name] = message.arrays.get(name) if defaults[name] is None else message.array(name)
-    return kind(**values)
+    return make_task(kind, values)
+
+
+def make_task(kind: type[Task], values: Any) -> Task:
+    """A task from its fields. Raises InvalidMessageError for values that it cannot have."""
+    try:
+        return kind(**values)
+    except FedkinError as error:
+        raise InvalidMessageError(str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise InvalidMessageError(f"settings that the task {kind.name} does not have: {error}") from error
+
+
+def array_digest(array: np.ndarray) -> str:
+    """A short digest of any array: its type, shape and numbers."""
+    head = f"{array.dtype.str} {array.shape};".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
 
 
 def kept_fields(task: Task | type[Task]) -> list[str]:
@@ -166,7 +184,13 @@ def _encode_setting(task: Task, name: str, value: Any, header: dict[str, Any], a
         return
     if isinstance(value, np.ndarray):
         raise TaskError(f"task {task.name}: {name} is an array: declare how it travels, such as shared('K P')")
-    header[name] = [value.start, value.stop] if isinstance(value, slice) else value
+    plain = [value.start, value.stop] if isinstance(value, slice) else value
+    plain = plain.item() if isinstance(plain, np.generic) else plain
+    try:
+        json.dumps(plain, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TaskError(f"task {task.name}: {name} = {value!r} cannot be sent; use a plain value") from error
+    header[name] = plain
 
 
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:

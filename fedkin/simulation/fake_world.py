@@ -28,8 +28,8 @@ class FakeWorld(SimulatedWorld):
 
     One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply; those in ``garbage``
     reply NaN. ``counts`` are the label counts of the shift test; tests change them. The whole vector is the last layer
-    and its bias, or ``head`` is. With ``detects`` the target of a detector of class c is ``target[i] + c``, and it scores P - |w|^2 on
-    any sample. A client has one sample, of its first class; ``examples`` are its weight.
+    and its bias, or ``head`` is. With ``detects`` the target of a detector of class c is ``target[i] + c``, and it
+    scores P - |w|^2 on any sample. A client has one sample, of its first class; ``examples`` are its weight.
     """
 
     target: Float[np.ndarray, "N P"]

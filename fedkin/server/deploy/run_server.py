@@ -29,7 +29,6 @@ from fedkin.server.remote_world import RemoteWorld
 from fedkin.server.request_retries import RequestRound
 from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
-from fedkin.tasks.shift import Shifted
 from fedkin.tracking.registry import make_trackers
 
 _log = logging.getLogger("fedkin")
@@ -78,8 +77,8 @@ class RemoteWorlds:
     def open(self, entry: Values, method: Method) -> OpenWorld:
         name = f"{self.config.federation.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
         world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
-        if (shift_test := requirements_of(method).shift_test) is not None:
-            world.expect(Shifted(*shift_test))
+        for task in requirements_of(method).standing:
+            world.expect(task)
         return OpenWorld(world, self._client_facts)
 
     def _client_facts(self) -> ClientFacts:
