@@ -16,13 +16,13 @@ from fedkin.core import errors
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = """
 Adam Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup
-FedProx FedSim
+FedPer FedProx FedSim
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart Tracker
 TrainingReply World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
-Advice advise Requirements
+Advice advise Requirements subspace_angles
 Comparison compare draw report
 jax_client torch_client
 """

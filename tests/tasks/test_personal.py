@@ -32,9 +32,7 @@ WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
 
 def fake(lr: float = 0.5, examples: tuple[int, ...] = (10, 30, 60), **options: Any) -> FakeWorld:
     """Three quadratic clients with 10, 30 and 60 samples: an epoch goes half the way to the client's target."""
-    world = FakeWorld(TARGET, np.array(examples), LocalTraining(lr=lr), **options)
-    world.spec = replace(world.spec, head=HEAD)
-    return world
+    return FakeWorld(TARGET, np.array(examples), LocalTraining(lr=lr), head=HEAD, **options)
 
 
 def personal(world: Any, clients: Any, body: Any = (0, 0), stream: Stream = STREAM) -> Reply:
@@ -244,6 +242,5 @@ def test_parts_that_make_no_model_are_refused() -> None:
 
 def test_detectors_have_no_head() -> None:
     world = fake(detects=True)
-    world.spec = replace(world.spec, detects=True)
     with pytest.raises(ModelError, match="personal"):
         personal(world, [0])
