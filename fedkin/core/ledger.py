@@ -48,9 +48,15 @@ class Ledger:
 
     def total(self) -> tuple[int, int]:
         """Bytes (downloaded, uploaded) by the method."""
-        other = ("scoring.", "servers.")
-        down, up = (sum(n for name, n in side.items() if not name.startswith(other)) for side in (self.down, self.up))
-        return down, up
+        return _total(self.down), _total(self.up)
+
+    def measured_total(self) -> tuple[int, int]:
+        """What real messages weigh, (downloaded, uploaded), evaluation left out."""
+        return _total(self.measured_down), _total(self.measured_up)
+
+
+def _total(side: dict[str, int]) -> int:
+    return sum(count for name, count in side.items() if not name.startswith(("scoring.", "servers.")))
 
 
 def _add(side: dict[str, int], account: str, count: int) -> None:

@@ -114,9 +114,9 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
-    if any(summary["best_accuracy"] is None and summary["final_accuracy"] is not None for summary in summaries):
-        out.caption = INCOMPLETE
-        out.caption_justify = "left"
+    incomplete = any(s["best_accuracy"] is None and s["final_accuracy"] is not None for s in summaries)
+    lines = ([INCOMPLETE] if incomplete else []) + [_messages(s) for s in summaries if "messages_down" in s]
+    out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
     columns = ("best", "round", "final", "bottom\n10%", "clusters:\nsizes", "download /\nupload (MB)", "seconds")
     known = any(summary["ari"] is not None for summary in summaries)
@@ -217,6 +217,13 @@ def _row(summary: dict[str, Any]) -> list[str]:
         f"{summary['bytes_down'] / 1e6:.1f} / {summary['bytes_up'] / 1e6:.1f}",
         f"{summary['seconds']:.1f}",
     ]
+
+
+def _messages(summary: dict[str, Any]) -> str:
+    """What the messages of a deployed run weigh, as a line below the table."""
+    down, up = (summary[f"messages_{side}"] / 1e6 for side in ("down", "up"))
+    title = method_title(summary["method"])
+    return f"{title}: messages of {down:.1f} / {up:.1f} MB, with headers; the table counts arrays, as a simulation does"
 
 
 def _extra(summary: dict[str, Any], known: bool) -> list[str]:

@@ -39,6 +39,8 @@ class Checkpoint:
     up: dict[str, int]
     seconds: float
     memory: dict[str, np.ndarray] = field(default_factory=dict)
+    measured_down: dict[str, int] = field(default_factory=dict)  # what real messages weigh; empty in a simulation
+    measured_up: dict[str, int] = field(default_factory=dict)
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
@@ -65,6 +67,8 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         "up": checkpoint.up,
         "seconds": checkpoint.seconds,
     }
+    if checkpoint.measured_down or checkpoint.measured_up:
+        header["measured"] = [checkpoint.measured_down, checkpoint.measured_up]
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     header["digest"] = _digest(header, arrays)
@@ -172,7 +176,8 @@ def _read(path: Path) -> _Stored:
     if layout == version_0_1.CHECKPOINT_LAYOUT:
         memory = version_0_1.translate_memory(memory)
     state = _state(header["state"], arrays)
-    checkpoint = Checkpoint(header["round"], state, header["down"], header["up"], header["seconds"], memory)
+    counted, measured = (header["down"], header["up"]), header.get("measured", ({}, {}))
+    checkpoint = Checkpoint(header["round"], state, *counted, header["seconds"], memory, *measured)
     return _Stored(checkpoint, header["run"], layout)
 
 

@@ -172,8 +172,10 @@ class _Recorder:
             seconds = {"train": training_seconds, "score": scoring_seconds, "total": run_state.seconds}
             self.folder.append(record, {"round": round, **seconds}, migrations)
             if keeping:
-                down, up = dict(self.instrumented.ledger.down), dict(self.instrumented.ledger.up)
-                self.folder.keep(Checkpoint(round, run_state.state, down, up, run_state.seconds, self.memory()))
+                ledger = self.instrumented.ledger
+                counted, measured = (ledger.down, ledger.up), (ledger.measured_down, ledger.measured_up)
+                now = Checkpoint(round, run_state.state, *counted, run_state.seconds, self.memory(), *measured)
+                self.folder.keep(now)
         if self.on_round:
             self.on_round(record)
 

@@ -174,14 +174,15 @@ def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
 
 
 def ledger_record(ledger: Ledger) -> Record:
-    """Bytes so far: the method's own in all, and [download, upload] of every operation (``scoring.*``: evaluation)."""
+    """Bytes so far: the method's own in all, and [download, upload] of every operation (``scoring.*``: evaluation);
+    of real clients also what their messages weigh, headers and handshakes included."""
     down, up = ledger.total()
-    operations = sorted(ledger.down | ledger.up)
-    return {
-        "bytes_down": down,
-        "bytes_up": up,
-        "bytes_by_operation": {name: [ledger.down.get(name, 0), ledger.up.get(name, 0)] for name in operations},
-    }
+    record = {"bytes_down": down, "bytes_up": up, "bytes_by_operation": _by_operation(ledger.down, ledger.up)}
+    if ledger.measured_down or ledger.measured_up:
+        down, up = ledger.measured_total()
+        by_operation = _by_operation(ledger.measured_down, ledger.measured_up)
+        record |= {"messages_down": down, "messages_up": up, "messages_by_operation": by_operation}
+    return record
 
 
 def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
@@ -205,6 +206,10 @@ def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -
 def finite_or_none(value: float) -> float | None:
     """The value, or None if it is not finite: JSON has no such numbers."""
     return value if math.isfinite(value) else None
+
+
+def _by_operation(down: dict[str, int], up: dict[str, int]) -> dict[str, list[int]]:
+    return {name: [down.get(name, 0), up.get(name, 0)] for name in sorted(down | up)}
 
 
 def _training_loss(reply: TrainingReply | None, name: str) -> float | None:

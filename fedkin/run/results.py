@@ -122,6 +122,7 @@ class Run:
             "nonfinite": sum(r["nonfinite"] for r in self.records),
             "bytes_down": last["bytes_down"],
             "bytes_up": last["bytes_up"],
+            **{name: last[name] for name in ("messages_down", "messages_up") if name in last},  # of real clients
             "seconds": round(self.seconds, 3),
         }
 
@@ -146,8 +147,10 @@ class Run:
         migrations = {entry["round"]: entry for entry in self.migrations}
         for record in self.records:
             folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
-        down, up = ({name: pair[i] for name, pair in self.records[-1]["bytes_by_operation"].items()} for i in (0, 1))
-        folder.keep(checkpoint.Checkpoint(self.records[-1]["round"], self.state, down, up, self.seconds, self.memory))
+        last = self.records[-1]
+        counted, measured = (_sides(last.get(name, {})) for name in ("bytes_by_operation", "messages_by_operation"))
+        now = checkpoint.Checkpoint(last["round"], self.state, *counted, self.seconds, self.memory, *measured)
+        folder.keep(now)
         for name, other in self.against.items():
             other._save(target / AGAINST / name, folders)
         self.write_results(target)
@@ -193,3 +196,9 @@ class Run:
             last.memory,
             migrations,
         )
+
+
+def _sides(by_operation: dict[str, list[int]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes by operation, downloaded and uploaded."""
+    down, up = ({name: pair[side] for name, pair in by_operation.items()} for side in (0, 1))
+    return down, up

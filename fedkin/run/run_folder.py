@@ -138,6 +138,7 @@ class Folder:
         if newest is None:
             return None
         world.ledger.down, world.ledger.up = dict(newest.down), dict(newest.up)
+        world.ledger.measured_down, world.ledger.measured_up = dict(newest.measured_down), dict(newest.measured_up)
         return Restored(newest, records, migrations)
 
     def describe(self) -> None:
