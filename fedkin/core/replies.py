@@ -147,7 +147,8 @@ def _checked(task: Task, name: str, array: Array, value: Any, rows: int | None, 
     if kinds == "iu" and ((value < array.low) | (value > array.high)).any():
         bad = value[(value < array.low) | (value > array.high)].flat[0]
         raise TaskError(f"task {task.name}: expected {name} from {array.low:g} to {array.high:g}, got {bad}")
-    return value.astype(array.dtype, copy=False)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is not sound
+        return value.astype(array.dtype, copy=False)
 
 
 def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:

@@ -17,7 +17,7 @@ from fedkin.core.errors import ModelError, TaskError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
-from fedkin.core.schema import Array, Rows, Schema, Sums, floats, integers
+from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, stays
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
@@ -69,7 +69,7 @@ class Train(Task):
         if self.gradient:
             arrays["gradient"] = floats("p", np.float32, missing=0.0, over="row")
         if self.test:
-            arrays["test_sums"] = floats("3", missing=0.0, over="all", counted=False)
+            arrays["test_sums"] = floats("3", missing=0.0, finite=False, over="all", counted=False)
         return (Sums if self.reduce else Rows)(**arrays)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -124,8 +124,10 @@ class Train(Task):
         index = arrays["model_index"]
         if index.size and index.max() >= len(self.models):
             raise TaskError(f"task {self.name}: it chose a model outside 0..{len(self.models) - 1}, {index.max()}")
-        if "test_sums" in arrays and (arrays["test_sums"][..., 0] > arrays["test_sums"][..., 1]).any():
-            raise TaskError(f"task {self.name}: test_sums has more correct samples than samples")
+        if "test_sums" in arrays:
+            correct, samples = arrays["test_sums"][..., 0], arrays["test_sums"][..., 1]
+            if not ((correct >= 0) & (correct <= samples) & (samples <= MAX_COUNT)).all():
+                raise TaskError(f"task {self.name}: test_sums has impossible numbers of samples")
 
     def sizes(self) -> dict[str, int]:
         sizes = super().sizes()

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
-from fedkin.core.world import LocalTraining, ModelSpec
+from fedkin.core.layout import ModelSpec
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.models.model import Model
@@ -123,10 +124,14 @@ def membership_of(
 
 
 def fake_remote(
-    transport: MemoryTransport, membership: Membership | None = None, run: str = "trial-run", **settings: Any
+    transport: MemoryTransport,
+    membership: Membership | None = None,
+    run: str = "trial-run",
+    detects: bool = False,
+    **settings: Any,
 ) -> RemoteWorld:
     """The world of whoever is behind the engine, when they want quadratic things."""
-    spec = fake_node("x").world(np.arange(1)).spec
+    spec = fake_node("x", detects=detects).world(np.arange(1)).spec
     membership = membership or membership_of(transport, **settings)
     return RemoteWorld(membership, spec, lambda words: np.zeros(P, np.float32), LocalTraining(lr=0.5), run)
 

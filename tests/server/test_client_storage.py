@@ -8,8 +8,10 @@ import numpy as np
 
 from fedkin.core.randomness import Stream
 from fedkin.server.message import RpcMessage
-from fedkin.server.node import CLUSTER, PERSONAL
 from fedkin.server.remote_world import RemoteWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.train import train
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import C, P, fake_node, fake_remote, membership_of
 
@@ -39,10 +41,10 @@ class Sites:
         self.counts[node][row] = np.roll([12 * C, *[0] * (C - 1)], C - 1)
 
     def train(self, clients: np.ndarray = EVERYONE) -> None:
-        self.world.train(MODELS, clients, np.zeros(len(clients), np.int64), stream=Stream(0, self.round, "m"))
+        train(self.world, MODELS, clients, np.zeros(len(clients), np.int64), stream=Stream(0, self.round, "m"))
 
     def shifted(self, clients: np.ndarray = EVERYONE) -> list[int]:
-        return clients[self.world.shifted(clients)].tolist()
+        return clients[self.world.run(Shifted(), clients).shifted].tolist()
 
     def last(self, node: int) -> RpcMessage:
         return self.transport.stations[node].requests[-1]
@@ -50,7 +52,7 @@ class Sites:
 
 def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> None:
     sites = Sites()
-    sites.world.note(np.array([0, 2]))
+    sites.world.run(Note(), np.array([0, 2]))
     before = len(sites.transport.pushed)
     sites.train()
     np.testing.assert_array_equal(sites.last(0).arrays["note"], [0])
@@ -63,7 +65,7 @@ def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> N
 
 def test_a_client_whose_reply_was_lost_is_told_again() -> None:
     sites = Sites(deadline=9.0)
-    sites.world.note(EVERYONE)
+    sites.world.run(Note(), EVERYONE)
     sites.transport.stations[2].delay = 100.0
     sites.train()
     sites.transport.stations[2].delay = 0.0
@@ -76,7 +78,7 @@ def test_a_client_whose_reply_was_lost_is_told_again() -> None:
 
 def test_a_shift_is_measured_from_what_was_noted_last() -> None:
     sites = Sites()
-    sites.world.note(EVERYONE)
+    sites.world.run(Note(), EVERYONE)
     assert sites.shifted() == []
     sites.train()  # they are told to note, and do
     sites.move(1, 1)
@@ -84,7 +86,7 @@ def test_a_shift_is_measured_from_what_was_noted_last() -> None:
     sites.train()
     sites.next()
     assert sites.shifted() == [2]
-    sites.world.note(np.array([2]))
+    sites.world.run(Note(), np.array([2]))
     sites.train()
     sites.next()
     assert sites.shifted() == []
@@ -105,7 +107,7 @@ def test_every_reply_reports_shifts_once_a_method_has_asked() -> None:
 
 def test_a_client_without_a_report_for_two_rounds_is_sent_a_request() -> None:
     sites = Sites()
-    sites.world.note(EVERYONE)
+    sites.world.run(Note(), EVERYONE)
     sites.shifted()
     sites.train()
     for _ in range(3):
@@ -120,7 +122,7 @@ def test_a_client_without_a_report_for_two_rounds_is_sent_a_request() -> None:
 def test_another_test_of_the_shift_needs_new_reports() -> None:
     sites = Sites()
     sites.shifted()
-    sites.world.shifted(EVERYONE, test="label_aware", threshold=0.1)
+    sites.world.run(Shifted("label_aware", 0.1), EVERYONE)
     assert sites.transport.operations().count("shifted") == 2
     assert sites.last(0).header["shift"] == {"test": "label_aware", "threshold": 0.1}
 
@@ -129,7 +131,7 @@ def test_a_new_process_of_a_node_has_what_it_noted() -> None:
     """Every request meets a new world; only the disk is the same."""
     sites = Sites()
     sites.move(0)
-    sites.world.note(np.array([0]))
+    sites.world.run(Note(), np.array([0]))
     sites.train()
     assert "noted_labels" in sites.nodes[0].disk.load_memory("trial-run")  # type: ignore[attr-defined]
     assert sites.shifted() == []
@@ -138,12 +140,12 @@ def test_a_new_process_of_a_node_has_what_it_noted() -> None:
 def test_pending_notes_outlive_the_server() -> None:
     sites = Sites()
     sites.world.initial(Stream(0, 0, "init"))
-    sites.world.note(np.array([0, 3]))
+    sites.world.run(Note(), np.array([0, 3]))
     memory = sites.world.memory()
     again = fake_remote(sites.transport, membership_of(sites.transport, capacity=4, wait_for=4))
     again.recall(memory)
     again.begin(Stream(0, 1))
-    again.train(MODELS, EVERYONE, np.zeros(4, np.int64), stream=Stream(0, 1, "m"))
+    train(again, MODELS, EVERYONE, np.zeros(4, np.int64), stream=Stream(0, 1, "m"))
     np.testing.assert_array_equal(sites.last(0).arrays["note"], [0])
     np.testing.assert_array_equal(sites.last(2).arrays["note"], [0])
     assert "note" not in sites.last(1).arrays
@@ -173,23 +175,23 @@ def test_a_single_client_stores_its_cluster_s_model_and_its_own() -> None:
     sites = Sites()
     held = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
     for reduce in (False, True):
-        got = sites.world.train(held, EVERYONE, np.array([1, 0, 1, 0]), reduce=reduce, stream=Stream(0, 0, "m"))
+        got = train(sites.world, held, EVERYONE, np.array([1, 0, 1, 0]), reduce=reduce, stream=Stream(0, 0, "m"))
         mine = sites.nodes[0].disk.models["trial-run"]  # type: ignore[attr-defined]
-        np.testing.assert_array_equal(mine[CLUSTER], held[1])
-        assert not np.array_equal(mine[PERSONAL], held[1])
+        np.testing.assert_array_equal(mine["cluster"], held[1])
+        assert not np.array_equal(mine["personal"], held[1])
         if not reduce:
-            np.testing.assert_array_equal(mine[PERSONAL], held[1] + got.update[0])
+            np.testing.assert_array_equal(mine["personal"], held[1] + got.update[0])
     assert not sites.nodes[1].disk.models  # type: ignore[attr-defined]
 
 
 def test_a_single_client_stores_the_model_that_it_chose() -> None:
     sites = Sites()
     held = np.stack([np.full(P, -3), np.full(P, 3)]).astype(np.float32)
-    got = sites.world.train(held, EVERYONE, None, stream=Stream(0, 0, "m"))
+    got = train(sites.world, held, EVERYONE, None, stream=Stream(0, 0, "m"))
     assert got.model_index.tolist() == [1, 0, 1, 0]
     for node, client in ((0, 0), (2, 3)):
         np.testing.assert_array_equal(
-            sites.nodes[node].disk.models["trial-run"][CLUSTER],  # type: ignore[attr-defined]
+            sites.nodes[node].disk.models["trial-run"]["cluster"],  # type: ignore[attr-defined]
             held[got.model_index[client]],
         )
 
@@ -197,5 +199,5 @@ def test_a_single_client_stores_the_model_that_it_chose() -> None:
 def test_evaluation_stores_the_cluster_s_model() -> None:
     sites = Sites()
     held = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
-    sites.world.evaluate(held, EVERYONE, np.array([1, 0, 1, 0]))
-    np.testing.assert_array_equal(sites.nodes[0].disk.models["trial-run"][CLUSTER], held[1])  # type: ignore[attr-defined]
+    evaluate(sites.world, held, EVERYONE, np.array([1, 0, 1, 0]))
+    np.testing.assert_array_equal(sites.nodes[0].disk.models["trial-run"]["cluster"], held[1])  # type: ignore[attr-defined]

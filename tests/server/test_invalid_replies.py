@@ -10,10 +10,19 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
-from fedkin.core.world import TrainingReply
 from fedkin.measures.calibration import BINS
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.remote_world import RemoteWorld
+from fedkin.tasks.classes import Classes
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.label_errors import LabelErrors
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Shifted
+from fedkin.tasks.similarities import Similarities
+from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import train as train_clients
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import P, fake_node, fake_remote
 
@@ -26,15 +35,15 @@ Tamper = Callable[[RpcMessage, RpcMessage], RpcMessage]
 
 
 def federation(
-    tamper: Tamper | None = None, fleets: bool = False, **settings: Any
+    tamper: Tamper | None = None, fleets: bool = False, detects: bool = False, **settings: Any
 ) -> tuple[MemoryTransport, RemoteWorld]:
     """Six lone clients, or three nodes of two; ``tamper`` changes what the node of client 2 says of anything but
     itself."""
     transport = MemoryTransport()
     groups = [[0, 1], [2, 3], [4, 5]] if fleets else [[k] for k in range(6)]
     for node, clients in enumerate(groups):
-        transport.join(node, fake_node(f"site-{clients[0]}", clients))
-    world = fake_remote(transport, capacity=6, wait_for=6, **settings)
+        transport.join(node, fake_node(f"site-{clients[0]}", clients, detects=detects))
+    world = fake_remote(transport, capacity=6, wait_for=6, detects=detects, **settings)
     world.begin(Stream(0, 0))
     if tamper:
         transport.stations[ODD // 2 if fleets else ODD].tamper = tamper
@@ -42,7 +51,7 @@ def federation(
 
 
 def train(world: RemoteWorld, model_index: Any = WHICH, **options: Any) -> TrainingReply:
-    return world.train(MODELS, EVERYONE, model_index, stream=STREAM, **options)
+    return train_clients(world, MODELS, EVERYONE, model_index, stream=STREAM, **options)
 
 
 def with_array(name: str, value: Any) -> Tamper:
@@ -54,6 +63,10 @@ def with_array(name: str, value: Any) -> Tamper:
         return RpcMessage(reply.header, arrays if found is None else {**arrays, name: found})
 
     return tamper
+
+
+def every_array(change: Callable[[np.ndarray], np.ndarray]) -> Tamper:
+    return lambda request, reply: RpcMessage(reply.header, {n: change(a) for n, a in reply.arrays.items()})
 
 
 def poisoned(number: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -178,16 +191,20 @@ def test_an_impossible_choice_is_excluded(chosen: Any) -> None:
 @pytest.mark.parametrize(
     "test_sums", [[1e300, 1e300, 0], [np.nan] * 3, [np.inf, np.inf, 0], [9.0, 3.0, 0], [-5.0, 3.0, 0.0], [0, -4.0, 0]]
 )
-def test_impossible_test_results_are_ignored(test_sums: list[float]) -> None:
+def test_impossible_test_results_exclude_the_reply(test_sums: list[float]) -> None:
     _, world = federation(with_array("test_sums", np.array(test_sums, float)))
     got = train(world)
-    fine = train(federation(with_array("test_sums", None))[1])
+    fine = train(federation()[1])
+    assert np.flatnonzero(got.nonfinite).tolist() == [ODD] and not got.update[ODD].any()
     assert got.before_training is not None and fine.before_training is not None
-    assert (got.before_training.correct, got.before_training.examples) == (
-        fine.before_training.correct,
-        fine.before_training.examples,
-    )
-    assert got.arrived.all()
+    assert got.before_training.examples == fine.before_training.examples - 1
+
+
+def test_a_model_that_has_diverged_on_test_samples_is_no_invalid_reply() -> None:
+    for loss in (np.nan, np.inf):
+        _, world = federation(with_array("test_sums", np.array([0.0, 1.0, loss])))
+        got = train(world)
+        assert got.arrived.all() and got.before_training is not None and got.before_training.examples == 6
 
 
 def test_outliers_are_measured_by_earlier_rounds_where_too_few_reply() -> None:
@@ -195,7 +212,7 @@ def test_outliers_are_measured_by_earlier_rounds_where_too_few_reply() -> None:
     train(world)
     for station in transport.stations.values():
         station.tamper = with_array("update", lambda a: a * np.float32(1e6))
-    got = world.train(MODELS, np.array([0, 1]), WHICH[:2], stream=STREAM)
+    got = train_clients(world, MODELS, np.array([0, 1]), WHICH[:2], stream=STREAM)
     assert got.nonfinite.all() and not got.update.any()
 
 
@@ -242,22 +259,33 @@ def test_calls_without_a_reply_return_nan_or_zeros(how: str) -> None:
     transport, world = federation()
     silent(transport, how)
     held, start = MODELS, MODELS[0]
-    assert np.isnan(world.losses(held, EVERYONE)[ODD]).all()
-    assert np.isnan(world.label_errors(held, EVERYONE)[ODD]).all()
-    assert np.isnan(world.similarities(start, held[1:] * 2, EVERYONE, stream=STREAM)[ODD]).all()
-    assert np.isnan(world.gradients(held, EVERYONE, WHICH)[ODD]).all()
-    assert not world.classes(EVERYONE)[ODD].any()
-    found = world.detections(held, EVERYONE, WHICH, np.zeros(6, np.int64))
-    assert (found[ODD] == -1).all() and (found[0] >= 0).all() and found.shape == (6, 2, BINS)
-    scores = world.evaluate(held, EVERYONE, WHICH)
+    assert np.isnan(world.run(Losses(held), EVERYONE).losses[ODD]).all()
+    assert np.isnan(world.run(LabelErrors(held), EVERYONE).error[ODD]).all()
+    assert np.isnan(world.run(Similarities(start, held[1:] * 2, world.work), EVERYONE, STREAM).cosine[ODD]).all()
+    assert np.isnan(world.run(Gradients(held, WHICH), EVERYONE).gradients[ODD]).all()
+    assert not world.run(Classes(), EVERYONE).classes[ODD].any()
+    scores = evaluate(world, held, EVERYONE, WHICH)
     assert scores.examples[ODD] == 0 == scores.correct[ODD] and scores.examples[0] == 1
-    assert not world.shifted(EVERYONE).any()
+    assert not world.run(Shifted(), EVERYONE).shifted.any()
+
+
+@pytest.mark.parametrize("how", ["cannot", "late", "gone"])
+def test_detections_of_a_client_without_a_reply_are_negative(how: str) -> None:
+    transport, world = federation(detects=True)
+    silent(transport, how)
+    found = world.run(Detections(MODELS, WHICH, np.zeros(6, np.int64)), EVERYONE).counts
+    assert (found[ODD] == -1).all() and (found[0] >= 0).all() and found.shape == (6, 2, BINS)
 
 
 GARBAGE: dict[str, Tamper] = {
     "nothing": lambda request, reply: RpcMessage(),
-    "another shape": with_array("result", np.zeros(7)),
-    "another dtype": with_array("result", lambda a: a.astype(np.int64) if a.dtype.kind == "f" else a.astype(float)),
+    "another shape": every_array(lambda a: np.concatenate([a, a])),
+    "another axis": every_array(lambda a: a[..., None]),
+    "another dtype": every_array(
+        lambda a: np.nan_to_num(a).astype(np.int64) if a.dtype.kind == "f" else a.astype(float)
+    ),
+    "another name": lambda request, reply: RpcMessage({}, {f"{name}s": a for name, a in reply.arrays.items()}),
+    "an array too many": with_array("result", np.zeros(7)),
     "failed": lambda request, reply: RpcMessage({"failed": "its data are gone"}),
 }
 
@@ -266,9 +294,9 @@ GARBAGE: dict[str, Tamper] = {
 def test_an_invalid_reply_is_no_answer(what: str, caplog: pytest.LogCaptureFixture) -> None:
     _, world = federation(GARBAGE[what])
     with caplog.at_level(logging.WARNING, "fedkin"):
-        assert np.isnan(world.losses(MODELS, EVERYONE)[ODD]).all()
-        assert np.isnan(world.gradients(MODELS, EVERYONE, WHICH)[ODD]).all()
-        assert not world.classes(EVERYONE)[ODD].any()
+        assert np.isnan(world.run(Losses(MODELS), EVERYONE).losses[ODD]).all()
+        assert np.isnan(world.run(Gradients(MODELS, WHICH), EVERYONE).gradients[ODD]).all()
+        assert not world.run(Classes(), EVERYONE).classes[ODD].any()
     said = f"no reply from site-{ODD}" if what == "failed" else f"site-{ODD} is excluded"
     assert caplog.text.count(said) == 3
 
@@ -279,5 +307,5 @@ def test_an_invalid_reply_is_no_answer(what: str, caplog: pytest.LogCaptureFixtu
 )
 def test_impossible_scores_are_no_answer(tamper: Tamper) -> None:
     _, world = federation(tamper)
-    scores = world.evaluate(MODELS, EVERYONE, WHICH)
+    scores = evaluate(world, MODELS, EVERYONE, WHICH)
     assert scores.examples[ODD] == 0 == scores.correct[ODD] and scores.loss[ODD] == 0

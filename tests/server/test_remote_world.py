@@ -9,12 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.errors import MethodError
+from fedkin.core.errors import TaskError
+from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining, TrainingReply, World
+from fedkin.core.training import LocalTraining
+from fedkin.core.world import World
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.server.remote_world import RemoteWorld
+from fedkin.tasks.ask import Ask
+from fedkin.tasks.classes import Classes
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.label_errors import LabelErrors
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import train as train_clients
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import WORK, clustered_data, join_nodes, model_of, remote, simulated
 from tests.simulation.numpy_detectors import linear
@@ -70,7 +83,13 @@ def close(one: TrainingReply, two: TrainingReply) -> None:
 
 def train(world: World, clients: np.ndarray, model_index: Any, count: int = 3, **options: Any) -> TrainingReply:
     model_index = None if model_index is None else np.array(model_index)
-    return world.train(models(world, count), clients, model_index, stream=STREAM, **options)
+    return train_clients(world, models(world, count), clients, model_index, stream=STREAM, **options)
+
+
+def similarities(
+    world: World, start: np.ndarray, directions: np.ndarray, clients: np.ndarray, work: LocalTraining = WORK
+) -> np.ndarray:
+    return world.run(Similarities(start, directions, work), clients, STREAM).cosine
 
 
 TRAINING: dict[str, dict[str, Any]] = {
@@ -137,7 +156,7 @@ def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
 def test_detections_are_the_simulator_s(split: str) -> None:
     far, near = pair("mixed", detector())
     clients, model_index, positive = np.array([0, 0, 3, 5]), np.array([0, 1, 1, 0]), np.array([0, 1, 1, 5])
-    one, two = (w.detections(models(w, 2), clients, model_index, positive, split=split) for w in (far, near))
+    one, two = (w.run(Detections(models(w, 2), model_index, positive, split), clients).counts for w in (far, near))
     np.testing.assert_array_equal(one, two, strict=True)
 
 
@@ -145,7 +164,7 @@ def test_detectors_are_scored_together() -> None:
     """A client none of whose samples any detector claims has an infinite loss: it must not look like a good one."""
     far, near = pair("mixed", detector())
     model_index = np.array([[0, 1, -1, -1, 2, -1], [2, -1, 0, -1, -1, 1], [0, 1, 2, 3, 4, 5]])
-    same(*(world.evaluate(models(world, 6), np.array([4, 0, 3]), model_index) for world in (far, near)))
+    same(*(evaluate(world, models(world, 6), np.array([4, 0, 3]), model_index) for world in (far, near)))
 
 
 # --- questions
@@ -155,32 +174,32 @@ def test_losses_errors_and_classes_are_the_simulator_s() -> None:
     far, near = pair("mixed")
     held = models(near, 3)
     for ask in (
-        lambda world: world.losses(held, SOME),
-        lambda world: world.label_errors(held, SOME),
-        lambda world: world.classes(SOME),
-        lambda world: world.similarities(held[0], held[1:], SOME, stream=STREAM),
-        lambda world: world.similarities(held[0], held[1:], SOME, work=replace(WORK, steps=2), stream=STREAM),
+        lambda world: world.run(Losses(held), SOME).losses,
+        lambda world: world.run(LabelErrors(held), SOME).error,
+        lambda world: world.run(Classes(), SOME).classes,
+        lambda world: similarities(world, held[0], held[1:], SOME),
+        lambda world: similarities(world, held[0], held[1:], SOME, replace(WORK, steps=2)),
     ):
         np.testing.assert_array_equal(ask(far), ask(near), strict=True)
 
 
 def test_gradients_are_the_simulator_s() -> None:
     far, near = pair("mixed")
-    found = [world.gradients(models(near, 3), SOME, np.array([2, 0, 2, 1])) for world in (far, near)]
+    found = [world.run(Gradients(models(near, 3), np.array([2, 0, 2, 1])), SOME).gradients for world in (far, near)]
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)  # alone, a client has another block of samples
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_scores_are_the_simulator_s(split: str) -> None:
     far, near = pair("mixed")
-    same(*(w.evaluate(models(w, 3), SOME, np.array([2, 0, 2, 1]), split=split) for w in (far, near)))
+    same(*(evaluate(w, models(w, 3), SOME, np.array([2, 0, 2, 1]), split=split) for w in (far, near)))
 
 
 def test_an_initial_model_that_nodes_can_make_is_not_sent() -> None:
     far, near = pair("lone")
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
-    found = far.similarities(start, directions, EVERYONE, stream=STREAM)
-    np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
+    found = similarities(far, start, directions, EVERYONE)
+    np.testing.assert_array_equal(found, similarities(near, start, directions, EVERYONE), strict=True)
     stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" not in station.requests[-1].arrays for station in stations)
 
@@ -189,8 +208,8 @@ def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
     far, near = pair("lone")
     far.membership.same_start = False
     start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
-    found = far.similarities(start, directions, EVERYONE, stream=STREAM)
-    np.testing.assert_array_equal(found, near.similarities(start, directions, EVERYONE, stream=STREAM), strict=True)
+    found = similarities(far, start, directions, EVERYONE)
+    np.testing.assert_array_equal(found, similarities(near, start, directions, EVERYONE), strict=True)
     stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" in station.requests[-1].arrays for station in stations)
 
@@ -198,8 +217,8 @@ def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
 def test_there_are_no_true_clusters_and_no_queries_between_peers() -> None:
     far, _ = pair("lone")
     assert isinstance(far, World) and far.true_clusters is None
-    with pytest.raises(MethodError, match="fedkin peer"):
-        far.ask(np.array([0]), np.array([1]), 1)
+    with pytest.raises(TaskError, match="fedkin peer"):
+        far.run(Ask(1), np.array([1]))
 
 
 # --- what a request holds
@@ -212,24 +231,47 @@ def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
     assert {node: len(held) for node, held in sent.items() if held is not None} == {100: 1, 99: 2, 98: 1}
 
 
-def test_the_ledger_counts_what_was_sent() -> None:
+def test_the_ledger_has_what_messages_weigh() -> None:
     far, _ = pair("mixed")
     transport = far.membership.request_round.transport
     train(far, SOME, [2, 0, 2, 1], reduce=True)
     with far.ledger.scoring():
-        far.evaluate(models(far, 3), SOME, np.array([2, 0, 2, 1]))
-    far.losses(models(far, 3), SOME)
+        evaluate(far, models(far, 3), SOME, np.array([2, 0, 2, 1]))
+    far.run(Losses(models(far, 3)), SOME)
+    down, up = far.ledger.measured_down, far.ledger.measured_up
     for operation, account in (("train", "train"), ("evaluate", "scoring.evaluate"), ("losses", "losses")):
-        assert far.ledger.down[account] == sum(size for *_, v, size in transport.pushed if v == operation) > 0  # type: ignore[attr-defined]
-        assert far.ledger.up[account] == sum(size for v, size in transport.pulled if v == operation) > 0  # type: ignore[attr-defined]
-    assert far.ledger.total()[0] == sum(far.ledger.down.get(operation, 0) for operation in ("hello", "train", "losses"))
+        assert down[account] == sum(size for *_, v, size in transport.pushed if v == operation) > 0  # type: ignore[attr-defined]
+        assert up[account] == sum(size for v, size in transport.pulled if v == operation) > 0  # type: ignore[attr-defined]
+    assert far.ledger.measured_total()[0] == sum(down.get(operation, 0) for operation in ("hello", "train", "losses"))
+
+
+def test_the_ledger_counts_what_a_simulation_counts() -> None:
+    """Handshakes, headers and late replies are only in what messages weigh."""
+    for layout in LAYOUTS:
+        far, near = pair(layout)
+        near.ledger = Ledger()
+        for world in (far, near):
+            held = models(world, 3)
+            train(world, SOME, [2, 0, 2, 1], reduce=True)
+            train(world, SOME, None, gradient=True, part=slice(0, 7))
+            similarities(world, held[0], held[1:], SOME)
+            world.run(Directions(held), SOME)
+            world.run(Note(), SOME)
+            world.run(Shifted(), SOME)
+            for task in (Losses(held), LabelErrors(held), Classes(), Gradients(held, np.array([0, 0, 1, 2]))):
+                world.run(task, SOME)
+            with world.ledger.scoring():
+                evaluate(world, held, SOME, np.array([2, 0, 2, 1]))
+        assert far.ledger.down == near.ledger.down and far.ledger.up == near.ledger.up
+        assert {"hello", "shifted"} <= far.ledger.measured_down.keys() - far.ledger.down.keys()
+        assert not near.ledger.measured_down and not near.ledger.measured_up
 
 
 def test_training_reports_test_results_before_training() -> None:
     for layout in LAYOUTS:
         far, near = pair(layout)
         reply = train(far, EVERYONE, [2, 0, 2, 1, 0, 1])
-        scores = near.evaluate(models(near, 3), EVERYONE, np.array([2, 0, 2, 1, 0, 1]))
+        scores = evaluate(near, models(near, 3), EVERYONE, np.array([2, 0, 2, 1, 0, 1]))
         assert reply.before_training is not None
         assert (reply.before_training.correct[0], reply.before_training.examples[0]) == (
             scores.correct.sum(),

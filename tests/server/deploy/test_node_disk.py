@@ -15,7 +15,8 @@ from fedkin.core.randomness import Stream
 from fedkin.server.deploy.build_node import build_node
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.message import InvalidMessageError, RpcMessage
-from fedkin.server.node import CLUSTER, PERSONAL
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.train import train
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, remote
 
@@ -33,12 +34,12 @@ def test_another_process_reads_what_was_stored(tmp_path: Path) -> None:
 
 def test_the_newest_of_each_model_is_stored(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path)
-    disk.save_models("r", {CLUSTER: np.ones(3, np.float32), PERSONAL: np.zeros(3, np.float32)})
-    disk.save_models("r", {CLUSTER: np.full(3, 2, np.float32)})
+    disk.save_models("r", {"cluster": np.ones(3, np.float32), "personal": np.zeros(3, np.float32)})
+    disk.save_models("r", {"cluster": np.full(3, 2, np.float32)})
     (path,) = tmp_path.glob("*models*")
     found = load_file(path)
-    np.testing.assert_array_equal(found[CLUSTER], [2, 2, 2])
-    np.testing.assert_array_equal(found[PERSONAL], [0, 0, 0])
+    np.testing.assert_array_equal(found["cluster"], [2, 2, 2])
+    np.testing.assert_array_equal(found["personal"], [0, 0, 0])
     assert disk.load_memory("r") == {}  # models are not part of it
 
 
@@ -73,7 +74,10 @@ def test_the_name_of_a_run_cannot_leave_the_folder(run: str, tmp_path: Path) -> 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    for use in (lambda d: d.save_memory("r", NOTED), lambda d: d.save_models("r", {CLUSTER: np.zeros(2, np.float32)})):
+    for use in (
+        lambda d: d.save_memory("r", NOTED),
+        lambda d: d.save_models("r", {"cluster": np.zeros(2, np.float32)}),
+    ):
         with pytest.raises(StorageError, match="file"):
             use(NodeDisk(tmp_path / "file"))
 
@@ -98,15 +102,16 @@ def test_a_client_has_in_its_next_process_what_it_noted(tmp_path: Path) -> None:
     world = remote(transport, clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
     model = world.initial(Stream(0, 0, "init"))
-    world.note(np.array([0]))
-    world.train(model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
+    world.run(Note(), np.array([0]))
+    train(world, model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     (memory,) = (path for path in (tmp_path / "state").iterdir() if "models" not in path.name)
     counts = clustered_data().label_counts()[:1]
     np.testing.assert_array_equal(load_file(memory)["noted_labels"], counts)
     moved = np.roll(100 * counts, 3, axis=1).astype(np.int32)  # as if its data had been others when it was placed
-    NodeDisk(tmp_path / "state").save_memory("trial-run", {"noted_labels": moved})
+    stored = NodeDisk(tmp_path / "state").load_memory("trial-run")
+    NodeDisk(tmp_path / "state").save_memory("trial-run", {**stored, "noted_labels": moved})
     world.begin(Stream(0, 1))
-    assert world.shifted(np.array([0])).tolist() == [True]
+    assert world.run(Shifted(), np.array([0])).shifted.tolist() == [True]
 
 
 def test_a_disk_that_cannot_store_models_costs_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -115,11 +120,11 @@ def test_a_disk_that_cannot_store_models_costs_no_training(tmp_path: Path, caplo
     world.begin(Stream(0, 0))
     model = world.initial(Stream(0, 0, "init"))
     with caplog.at_level(logging.WARNING, "fedkin"):
-        got = world.train(model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
+        got = train(world, model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     assert got.arrived.all() and "cannot write" in caplog.text and "state" in caplog.text
-    world.note(np.array([0]))  # what must be remembered is another matter
+    world.run(Note(), np.array([0]))  # what must be remembered is another matter
     with caplog.at_level(logging.WARNING, "fedkin"):
-        got = world.train(model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
+        got = train(world, model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     assert not got.arrived.any() and "no reply from site-0" in caplog.text
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkin.core.world import LocalTraining
-from fedkin.server.update_collector import NormFilter
+from fedkin.core.training import LocalTraining
+from fedkin.server.reply_collector import NormFilter
+from fedkin.tasks.train import train as train_clients
 from tests.server.test_invalid_replies import MODELS, STREAM, WHICH, federation, train
 
 
@@ -35,5 +36,5 @@ def test_pretraining_and_training_have_their_own_typical_norms() -> None:
     for station in transport.stations.values():
         station.tamper = lambda request, reply: reply
     few = np.array([0, 1])
-    got = world.train(MODELS, few, WHICH[:2], work=LocalTraining(lr=0.5, steps=50), stream=STREAM)
+    got = train_clients(world, MODELS, few, WHICH[:2], work=LocalTraining(lr=0.5, steps=50), stream=STREAM)
     assert got.arrived.all() and len(world._norm_filter.typical) == 2
