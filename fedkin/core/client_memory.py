@@ -47,6 +47,10 @@ class ClientMemory:
         rows = self.has(name, clients).reshape(-1, *(1,) * (self._columns[name].ndim - 1))
         return np.where(rows, self._columns[name][clients], default)
 
+    def kept(self, name: str, client: int) -> np.ndarray:
+        """A copy of the array that one client keeps."""
+        return np.array(self._columns[name][client])
+
     def write(self, task: str, name: str, memory: Memory, clients: Int[np.ndarray, "n"], values: np.ndarray) -> None:
         """Let clients keep arrays, in place of those of this name that they kept before.
 
@@ -144,7 +148,7 @@ class OwnMemory:
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self:
             raise TaskError(f"{self._who(name)}: none is kept; ask `in` first, or use `get` with a default")
-        return self._memory.read(name, self._client, np.zeros(()))[0]
+        return self._memory.kept(name, int(self._client[0]))
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._check(name)
