@@ -24,6 +24,8 @@ EVERYONE = np.arange(4)
 class RecordingWorld(FakeWorld):
     """A fake world of whose vector the last number is the bias; it remembers what was trained, and how."""
 
+    asked: Any = None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         end = self.spec.parameters
