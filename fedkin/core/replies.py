@@ -154,7 +154,9 @@ def _checked(task: Task, name: str, array: Array, value: Any, rows: int | None, 
 def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
     """Rows of floating-point numbers that are possible: finite where they must be, and within bounds."""
     numbers = flat(values)
-    sound = np.isfinite(numbers).all(axis=1) if array.finite else np.ones(len(numbers), bool)
+    sound = np.ones(len(numbers), bool)
+    if array.finite:
+        sound &= np.isfinite(numbers).all(axis=1)
     if np.isfinite([array.low, array.high]).any():
         sound &= ~((numbers < array.low) | (numbers > array.high)).any(axis=1)
     return sound

@@ -213,7 +213,7 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
     """
     own = task.sizes()
     for field, down in fields_down(task):
-        value = getattr(task, field)
+        value: Any = getattr(task, field)
         for axis in down.axes.split() if value is not None else ():
             if own[axis] != known.get(axis, own[axis]):
                 raise TaskError(f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}")

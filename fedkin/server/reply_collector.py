@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import TaskError
 from fedkin.core.replies import Reply, ReplyBuilder, check_arrays, flat, sound_rows
-from fedkin.core.schema import INDEX, MAX_COUNT, WEIGHT, booleans, floats, integers
+from fedkin.core.schema import INDEX, MAX_COUNT, WEIGHT, Array, booleans, floats, integers
 from fedkin.core.task import Task
 from fedkin.server.task_messages import MODELS, known_rows
 
@@ -141,7 +141,7 @@ class ReplyCollector(ReplyBuilder):
         """Which rows hold numbers, and which hold none as theirs were not finite."""
         if not self.task.up.flags_rows:
             return np.ones(len(rows), bool), np.zeros(len(rows), bool)
-        known = dict.fromkeys(("arrived", "nonfinite"), booleans())
+        known: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
         flags = {name: arrays.pop(name) for name in known if name in arrays}
         checked = check_arrays(self.task, flags, known, len(rows), {})
         arrived, nonfinite = checked["arrived"], checked["nonfinite"]

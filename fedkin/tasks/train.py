@@ -105,10 +105,10 @@ class Train(Task):
         for name in ("update", "gradient"):
             whole = getattr(local, name)
             if whole is not None:
-                wrong = self.part is not None and ~np.isfinite(whole).all(axis=1)
                 arrays[name] = whole[:, self.part or slice(None)]
-                if np.any(wrong):
-                    arrays[name] = np.where(wrong[:, None], np.float32(np.nan), arrays[name])
+                if self.part is not None and not np.isfinite(whole).all():
+                    finite = np.isfinite(whole).all(axis=1, keepdims=True)
+                    arrays[name] = np.where(finite, arrays[name], np.float32(np.nan))
         return arrays
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
