@@ -213,19 +213,25 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
     """
     own = task.sizes()
     for field, down in fields_down(task):
-        value: Any = getattr(task, field)
+        value = getattr(task, field)
         for axis in down.axes.split() if value is not None else ():
             if own[axis] != known.get(axis, own[axis]):
                 raise TaskError(f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}")
         if down.kind == "each" and value is not None and len(value) != rows:
             raise TaskError(f"task {task.name}: {field} has {len(value)} entries, and the call {rows} rows")
-        index = getattr(task, down.by) if down.kind == "chosen" else None
-        if index is not None and np.size(index) and not -1 <= np.min(index) <= np.max(index) < len(value):
-            raise TaskError(
-                f"task {task.name}: {down.by} must be from 0 to {len(value) - 1}, as there are so many "
-                f"{field}, or -1 for none; got {np.min(index)} to {np.max(index)}"
-            )
+        if down.kind == "chosen":
+            _check_index(task, field, down.by)
     return {**known, **own}
+
+
+def _check_index(task: Task, field: str, by: str) -> None:
+    """Refuse (TaskError) an index of models that are not there."""
+    count, index = len(getattr(task, field)), getattr(task, by)
+    if index is not None and np.size(index) and not -1 <= np.min(index) <= np.max(index) < count:
+        raise TaskError(
+            f"task {task.name}: {by} must be from 0 to {count - 1}, as there are so many {field}, or -1 for none; got "
+            f"{np.min(index)} to {np.max(index)}"
+        )
 
 
 def traffic(
