@@ -11,6 +11,7 @@ import pytest
 from fedkin.config.method_places import server_refusal
 from fedkin.config.plan import Plan
 from fedkin.config.registry import methods
+from fedkin.models import mlp
 from fedkin.models.model import Model
 from fedkin.run.loop import RunState, run
 from tests.server.memory_transport import MemoryTransport
@@ -39,8 +40,10 @@ FLEETS = [[0, 1, 2], [3, 4, 5]]
 
 
 @cache
-def detector() -> Model:
-    return linear(6)
+def model_for(name: str) -> Model:
+    """A model that the method trains."""
+    special = {"athena": lambda: linear(6), "fedper": lambda: mlp(clustered_data(), 8)}
+    return special.get(name, model_of)()
 
 
 def method(name: str, **options: Any) -> Any:
@@ -54,7 +57,7 @@ def plan(rounds: int = 3, cohort: int = CLIENTS, **how: Any) -> Plan:
 def deployed(
     name: str, groups: list[list[int]] = LONE, how: Plan | None = None, **options: Any
 ) -> tuple[MemoryTransport, RunState]:
-    model = detector() if name == "athena" else model_of()
+    model = model_for(name)
     transport = MemoryTransport()
     join_nodes(transport, groups, clustered_data(), model)
     return transport, run(remote(transport, clustered_data(), model), method(name, **options), how or plan())
@@ -62,7 +65,7 @@ def deployed(
 
 @cache
 def alone(name: str) -> RunState:
-    model = detector() if name == "athena" else model_of()
+    model = model_for(name)
     return run(simulated(clustered_data(), model, range(CLIENTS)), method(name), plan())
 
 
@@ -82,7 +85,7 @@ def test_a_deployed_method_is_the_simulated_one(name: str) -> None:
     alike(far, alone(name))
 
 
-@pytest.mark.parametrize("name", ["fedavg", "flexcfl", "ifca", "fedgroup"])
+@pytest.mark.parametrize("name", ["fedavg", "fedper", "flexcfl", "ifca", "fedgroup"])
 def test_fleets_equal_single_clients(name: str) -> None:
     _, far = deployed(name, FLEETS)
     alike(far, alone(name))
@@ -109,6 +112,10 @@ def test_a_round_is_one_call(name: str, groups: list[list[int]]) -> None:
 @pytest.mark.parametrize("name", ["fedavg", "ifca"])
 def test_a_scored_round_has_one_call_more(name: str) -> None:
     assert pushes(name, plan(3, 3)) == [["train", "evaluate"]] * 2
+
+
+def test_clients_with_their_own_heads_score_whole_models() -> None:
+    assert pushes("fedper", plan(3, 3)) == [["personal", "evaluate_personal"]] * 2
 
 
 @pytest.mark.parametrize("groups", [LONE, FLEETS], ids=["lone", "fleets"])
