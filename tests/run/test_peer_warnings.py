@@ -15,6 +15,7 @@ import fedkin as fk
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.records import Record
+from fedkin.core.requirements import requirements_of
 from fedkin.data.federated import FederatedData
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.gossip import Gossip, Local
@@ -62,10 +63,9 @@ def test_where_the_truth_is_known_the_oracle_runs(tiny: FederatedData) -> None:
 
 
 def test_other_peers_need_no_truth(tiny: FederatedData) -> None:
-    assert Oracle.needs_true_clusters
-    assert not any(
-        getattr(kind, "needs_true_clusters", False) for kind in (PANM, PANMLoss, PENS, Gossip, Local, FedAvg)
-    )
+    assert requirements_of(Oracle()).true_clusters
+    others = (PANM, PANMLoss, PENS, Gossip, Local, FedAvg)
+    assert not any(requirements_of(kind()).true_clusters for kind in others)
     assert go(PANM(candidates=2), replace(tiny, true_clusters=None), rounds=1).summary()["ari"] is None
 
 
@@ -77,9 +77,10 @@ def test_other_peers_need_no_truth(tiny: FederatedData) -> None:
 def test_neighbours_are_fewer_than_clients(kind: Any, count: int) -> None:
     """A peer is not its own neighbour: N - 1 at most."""
     plan = Plan(rounds=3, cohort=N)
-    with pytest.raises(ConfigError, match=rf"method\.neighbours .*{N}.* {count}"):
+    words = rf"{kind.__name__} needs at least {count + 1} clients \(neighbours = {count}\), and there are {N}: .*"
+    with pytest.raises(ConfigError, match=rf"^method: {words}method\.neighbours={N - 1}$"):
         check_plan(plan, kind(neighbours=count), N)
-    with pytest.raises(ConfigError, match=r"^run\.against: it\.neighbours"):
+    with pytest.raises(ConfigError, match=rf"^run\.against: it: {words}neighbours={N - 1}$"):
         check_plan(plan, kind(neighbours=count), N, "run.against: it")
     check_plan(plan, kind(neighbours=N - 1), N)
 
@@ -91,9 +92,9 @@ def test_who_has_no_such_number_is_not_asked_for_it() -> None:
 
 def test_too_many_neighbours_are_refused_before_anything_runs(tiny: FederatedData, tmp_path: Path) -> None:
     seen: list[Record] = []
-    with pytest.raises(ConfigError, match=r"run\.against: panm\.neighbours"):
+    with pytest.raises(ConfigError, match=r"^run\.against: panm: .* neighbours=11$"):
         go(Gossip(), tiny, against=[PANM(neighbours=12)], on_round=seen.append, out=tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"method\.neighbours"):
+    with pytest.raises(ConfigError, match=rf"^method: .* method\.neighbours={N - 1}$"):
         run(fake_world(N), Gossip(neighbours=N), Plan(rounds=3, cohort=N), on_round=seen.append)
     assert not seen and not list(tmp_path.iterdir())
 
