@@ -1,11 +1,11 @@
-"""Where names of version 0.1 are now: importing one raises an error with its new place."""
+"""Where former names are now: one of version 0.1, or a former method of ``World``, raises an error that says it."""
 
 from __future__ import annotations
 
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 PUBLIC_NAMES = {"LocalWork": "LocalTraining", "Repeated": "RepeatedRuns", "Trained": "TrainingReply"}
 _PAIRS = """
@@ -70,6 +70,21 @@ _PAIRS = """
     simulator.scoring=simulation.scoring simulator.trainer=simulation.trainer simulator.workers=simulation.workers
     world=core.world
 """
+VERBS = {  # methods that World had: what is written now, and where it comes from
+    "train": "train(world, models, clients, model_index, stream=stream), from fedkin.tasks.train",
+    "evaluate": "evaluate(world, models, clients, model_index), from fedkin.tasks.evaluate",
+    "losses": "world.run(Losses(models), clients).losses, from fedkin.tasks.losses",
+    "gradients": "world.run(Gradients(models, model_index), clients).gradients, from fedkin.tasks.gradients",
+    "label_errors": "world.run(LabelErrors(models), clients).error, from fedkin.tasks.label_errors",
+    "detections": "world.run(Detections(models, model_index, positive), clients).counts, from fedkin.tasks.detections",
+    "classes": "world.run(Classes(), clients).classes, from fedkin.tasks.classes",
+    "send": "world.run(Directions(directions), clients), from fedkin.tasks.similarities",
+    "similarities": "world.run(Similarities(start, directions, work), clients, stream).cosine, "
+    "from fedkin.tasks.similarities",
+    "ask": "world.run(Ask(vectors), targets).arrived, from fedkin.tasks.ask",
+    "note": "world.run(Note(), clients), from fedkin.tasks.shift",
+    "shifted": "world.run(Shifted(test, threshold), clients).shifted, from fedkin.tasks.shift",
+}
 MODULES = {former: place for former, _, place in (pair.partition("=") for pair in _PAIRS.split())}
 
 
@@ -119,6 +134,13 @@ class FormerModuleFinder:
             raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
 
         module.__getattr__ = refuse  # type: ignore[method-assign]
+
+
+def refuse_attribute(owner: object, name: str) -> NoReturn:
+    """Raise AttributeError for what an object does not have; where ``World`` had it, with what is written now."""
+    if name in VERBS:
+        raise AttributeError(f"world.{name} is now {VERBS[name]}")
+    raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
 
 
 def _refuse(former: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -10,6 +12,7 @@ from fedkin.core.client_memory import LIMIT, ClientMemory
 from fedkin.core.errors import TaskError
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
+from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, ReplyBuilder
 from fedkin.core.task import Task, call_sizes, traffic
 from fedkin.core.training import LocalTraining
@@ -65,6 +68,11 @@ class SimulatedWorld:
         self.true_clusters = data.true_clusters
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
         self._now = Stream(0)  # stream of the current round
+
+    if not TYPE_CHECKING:  # which must still see what is not there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name)
 
     def begin(self, stream: Stream) -> None:
         self._now = stream

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 
 import pytest
 
 import fedkin as fk
-from fedkin.core.renamed import MODULES, PUBLIC_NAMES
+from fedkin.core.renamed import MODULES, PUBLIC_NAMES, VERBS
+from fedkin.core.schema import Schema
+from fedkin.run.instrumented_world import InstrumentedWorld
 
 
 @pytest.mark.parametrize(("former", "name"), PUBLIC_NAMES.items())
@@ -57,3 +60,27 @@ def test_what_never_was_is_not_found_as_ever() -> None:
     for name in ("fedkin.nowhere", "fedkin.experiment.nowhere", "nowhere"):
         with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
             importlib.import_module(name)
+
+
+def test_a_former_method_of_a_world_says_what_is_written_now() -> None:
+    data = fk.data.digits(clients=2, seed=0)
+    world = fk.SimulatedWorld(data, fk.models.mclr(data))
+    for one in (world, InstrumentedWorld(world)):
+        with pytest.raises(
+            AttributeError, match=r"world\.losses is now world\.run\(Losses\(models\), clients\)\.losses"
+        ):
+            one.losses  # noqa: B018
+        with pytest.raises(AttributeError, match="World' object has no attribute 'lossy'"):
+            one.lossy  # noqa: B018
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_written_now_exists(verb: str) -> None:
+    """The name that is called, in the module that is named, and the array of its reply."""
+    call, _, place = VERBS[verb].rpartition(", from ")
+    name = re.sub(r"^world\.run\(", "", call).split("(")[0]
+    home = importlib.import_module(place)
+    assert hasattr(home, name)
+    array = re.search(r"\)\.(\w+)$", call)
+    if array and isinstance(home_schema := getattr(home, name).up, Schema) and array[1] != "arrived":
+        assert array[1] in home_schema.arrays
