@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -134,7 +135,7 @@ def test_two_forms_have_one_meaning(page: dict[str, Any], scenario: fk.Populatio
 # --- in a federation
 
 
-def examples(page: dict[str, Any]) -> list[tuple[Task, fk.Stream | None]]:
+def examples(page: dict[str, Any]) -> Sequence[tuple[Task, fk.Stream | None]]:
     """Every task of the page that is no mistake."""
     models = np.stack([model_of().initial(fk.Stream(seed).words()) for seed in range(2)])
     index = CLIENTS % 2
@@ -146,7 +147,7 @@ def examples(page: dict[str, Any]) -> list[tuple[Task, fk.Stream | None]]:
 @pytest.mark.parametrize("groups", GROUPS)
 def test_deployed_tasks_reply_what_simulated_ones_do(page: dict[str, Any], groups: str) -> None:
     """No code of the server knows them."""
-    transport, near = MemoryTransport(), simulated(clustered_data(), model_of(), CLIENTS)
+    transport, near = MemoryTransport(), simulated(clustered_data(), model_of(), range(6))
     join_nodes(transport, GROUPS[groups], clustered_data(), model_of())
     far = remote(transport, clustered_data(), model_of())
     for world in (near, far):
