@@ -14,8 +14,10 @@ from fedkin.analysis import non_iid_index as module
 from fedkin.analysis.non_iid_index import extreme_clients, index_of_world, index_table, non_iid_index
 from fedkin.core.errors import ConfigError, MethodError, ModelError
 from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.label_errors import LabelErrors
 from tests.simulation.small_federation import federation
 
 TARGETS = np.array([0.0, 1.0, 4.0, 9.5])
@@ -73,13 +75,13 @@ def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = index_of_world(world(), models=5)
     asked: list[int] = []
     counted = world()
-    answer = counted.label_errors
+    run = counted.run
 
-    def label_errors(models: np.ndarray, clients: np.ndarray) -> np.ndarray:
-        asked.append(len(models))
-        return answer(models, clients)
+    def run_and_count(task: LabelErrors, clients: np.ndarray) -> Reply:
+        asked.append(len(task.models))
+        return run(task, clients)
 
-    monkeypatch.setattr(counted, "label_errors", label_errors)
+    monkeypatch.setattr(counted, "run", run_and_count)
     monkeypatch.setattr(module, "_PORTION", 2 * 4)  # two models of one float32
     assert np.array_equal(index_of_world(counted, models=5).rmse, whole.rmse)
     assert asked == [2, 2, 1]
