@@ -46,7 +46,7 @@ class Evaluate(Task):
     can_be_lost = False  # it measures a method, and so every client
 
     def compute(self, client: Client) -> dict[str, Any]:
-        correct, loss, examples = client.score(self.models, self.model_index[0], self.split)
+        correct, loss, examples = client.score(self.models, np.asarray(self.model_index[0]), self.split)
         return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
