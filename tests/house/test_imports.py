@@ -27,7 +27,7 @@ PACKAGES: dict[str, str] = {
     "server": "core tasks config",
     "p2p": "core tasks methods config security simulation",
     "tracking": "core",
-    "run": "core tasks aggregation measures methods models data scenarios simulation simulation.torch config tracking",
+    "run": "core tasks measures methods models data scenarios simulation simulation.torch config tracking",
     "server.deploy": "core tasks data simulation simulation.torch config server security run tracking reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run analysis",
