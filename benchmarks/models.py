@@ -94,7 +94,7 @@ def detectors(turns: int) -> Times:
     work = LocalTraining(epochs=1, batch_size=BATCH, lr=1e-3, optimizer="adam")
     classes, client = np.arange(CLASSES), np.zeros(CLASSES, np.int64)
     world = SimulatedWorld(data, detector(data), replace(work, positive=classes))
-    starts = np.stack([world.initial(Stream(0, c)) for c in classes])
+    starts = np.stack([world.initial(Stream(0, c)) for c in range(CLASSES)])
 
     def some(chosen: np.ndarray, turn: int) -> None:
         own = replace(work, positive=chosen)

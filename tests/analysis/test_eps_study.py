@@ -14,7 +14,7 @@ from fedkin.analysis import eps_study
 from fedkin.analysis.eps_study import EpsStudy, of_world, study_eps
 from fedkin.clustering.density import dbscan
 from fedkin.core.errors import ConfigError
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods import FedAvg, Hierarchical
 from fedkin.simulation.fake_world import FakeWorld
 

@@ -13,10 +13,14 @@ import pytest
 
 from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.models import as_model
 from fedkin.models.model import Model, flatten
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import train
 from tests.simulation.small_federation import EVERYONE, federation
 
 DATA = federation()
@@ -43,9 +47,9 @@ def assert_trains(model: Model) -> None:
     """Two epochs lower the training loss of a client with many samples, from the outside world's point of view."""
     world = SimulatedWorld(DATA, model, LocalTraining(epochs=2, lr=0.01))
     start, big = model.initial(WORDS)[None], EVERYONE[-1:]
-    got = world.train(start, big, np.array([0]), stream=Stream(0))
+    got = train(world, start, big, np.array([0]), stream=Stream(0))
     assert got.arrived.all()
-    assert world.losses(start + got.update, big)[0, 0] < world.losses(start, big)[0, 0]
+    assert world.run(Losses(start + got.update), big).losses[0, 0] < world.run(Losses(start), big).losses[0, 0]
 
 
 def test_a_module_keeps_its_weights() -> None:
@@ -97,15 +101,18 @@ def test_dropout_in_the_world() -> None:
     start, zeros = world.initial(Stream(0))[None], np.zeros(len(EVERYONE), np.int64)
 
     def update(round: int) -> np.ndarray:
-        return world.train(start, EVERYONE, zeros, stream=Stream(0, round, "train")).update
+        return train(world, start, EVERYONE, zeros, stream=Stream(0, round, "train")).update
 
     np.testing.assert_array_equal(update(1), update(1))
     # one batch holds everything, so the order of samples cannot be what makes two rounds this different
     assert (np.abs(update(1) - update(2)).max(axis=1) > 1e-3).all()
-    expected = -world.gradients(start, EVERYONE, zeros) * 0.1
+    expected = -world.run(Gradients(start, zeros), EVERYONE).gradients * 0.1
     assert (np.abs(update(1) - expected).max(axis=1) > 1e-3).all()
-    for operation in (world.gradients, lambda *a: world.evaluate(*a).loss):
-        np.testing.assert_array_equal(operation(start, EVERYONE, zeros), operation(start, EVERYONE, zeros))
+    for operation in (
+        lambda: world.run(Gradients(start, zeros), EVERYONE).gradients,
+        lambda: evaluate(world, start, EVERYONE, zeros).loss,
+    ):
+        np.testing.assert_array_equal(operation(), operation())
 
 
 def test_a_batched_module() -> None:
@@ -149,7 +156,7 @@ def test_a_penalty_is_part_of_the_training_loss() -> None:
     heavy = as_model((init, apply), penalty=lambda w: 7.0 + 0 * w["b"][0])
     world, plain = (SimulatedWorld(DATA, m, LocalTraining(lr=0.1)) for m in (heavy, as_model((init, apply))))
     start, row = heavy.initial(WORDS)[None], np.array([0])
-    got, expected = (w.train(start, EVERYONE[-1:], row, stream=Stream(0)) for w in (world, plain))
+    got, expected = (train(w, start, EVERYONE[-1:], row, stream=Stream(0)) for w in (world, plain))
     np.testing.assert_allclose(got.loss, expected.loss + 7, rtol=1e-6)
     np.testing.assert_allclose(got.update, expected.update, rtol=1e-6)
 

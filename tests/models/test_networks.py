@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ModelError
-from fedkin.core.world import ModelSpec
+from fedkin.core.layout import ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, mclr, mlp
 from fedkin.models.model import Model

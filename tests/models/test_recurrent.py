@@ -14,12 +14,13 @@ from scipy.special import expit
 
 import fedkin as fk
 from fedkin.core.errors import ModelError
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, rnn
 from fedkin.models.model import Model
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.local_training import sample_losses
+from fedkin.tasks.train import train
 from tests.simulation.small_federation import federation
 
 WORDS = np.array([3, 4], np.uint32)
@@ -217,7 +218,7 @@ def test_vectors_are_used_and_not_trained(make: Callable[..., Model]) -> None:
     model = make(data, hidden=4)
     assert next(iter(model.spec.slices)) == "layers.0.weight" and not model.random
     world = SimulatedWorld(data, model, LocalTraining(lr=0.1))
-    update = world.train(model.initial(WORDS)[None], np.array([0]), np.array([0]), stream=fk.Stream(0)).update
+    update = train(world, model.initial(WORDS)[None], np.array([0]), np.array([0]), stream=fk.Stream(0)).update
     assert update.shape == (1, model.spec.parameters) and update.any()
     np.testing.assert_array_equal(np.asarray(data.vectors), before)
     other = make(replace(data, vectors=-before), hidden=4)

@@ -24,6 +24,7 @@ from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import in_script
 from fedkin.reporting.html.read_runs import read_runs
 from fedkin.run.simulate import execute
+from fedkin.tasks.train import train
 from tests.reporting.written_runs import a_run, unfinished, wandering
 
 DIGITS: dict[str, dict[str, Any]] = {
@@ -306,7 +307,7 @@ def test_similarity_is_one_epoch_of_each_client_from_one_model(tiny: FederatedDa
     world = fk.SimulatedWorld(tiny, model, fk.SGD(epochs=1, batch_size=10, lr=0.1))
     stream = fk.Stream(0, 0, "portrait")
     start = world.initial(stream)[None]
-    updates = world.train(start, np.arange(12), np.zeros(12, np.int64), stream=stream).update
+    updates = train(world, start, np.arange(12), np.zeros(12, np.int64), stream=stream).update
     assert np.array_equal(made.cosines, cosine(updates, updates).astype(np.float32))
     centred = updates.astype(np.float64) - updates.astype(np.float64).mean(axis=0)
     values = np.linalg.svd(centred, full_matrices=False)
