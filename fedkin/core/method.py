@@ -54,7 +54,7 @@ class State:
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
         """The task by which these clients, each with a cluster, are tested, for models of which a part is on the
-        client. It replies as ``Evaluate`` does; None: that task, with the models of ``models_for``."""
+        client. It replies with ``correct``, ``examples`` and ``loss``; None: the usual one, with ``models_for``."""
         return None
 
     def aggregated_into(self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:

@@ -19,7 +19,7 @@ from fedkin.core.task import Task, check_names
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a task: its arrays, also as attributes (``reply.losses``), and which rows they are of.
+    """The result of a task: its arrays, also as attributes (``reply.cosine``), and which rows they are of.
 
     Attributes:
         arrays: [n ...] by row, [K ...] by model, or of all clients, as the task's schema says.
