@@ -1,0 +1,129 @@
+"""What runs tasks knows none of them: generic files name no class of task, and no task's ``name``.
+
+The rule: in these files no name, attribute, argument, import or word of a string is a task's class (``Gradients``), and
+no attribute, function, keyword argument or word of a string is a task's ``name`` (``gradients``); docstrings count.
+A name of two words counts in all spellings (``label_errors``, "label errors"). Comments do not count, nor names of
+local variables and parameters, nor, in sentences, words of plain English (``EVERYDAY``), unless they are marked as code
+by backquotes. ``ALLOWED`` are words that a file uses in another sense, each with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fedkin.tasks
+
+ROOT = Path(__file__).resolve().parents[2] / "fedkin"
+FORMER = "core/renamed.py"  # says what became of the operations that a world had
+FORMER = "core/renamed.py"  # runs nothing: what is written now in place of former names, tasks among them
+CORE = [path for one in sorted((ROOT / "core").glob("*.py")) if (path := one.relative_to(ROOT).as_posix()) != FORMER]
+GENERIC = [
+    *(path for path in CORE if path != FORMER),
+    "simulation/engine.py",
+    "simulation/fake_world.py",
+    "run/instrumented_world.py",
+    "server/node.py",
+    "server/remote_world.py",
+    "server/reply_collector.py",
+    "server/rpc_client.py",
+    "server/task_messages.py",
+]
+EVERYDAY = {"ask", "classes", "gradients", "losses", "send", "shifted", "train"}
+ENGINE = "a function of the model engine, which tasks of any kind use"
+SPLIT = "a split of the samples"
+ALLOWED = {
+    "core/client.py": {"train": f"{SPLIT}, and {ENGINE}", "classes": "C", "gradients": ENGINE, "losses": ENGINE},
+    "core/layout.py": {"classes": "C"},
+    "simulation/engine.py": {"classes": "C"},
+    "simulation/fake_world.py": {
+        "train": f"{SPLIT}, and {ENGINE}",
+        "classes": "C",
+        "gradients": ENGINE,
+        "losses": ENGINE,
+    },
+    "server/remote_world.py": {"classes": "C"},
+    "server/rpc_client.py": {"send": "a message"},
+}
+CLASSES = {kind.__name__ for kind in fedkin.tasks.all_tasks() if kind.__module__.startswith("fedkin.")}
+NAMES = {kind.name for kind in fedkin.tasks.all_tasks() if kind.__module__.startswith("fedkin.")}
+
+
+def words(text: str) -> set[str]:
+    """The words of a text, and each two neighbours as one name; in a sentence without those of plain English."""
+    single = re.findall(r"[A-Za-z_]\w*", text)
+    found = {*single, *(f"{one}_{other}" for one, other in zip(single, single[1:], strict=False))}
+    code = {word for span in re.findall(r"``([^`]+)``", text) for word in re.findall(r"[A-Za-z_]\w*", span)}
+    return found - (EVERYDAY - code) if " " in text.strip() else found
+
+
+def said(node: ast.AST) -> Iterator[str]:
+    """What a node of the syntax tree says by name, in a string, or as an attribute."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from words(node.value)
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.keyword) and node.arg:
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield from words(node.name)
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """Modules that a node imports."""
+    if isinstance(node, ast.ImportFrom):
+        yield node.module or ""
+    elif isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+
+
+def named_tasks(source: str) -> set[str]:
+    """Tasks that a source text names: their classes or their names."""
+    nodes = list(ast.walk(ast.parse(source)))
+    found = {word for node in nodes for word in said(node)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    modules = {name for node in nodes for name in imported(node) if name.startswith("fedkin.tasks.")}
+    return (found & (CLASSES | NAMES)) | (names & CLASSES) | modules
+
+
+@pytest.mark.parametrize("path", GENERIC)
+def test_a_generic_file_names_no_task(path: str) -> None:
+    named = named_tasks((ROOT / path).read_text())
+    assert named - ALLOWED.get(path, {}).keys() == set()
+    assert ALLOWED.get(path, {}).keys() - named == set(), "an exception that is not needed"
+
+
+def test_other_files_do() -> None:
+    """Those of the tasks themselves, of methods, and of the observations of a round."""
+    for path in ("tasks/losses.py", "methods/ifca.py", "run/observations.py", FORMER):
+        assert named_tasks((ROOT / path).read_text()), path
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from fedkin.tasks.losses import Losses", {"fedkin.tasks.losses", "Losses"}),
+        ("import fedkin.tasks.ask", {"fedkin.tasks.ask", "ask"}),
+        ("if isinstance(task, Gradients): pass", {"Gradients"}),
+        ("if kind == 'label_errors': pass", {"label_errors"}),
+        ("world.similarities(3)", {"similarities"}),
+        ("send(train=1)", {"train"}),
+        ('"""The losses of clients, or their label errors."""', {"label_errors"}),
+        ('"""Rows, such as ``reply.losses``, that clients send."""', {"losses"}),
+        ('"""What Gradients needs."""', {"Gradients"}),
+        ("f'{task}: {shifted}note'", {"note"}),
+        ("kinds = {'train', 'losses'}", {"train", "losses"}),
+        ("from fedkin.tasks import find_task", set()),
+        ("def evaluate(): pass", {"evaluate"}),
+        ("losses = 3  # gradients", set()),
+        ("names = 'notes trained training evaluation asked'", set()),
+    ],
+)
+def test_the_rule(source: str, expected: set[str]) -> None:
+    assert named_tasks(source) == expected
