@@ -121,7 +121,7 @@ def run_nodes(total: int, cohort: int, rounds: int) -> None:
     for name in ("metrics", "timings"):
         for line in (folder / "run" / f"{name}.jsonl").read_text().splitlines():
             record = json.loads(line)
-            keys = ("round", "accuracy", "cluster_sizes", "missing", "bytes_by_operation", "train", "score")
+            keys = ("round", "accuracy", "cluster_sizes", "missing", "messages_by_operation", "train", "score")
             print({key: record[key] for key in keys if key in record})
     print({kind: f"{value:.0f} MB" for kind, value in memory.each.items()}, f"{memory.together:.0f} MB together")
 
@@ -146,7 +146,7 @@ def traffic() -> list[list[str]]:
             config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
             records = serve(load_server(Path(config)), transport).records
             sides = [
-                records[3]["bytes_by_operation"]["train"][i] - records[2]["bytes_by_operation"]["train"][i]
+                records[3]["messages_by_operation"]["train"][i] - records[2]["messages_by_operation"]["train"][i]
                 for i in (0, 1)
             ]
             rows.append([method, f"{count:,}", f"{sides[0] // NODES:,}", f"{sides[1] // NODES:,}"])

@@ -1,6 +1,7 @@
 """Client work, one kind in one file: what clients receive, what they compute, and what they reply.
 
-Importing this package imports all of its modules, so that every kind of task is known by its name.
+Importing this package imports all of its modules, so that every kind of task is known by its name. What a task of
+one's own is made of can be imported from here: ``from fedkin.tasks import Rows, Task, floats``.
 """
 
 from __future__ import annotations
@@ -8,8 +9,25 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from fedkin.core.client import Client as Client
+from fedkin.core.client import ClientRows as ClientRows
+from fedkin.core.replies import Reply as Reply
+from fedkin.core.schema import Memory as Memory
+from fedkin.core.schema import Rows as Rows
+from fedkin.core.schema import Sums as Sums
+from fedkin.core.schema import booleans as booleans
+from fedkin.core.schema import floats as floats
+from fedkin.core.schema import integers as integers
+from fedkin.core.task import Task as Task
 from fedkin.core.task import all_tasks as all_tasks
+from fedkin.core.task import chosen as chosen
+from fedkin.core.task import each as each
 from fedkin.core.task import find_task as find_task
+from fedkin.core.task import initial as initial
+from fedkin.core.task import kept as kept
+from fedkin.core.task import setting as setting
+from fedkin.core.task import shared as shared
+from fedkin.core.task import stays as stays
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
