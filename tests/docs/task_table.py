@@ -12,26 +12,33 @@ from tests.docs.code_blocks import ROOT
 
 PAGE = ROOT / "docs" / "write-a-task.md"
 BEGIN, END = "<!-- tasks -->\n", "<!-- /tasks -->\n"
-HEAD = "| task | what travels down | what comes up | schema | memory | charged |\n|---|---|---|---|---|---|\n"
+HEAD = "| task | what travels down | what comes up | memory | charged |\n|---|---|---|---|---|\n"
 
 
 def built_in() -> list[type[Task]]:
-    """The tasks of fedkin, by name; not those that pages define."""
-    return [kind for kind in all_tasks() if kind.__module__.startswith(f"{fedkin.tasks.__name__}.")]
+    """The tasks of fedkin, by class; not those that pages define."""
+    own = [kind for kind in all_tasks() if kind.__module__.startswith(f"{fedkin.tasks.__name__}.")]
+    return sorted(own, key=lambda kind: kind.__name__)
 
 
 def table() -> str:
     """A row for each task."""
     rows = [
-        [f"`{kind.name}`: `{kind.__name__}`", down(kind), up(kind), form(kind), memory(kind), kind.charged]
+        [title(kind), down(kind), f"{form(kind)}: {up(kind) or 'none'}", memory(kind), kind.charged]
         for kind in built_in()
     ]
     return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def title(kind: type[Task]) -> str:
+    """Its class, and its name where that says more."""
+    same = kind.name == re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+    return f"`{kind.__name__}`" + ("" if same else f" (`{kind.name}`)")
+
+
 def down(kind: type[Task]) -> str:
     """The fields that travel, and how."""
-    words = {"each": "own", "initial": "made from the seed"}
+    words = {"each": "own", "initial": "seed"}
     parts = []
     for name, how in fields_down(kind):
         if how.kind == "setting":
@@ -83,7 +90,7 @@ def _array(name: str, array: Array, sums: bool = False) -> str:
 
 
 def _axes(axes: str) -> str:
-    return f"[{axes}] " if axes else ""
+    return f"[{axes}] ".replace(" ", "&nbsp;", axes.count(" ")) if axes else ""
 
 
 def stored() -> str:

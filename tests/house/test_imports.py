@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES: dict[str, str] = {
     "aggregation": "",
     "core": "aggregation",
-    "measures": "core",
     "clustering": "core",
+    "measures": "core",
     "security": "core",
     "tasks": "core measures",
     "methods": "core aggregation measures clustering tasks",
@@ -28,7 +28,7 @@ PACKAGES: dict[str, str] = {
     "p2p": "core tasks methods config security simulation",
     "tracking": "core",
     "run": "core tasks measures methods models data scenarios simulation simulation.torch config tracking",
-    "server.deploy": "core tasks data simulation simulation.torch config server security run tracking reporting",
+    "server.deploy": "core data simulation simulation.torch config server security run tracking reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run analysis",
     "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
