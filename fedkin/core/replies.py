@@ -110,7 +110,7 @@ class ReplyBuilder:
         for name, total in self.by_model.items():
             array = self.means[name]
             mean, weight = total.mean(array.dtype)
-            arrays[name] = mean.reshape(-1, *array.shape(self.sizes))
+            arrays[name] = mean.reshape(len(mean), *array.shape(self.sizes))
         return Reply(arrays, self.arrived, self.nonfinite, weight, dict(self.faults))
 
 
@@ -179,7 +179,7 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
         total = WeightedSum(task.sizes()["K"], int(np.prod(rows.shape[1:])))
         total.add(flat(rows)[order], weight[order], reply.arrays[INDEX][order])
         mean, total_weight = total.mean(array.dtype)
-        arrays[name] = mean.reshape(-1, *rows.shape[1:])
+        arrays[name] = mean.reshape(len(mean), *rows.shape[1:])
     return Reply(arrays, reply.arrived, reply.nonfinite, total_weight, reply.faults)
 
 

@@ -250,6 +250,8 @@ def traffic(
     down, counted = 0, False
     for field, how in fields_down(task):
         value = getattr(task, field)
+        if value is None:
+            continue
         if how.kind in ("shared", "chosen") or (how.kind == "kept" and task.delivery == "announced"):
             down, counted = down + _copies(task, how, value, clients) * BYTES_PER_NUMBER, True
     arrays = [array for array in task.up.arrays.values() if array.counted]
