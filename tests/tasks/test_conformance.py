@@ -1,0 +1,360 @@
+"""What every task must do, in every world: one line for each in ``EXAMPLES``."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin.tasks
+from fedkin.core.layout import ModelSpec
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply, mean_reply
+from fedkin.core.schema import Array
+from fedkin.core.task import Task, call_sizes
+from fedkin.models import mclr, mlp
+from fedkin.scenarios.population import Population
+from fedkin.simulation.workers import AnyModel
+from fedkin.tasks.ask import Ask
+from fedkin.tasks.classes import Classes
+from fedkin.tasks.detections import Detections
+from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.label_errors import LabelErrors
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.subspace import Subspace
+from fedkin.tasks.train import Train
+from tests.simulation import numpy_detectors, training_digests
+from tests.simulation.small_federation import federation, models
+from tests.simulation.test_data_shifts import DATA as EXCHANGED
+from tests.simulation.test_data_shifts import MODEL as LOGISTIC
+from tests.simulation.test_data_shifts import SCENARIO, RequestRound
+from tests.simulation.torch.twins import HIDDEN, of_jax
+from tests.tasks.worlds import REFERENCE, WORK, WORLDS, Kind, Opened, simulated
+
+DATA = federation(sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2))  # two clients with one sample, one without tests
+STREAM = Stream(3, 1, "run").child("task")
+HALF = Population(dropout=0.5)
+MODELS: dict[str, AnyModel] = {
+    "dropout": training_digests.MODEL,
+    "dense": mclr(DATA),
+    "torch": of_jax(mlp(DATA, hidden=HIDDEN), (6, HIDDEN, 3)),
+}
+DETECTORS: dict[str, AnyModel] = {
+    "small": numpy_detectors.small(),
+    "torch": of_jax(numpy_detectors.linear(), (6, 1)),
+}
+# One program takes all rows at once, or blocks of another size, and so sums float32 numbers in another order: an error
+# of some 1e-7 in each, which training multiplies. Counts, classes and flags are the same.
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 3e-6}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an example is made of: three models, and rows of clients in no order."""
+
+    spec: ModelSpec
+    models: np.ndarray  # [3, P]
+    clients: np.ndarray
+    index: np.ndarray  # the model of each row
+    positive: np.ndarray  # the class of each row's detector
+    together: np.ndarray  # a detector for each class, or none
+
+    @property
+    def bodies(self) -> np.ndarray:
+        """The models without their heads."""
+        return body_of(self.models, self.spec.head)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A task, for models that detect one class or for others; with those that are run before it."""
+
+    make: Callable[[Given], Task]
+    detectors: bool = False
+    before: tuple[Callable[[Given], Task], ...] = field(default=())
+
+
+PER_ROW = np.array([3, 1, 2, 1, 2])  # epochs
+EXAMPLES = {
+    "ask": Example(lambda g: Ask(2)),
+    "classes": Example(lambda g: Classes()),
+    "detections": Example(lambda g: Detections(g.models, g.index, g.positive), detectors=True),
+    "detections of test samples": Example(lambda g: Detections(g.models, g.index, g.positive, "test"), detectors=True),
+    "directions": Example(lambda g: Directions(g.models)),
+    "evaluate": Example(lambda g: Evaluate(g.models, g.index)),
+    "evaluate detectors": Example(lambda g: Evaluate(g.models, g.together, "train"), detectors=True),
+    "evaluate own": Example(lambda g: Evaluate(g.models, g.index, "train", local=True)),
+    "evaluate personal": Example(
+        lambda g: EvaluatePersonal(g.bodies, g.index, g.models[0], g.spec.head, "train"),
+        before=(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head),),
+    ),
+    "gradients": Example(lambda g: Gradients(g.models, g.index)),
+    "label errors": Example(lambda g: LabelErrors(g.models)),
+    "losses": Example(lambda g: Losses(g.models)),
+    "note": Example(lambda g: Note()),
+    "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
+    "shifted": Example(lambda g: Shifted("label_aware", 0.1), before=(lambda g: Note(),)),
+    "similarities": Example(
+        lambda g: Similarities(g.models[0], g.models, WORK), before=(lambda g: Directions(g.models),)
+    ),
+    "subspace": Example(lambda g: Subspace(2)),
+    "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),
+    "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
+    "train detectors": Example(lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True),
+    "train own": Example(lambda g: Train(g.models, WORK, g.index, local=True)),
+    "train steps": Example(lambda g: Train(g.models, replace(WORK, steps=4, optimizer="adam", lr=0.01), g.index)),
+    "train the best": Example(lambda g: Train(g.models, WORK)),
+    "train to means": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, gradient=True)),
+    "train with a test": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)),
+}
+MODELLESS = {"ask", "classes", "directions", "note", "shifted", "subspace"}  # one model is enough
+
+
+def models_for(name: str) -> list[str]:
+    every = list(DETECTORS if EXAMPLES[name].detectors else MODELS)
+    return every[:1] if name in MODELLESS else every
+
+
+PAIRS = [(name, model) for name in EXAMPLES for model in models_for(name)]
+each_pair = pytest.mark.parametrize(("name", "model"), PAIRS, ids=lambda value: value)
+
+
+def model_of(name: str, model: str) -> AnyModel:
+    return (DETECTORS if EXAMPLES[name].detectors else MODELS)[model]
+
+
+def given(name: str, model: str) -> Given:
+    """The example's rows: several of a client where models are detectors."""
+    made = model_of(name, model)
+    clients, index = np.array([2, 0, 3, 1, 4]), np.array([1, 0, 1, 2, 1])
+    if EXAMPLES[name].detectors and name != "evaluate detectors":
+        clients, index = np.array([3, 0, 3, 1, 2, 3]), np.array([2, 0, 1, 1, 0, 0])
+    together = np.array([[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, -1, 2], [0, -1, -1]])
+    return Given(made.spec, models(made, 3), clients, index, (index + clients) % 3, together)
+
+
+def run_in(kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)) -> tuple[Reply, Opened]:
+    """Run an example twice, as what clients keep may matter; the last reply."""
+    g, example = given(name, model), EXAMPLES[name]
+    with ExitStack() as stack:
+        opened = kind if isinstance(kind, Opened) else stack.enter_context(kind.open(DATA, model_of(name, model)))
+        chosen = np.arange(len(g.clients))[rows]
+        reply = None
+        for make in (*example.before, example.make, example.make):
+            task = make(g).select(chosen)
+            reply = opened.world.run(task, g.clients[chosen], STREAM)
+        assert reply is not None
+        return reply, opened._replace(memory=dict(opened.memory()).copy)
+
+
+def assert_same(got: np.ndarray, expected: np.ndarray, what: str) -> None:
+    """Equal, floating-point numbers to tolerance."""
+    assert got.dtype == expected.dtype and got.shape == expected.shape, what
+    if got.dtype.kind == "f":
+        np.testing.assert_allclose(got, expected, **CLOSE, err_msg=what)
+    else:
+        np.testing.assert_array_equal(got, expected, err_msg=what)
+
+
+def assert_same_arrays(got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert got.keys() == expected.keys()
+    for array, values in expected.items():
+        assert_same(got[array], values, array)
+
+
+# --- the same in every world
+
+
+@each_pair
+@pytest.mark.parametrize("kind", WORLDS)
+def test_every_world_gives_the_same_reply_ledger_and_memory(kind: str, name: str, model: str) -> None:
+    task = EXAMPLES[name].make(given(name, model))
+    if (task.between_peers or task.local) and not WORLDS[kind].peers:
+        pytest.skip("this world has no peers")
+    if model in WORLDS[kind].skips:
+        pytest.skip("this model is not the same in this world")
+    (expected, reference), (got, opened) = (run_in(world, name, model) for world in (REFERENCE, WORLDS[kind]))
+    assert got.arrays.keys() - expected.arrays.keys() <= {"test_sums"}  # which messages carry without another request
+    assert_same_arrays({array: got.arrays[array] for array in expected.arrays}, expected.arrays)
+    np.testing.assert_array_equal(got.arrived, expected.arrived)
+    np.testing.assert_array_equal(got.nonfinite, expected.nonfinite)
+    assert (got.weight is None) == (expected.weight is None)
+    if got.weight is not None and expected.weight is not None:
+        np.testing.assert_array_equal(got.weight, expected.weight)
+    assert got.faults == expected.faults == {}
+    ledger, other = opened.world.ledger, reference.world.ledger
+    assert (ledger.down, ledger.up) == (other.down, other.up)
+    assert_same_arrays(opened.memory(), reference.memory())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing(name: str) -> None:
+    """In both forms of the simulator; a client that does not reply in a round stores nothing in it."""
+    model, replies = models_for(name)[-1], []
+    task, clients = EXAMPLES[name].make(given(name, model)), given(name, model).clients
+    lost = HALF.dropped_out(clients, STREAM) & task.can_be_lost
+    for compiled in (True, False):
+        with simulated(DATA, model_of(name, model), compiled, HALF) as opened:
+            opened.world.begin(STREAM)
+            reply, opened = run_in(opened, name, model)
+        np.testing.assert_array_equal(reply.arrived, ~lost)
+        assert not reply.nonfinite.any()
+        for array, schema in task.up.of("row").items():
+            np.testing.assert_array_equal(
+                reply.arrays[array][lost],
+                np.broadcast_to(np.array(schema.missing, schema.dtype), reply.arrays[array][lost].shape),
+            )
+        for column, kept in opened.memory().items():
+            assert not column.endswith(".kept") or not kept[clients[lost]].any()
+        replies.append((reply, opened))
+    assert 0 < HALF.dropped_out(clients, STREAM).sum() < len(clients)
+    assert_same_arrays(replies[1][0].arrays, replies[0][0].arrays)
+    assert_same_arrays(replies[1][1].memory(), replies[0][1].memory())
+
+
+@pytest.mark.parametrize("test", ["label_blind", "label_aware"])
+def test_shifts_are_detected_the_same_client_by_client(test: str) -> None:
+    """Clients 1 and 6 exchange their samples in round 2; 6 and 3 note what they have then."""
+    found = []
+    for compiled in (True, False):
+        with simulated(EXCHANGED, LOGISTIC, compiled, shift=RequestRound()) as opened:
+            for round in (0, 2, 4):
+                opened.world.begin(SCENARIO.at(round))
+                found.append(np.flatnonzero(opened.world.run(Shifted(test), np.arange(7)).shifted).tolist())
+                opened.world.run(Note(), np.array([6, 3])[:round])
+    assert found == [[], [1, 6], [6]] * 2
+
+
+# --- each row by itself
+
+
+@pytest.mark.parametrize(("name", "model"), [pair for pair in PAIRS if pair[1] != "dense"], ids=lambda value: value)
+@pytest.mark.parametrize("kind", ["reference", *WORLDS])
+def test_rows_do_not_depend_on_other_rows_of_the_call(kind: str, name: str, model: str) -> None:
+    """Nor does what a client keeps; alone, in other company, and in another order."""
+    world = REFERENCE if kind == "reference" else WORLDS[kind]
+    task = EXAMPLES[name].make(given(name, model))
+    if (task.between_peers or task.local) and not world.peers:
+        pytest.skip("this world has no peers")
+    if not world.peers and model not in ("dense", "small"):
+        pytest.skip("of worlds over messages, one model of each sort is enough")
+    whole, reference = run_in(world, name, model)
+    clients, columns = given(name, model).clients, reference.memory()
+    for rows in ([1], [2, 4, 0]):
+        part, opened = run_in(world, name, model, rows)
+        for array in task.up.of("row"):
+            assert_same(part.arrays[array], whole.arrays[array][rows], array)
+        np.testing.assert_array_equal(part.arrived, whole.arrived[rows])
+        for column, kept in opened.memory().items():
+            assert_same(kept[clients[rows]], columns[column][clients[rows]], column)
+            assert column not in columns or not kept[np.setdiff1d(np.arange(DATA.clients), clients[rows])].any()
+
+
+@pytest.mark.parametrize("name", ["train to means"])
+def test_means_are_those_of_the_single_form(name: str) -> None:
+    g = given(name, "dropout")
+    task = EXAMPLES[name].make(g)
+    single = task.single()
+    assert single is not None and not single.up.of("model")
+    with REFERENCE.open(DATA, MODELS["dropout"]) as opened:
+        expected = opened.world.run(task, g.clients, STREAM)
+        got = mean_reply(task, opened.world.run(single, g.clients, STREAM), g.clients)
+    for array, values in expected.arrays.items():
+        np.testing.assert_array_equal(got.arrays[array], values, err_msg=array)
+    np.testing.assert_array_equal(got.weight, expected.weight)
+
+
+# --- the schema
+
+
+@each_pair
+def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
+    """Written anew here, with no help of the code that checks replies."""
+    reply, opened = run_in(REFERENCE, name, model)
+    g = given(name, model)
+    task, n = EXAMPLES[name].make(g), len(g.clients)
+    sizes = call_sizes(task, n, {"P": g.spec.parameters, "C": 3, "d": 6})
+    carried = {array: schema for array, schema in task.up.arrays.items() if schema.carried}
+    assert reply.arrays.keys() == carried.keys()
+    for array, schema in carried.items():
+        axes = [int(axis) if axis.isdigit() else sizes[axis] for axis in schema.axes.split()]
+        entries = {"row": [n], "model": [3], "all": []}[str(schema.over)]
+        values = reply.arrays[array]
+        assert list(values.shape) == entries + axes, array
+        assert values.dtype == np.dtype(schema.dtype), array
+        assert schema.finite is False or np.isfinite(values).all(), array
+        assert not ((values < schema.low) | (values > schema.high)).any(), array
+    assert reply.arrived.shape == reply.nonfinite.shape == (n,) and reply.arrived.all()
+    assert (reply.weight is not None) == bool(task.up.of("model"))
+    assert set(opened.memory()) <= {column + state for column in task.memory for state in ("", ".kept")}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in EXAMPLES if name != "train"]
+)  # its settings have an entry for each row
+def test_a_call_without_clients_has_a_reply_without_rows(name: str) -> None:
+    model = models_for(name)[-1]
+    for world in (REFERENCE, Kind(lambda data, made: simulated(data, made, compiled=False))):
+        reply, opened = run_in(world, name, model, np.zeros(0, np.int64))
+        assert all(len(reply.arrays[array]) == 0 for array in EXAMPLES[name].make(given(name, model)).up.of("row"))
+        assert reply.arrived.shape == (0,) and opened.world.ledger.total() == (0, 0)
+        assert not any(values.any() for values in opened.memory().values())
+
+
+# --- the list, and the files
+
+
+def modules() -> list[str]:
+    return [f"fedkin.tasks.{module.name}" for module in pkgutil.iter_modules(fedkin.tasks.__path__)]
+
+
+def kinds() -> list[type[Task]]:
+    """Every class of task in fedkin/tasks."""
+    found = []
+    for name in modules():
+        members = vars(importlib.import_module(name)).values()
+        found += [m for m in members if isinstance(m, type) and issubclass(m, Task) and m.__module__ == name]
+    return found
+
+
+def test_every_task_of_fedkin_has_an_example() -> None:
+    examples = {type(EXAMPLES[name].make(given(name, model))) for name, model in PAIRS}
+    assert set(kinds()) - examples == set(), "give each a line in EXAMPLES"
+    assert examples - set(kinds()) == set()
+
+
+def test_each_kind_of_client_work_is_in_one_file_of_its_package() -> None:
+    """Every file has one kind, or several that belong together; no class is derived from a task anywhere else."""
+    assert {kind.__module__ for kind in kinds()} == set(modules())
+    root, bases = Path(fedkin.tasks.__file__).parents[1], {"Task", *(kind.__name__ for kind in kinds())}
+    for path in root.rglob("*.py"):
+        classes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+        names = [
+            c.name for c in classes if bases & {getattr(base, "id", getattr(base, "attr", "")) for base in c.bases}
+        ]
+        assert not names or path.parent.name == "tasks", f"{path}: {names} belong into fedkin/tasks"
+
+
+def test_tasks_are_known_by_their_names() -> None:
+    names = [kind.name for kind in kinds()]
+    assert len(set(names)) == len(names)
+    assert all(fedkin.tasks.find_task(kind.name) is kind for kind in kinds())
+
+
+def test_arrays_of_schemas_say_what_each_row_has() -> None:
+    """No array without a dtype that messages have, and none by a name of the task's fields in another sense."""
+    for name, model in PAIRS:
+        for array in EXAMPLES[name].make(given(name, model)).up.arrays.values():
+            assert isinstance(array, Array) and array.over in ("row", "model", "all")
