@@ -147,7 +147,7 @@ def test_every_field_says_how_it_travels() -> None:
 def test_some_rows_of_a_task() -> None:
     work = LocalTraining(epochs=np.array([1, 2, 3, 4]), positive=np.array([0, 1, 2, 0]))
     task = EveryWayDown(MODELS, VECTORS, np.array([0, 2, 1, 0]), own=np.array([[1], [2], [3], [4]]), work=work)
-    some = task.select(np.array([3, 1]))
+    some: Any = task.select(np.array([3, 1]))
     np.testing.assert_array_equal(some.model_index, [0, 2])
     np.testing.assert_array_equal(some.own, [[4], [2]])
     np.testing.assert_array_equal(some.work.epochs, [4, 2])
@@ -157,7 +157,7 @@ def test_some_rows_of_a_task() -> None:
 
 def test_some_rows_where_no_field_has_rows() -> None:
     task = EveryWayDown(MODELS, work=LocalTraining(epochs=2))
-    some = task.select(np.array([1]))
+    some: Any = task.select(np.array([1]))
     assert some.model_index is None and some.own is None and some.work == LocalTraining(epochs=2)
 
 
@@ -185,7 +185,7 @@ def test_an_array_with_other_axes() -> None:
 
 @pytest.mark.parametrize("field", ["model_index", "own"])
 def test_a_field_by_row_with_another_number_of_rows(field: str) -> None:
-    task = EveryWayDown(MODELS, **{field: np.zeros(3, np.int64)})
+    task = EveryWayDown(MODELS, **{field: np.zeros(3, np.int64)})  # type: ignore[arg-type]
     with pytest.raises(TaskError, match=f"task every_way_down: {field} has 3 entries, and the call 4 rows"):
         call_sizes(task, 4, KNOWN)
 
