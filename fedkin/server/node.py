@@ -25,7 +25,7 @@ from fedkin.server.task_messages import decode_task, encode_reply, kept_fields, 
 from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
-_KEPT = "kept/"  # in front of the names of arrays that were sent to keep
+KEPT = "kept/"  # in front of the names of arrays that were sent to keep
 
 
 class NodeWorld(World, Protocol):
@@ -147,9 +147,9 @@ class NodeMemory:
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
         self.run, self._disk, self._world = run, disk, world
         stored = disk.load_memory(run)
-        self.kept = {name.removeprefix(_KEPT): array for name, array in stored.items() if name.startswith(_KEPT)}
+        self.kept = {name.removeprefix(KEPT): array for name, array in stored.items() if name.startswith(KEPT)}
         if stored:
-            world.recall({name: array for name, array in stored.items() if not name.startswith(_KEPT)})
+            world.recall({name: array for name, array in stored.items() if not name.startswith(KEPT)})
         self._changes, self._new = world.memory_changes, False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -160,5 +160,5 @@ class NodeMemory:
     def save(self) -> None:
         """Store what has changed."""
         if self._new or self._world.memory_changes != self._changes:
-            kept = {_KEPT + name: array for name, array in self.kept.items()}
+            kept = {KEPT + name: array for name, array in self.kept.items()}
             self._disk.save_memory(self.run, self._world.memory() | kept)

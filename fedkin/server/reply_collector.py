@@ -104,7 +104,9 @@ class ReplyCollector(ReplyBuilder):
         sent = {name: array for name, array in self.rows.items() if name not in self._known}
         checked = check_arrays(self.task, arrays, sent, len(rows), self.sizes)
         if used is not None and INDEX in checked:
-            checked[INDEX] = self._translated(checked[INDEX], used)
+            checked[INDEX] = self._translated(INDEX, checked[INDEX], used)
+            if (arrived & (checked[INDEX] != np.asarray(getattr(self.task, INDEX))[rows])).any():
+                raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
         checked |= {name: values[rows] for name, values in self._known.items()}
         self.task.check_reply(checked | totals)
         if means and set(checked[INDEX][arrived].tolist()) != set(means.models.tolist()):
@@ -175,18 +177,19 @@ class ReplyCollector(ReplyBuilder):
         checked = check_arrays(self.task, own, known, np.size(own.get(MODELS, ())), self.sizes)
         models, weight = checked.pop(MODELS), checked.pop("weight")
         if len(set(models.tolist())) != len(models):
-            raise TaskError(f"task {self.task.name}: two means of one model")
-        models = self._translated(models, np.arange(self.sizes["K"]) if used is None else used)
-        if not all(sound_rows(array, checked[name]).all() for name, array in self.means.items()):
-            raise TaskError(f"task {self.task.name}: means that are not finite, or out of bounds")
+            raise TaskError(f"task {self.task.name}: {MODELS} has a model twice")
+        models = self._translated(MODELS, models, np.arange(self.sizes["K"]) if used is None else used)
+        for name, array in self.means.items():
+            if not sound_rows(array, checked[name]).all():
+                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
         if not ((weight > 0) & (weight <= MAX_COUNT)).all():
-            raise TaskError(f"task {self.task.name}: means of an impossible number of examples")
+            raise TaskError(f"task {self.task.name}: weight is an impossible number of examples")
         return _Means(rows, models, weight, checked)
 
-    def _translated(self, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]) -> Int[np.ndarray, "r"]:
+    def _translated(self, name: str, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]) -> Int[np.ndarray, "r"]:
         """Numbers among the models that a node was sent, as numbers among all."""
         if models.size and models.max() >= len(used):
-            raise TaskError(f"task {self.task.name}: numbers of models that were not sent, such as {models.max()}")
+            raise TaskError(f"task {self.task.name}: {name} has models that were not sent, such as {models.max()}")
         return used[models]
 
     def _add_means(self) -> None:

@@ -100,7 +100,7 @@ class Personal(Task):
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
-            raise TaskError(f"task {self.name}: it trained a model outside 0..{len(self.models) - 1}")
+            raise TaskError(f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}")
 
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"

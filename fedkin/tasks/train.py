@@ -123,7 +123,7 @@ class Train(Task):
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         index = arrays["model_index"]
         if index.size and index.max() >= len(self.models):
-            raise TaskError(f"task {self.name}: it chose a model outside 0..{len(self.models) - 1}, {index.max()}")
+            raise TaskError(f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}")
         if "test_sums" in arrays:
             correct, samples = arrays["test_sums"][..., 0], arrays["test_sums"][..., 1]
             if not ((correct >= 0) & (correct <= samples) & (samples <= MAX_COUNT)).all():
