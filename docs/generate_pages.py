@@ -1,7 +1,7 @@
 """The generated pages: one for each method, a table of all methods, and the reference of the public names.
 
-mkdocs-gen-files runs this file when the site is built. The pages come from ``fedkin.methods.METHODS`` and
-``fedkin.__all__``, so that a new name needs no line here.
+mkdocs-gen-files runs this file when the site is built. The pages come from ``fedkin.methods.METHODS``,
+``fedkin.__all__`` and what ``fedkin.tasks`` has for tasks of one's own, so that a new name needs no line here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from collections import defaultdict
 import mkdocs_gen_files
 
 import fedkin
+import fedkin.tasks
+from fedkin.core.schema import Array
 from fedkin.methods import METHODS
 
+TASKS = "fedkin.tasks"
 SECTIONS = {  # packages and their headings, in the order of the page
     "fedkin.run": "Running",
     "fedkin.data": "Data",
@@ -25,8 +28,12 @@ SECTIONS = {  # packages and their headings, in the order of the page
     "fedkin.analysis": "Repeating, comparing, advising",
     "fedkin.reporting": "Reports",
     "fedkin.scenarios": "Scenarios: client availability and shifting data",
-    "fedkin.core.world": "The world: what a method may ask of clients",
+    "fedkin.core.world": "The world: clients as a method sees them",
+    TASKS: "Client work: tasks, and what they are made of",
+    "fedkin.core.training": "Local training",
     "fedkin.core.method": "The protocol of methods",
+    "fedkin.core.requirements": "What a method needs",
+    "fedkin.core.layout": "The layout of a model",
     "fedkin.simulation": "The simulator",
     "fedkin.core.randomness": "Randomness",
     "fedkin.core.ledger": "Communication",
@@ -117,6 +124,7 @@ def reference() -> str:
     for title in (*SECTIONS.values(), OTHERS):
         if sections[title]:
             paths = [path for name in sections[title] for path in entries(name)]
+            paths += parts_of_tasks() if title == SECTIONS[TASKS] else []
             parts += [f"## {title}", *(f"::: {path}" for path in dict.fromkeys(paths))]  # each once
     return "\n\n".join(parts) + "\n"
 
@@ -128,6 +136,12 @@ def entries(name: str) -> list[str]:
     members = [inspect.unwrap(member) for member in members if callable(member)]
     members = [member for member in members if member is value or inspect.isfunction(member)]
     return [f"{member.__module__}.{member.__qualname__}" for member in members]
+
+
+def parts_of_tasks() -> list[str]:
+    """The dotted paths of what a task of one's own is made of."""
+    members = [value for name, value in vars(fedkin.tasks).items() if callable(value) and not name.startswith("_")]
+    return [f"{member.__module__}.{member.__qualname__}" for member in (*members, Array)]
 
 
 pages = {"methods/index.md": index(), "reference.md": reference()}
