@@ -11,6 +11,7 @@ import numpy as np
 
 from fedkin import __version__
 from fedkin.core.layout import ModelSpec
+from fedkin.core.ledger import Ledger
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
@@ -96,6 +97,7 @@ def simulated(data: FederatedData, model: Model, clients: Sequence[int], ids: np
         _made[key] = world, world.memory()
     world, blank = _made[key]
     world.recall(blank)
+    world.ledger = Ledger()
     return world
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import TaskError
-from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
@@ -249,7 +248,6 @@ def test_the_ledger_counts_what_a_simulation_counts() -> None:
     """Handshakes, headers and late replies are only in what messages weigh."""
     for layout in LAYOUTS:
         far, near = pair(layout)
-        near.ledger = Ledger()
         for world in (far, near):
             held = models(world, 3)
             train(world, SOME, [2, 0, 2, 1], reduce=True)

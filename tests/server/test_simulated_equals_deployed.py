@@ -75,6 +75,8 @@ def alike(far: RunState, near: RunState) -> None:
     for mine, other in zip(far.records, near.records, strict=True):
         for name in ("accuracy", "partial", "cluster_sizes", "missing", "nonfinite", "accuracy_by_cluster"):
             assert mine[name] == other[name], f"{name} of round {mine['round']}"
+        assert mine["bytes_by_operation"] == other["bytes_by_operation"], f"bytes of round {mine['round']}"
+        assert mine["messages_down"] > 0 < mine["messages_up"] and "messages_down" not in other
         for name in ("loss", "train_loss", "first_train_loss"):
             assert mine[name] == (other[name] and pytest.approx(other[name], rel=1e-4))
 

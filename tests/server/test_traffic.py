@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,74 @@ from fedkin.methods.flexcfl import FlexCFL
 from fedkin.run.loop import run
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import P, fake_node, fake_remote
+from tests.server.test_simulated_equals_deployed import FLEETS, LONE, deployed, plan
 
+# Bytes of the messages of four rounds of a federation, down by round and operation, and up by operation: those of the
+# protocol of operations that tasks replaced. A task costs nothing that its operation did not.
+MESSAGES: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {
+    ("fedavg", "lone"): (
+        {
+            "0 hello": 1392,
+            "0 evaluate": 4452,
+            "1 train": 5940,
+            "2 train": 5940,
+            "3 train": 5940,
+            "4 train": 5940,
+            "4 evaluate": 4452,
+        },
+        {"hello": 1878, "evaluate": 3267, "train": 20280},
+    ),
+    ("fedavg", "fleets"): (
+        {
+            "0 hello": 464,
+            "0 evaluate": 1502,
+            "1 train": 1998,
+            "2 train": 1998,
+            "3 train": 1998,
+            "4 train": 1998,
+            "4 evaluate": 1502,
+        },
+        {"hello": 638, "evaluate": 1219, "train": 6680},
+    ),
+    ("ifca", "lone"): (
+        {"0 hello": 1392, "1 train": 6426, "2 train": 6900, "3 train": 6426, "4 train": 6426, "4 evaluate": 4452},
+        {"hello": 1878, "train": 20268, "evaluate": 1638},
+    ),
+    ("ifca", "fleets"): (
+        {"0 hello": 464, "1 train": 2154, "2 train": 2324, "3 train": 2154, "4 train": 2154, "4 evaluate": 1841},
+        {"hello": 638, "train": 9844, "evaluate": 616},
+    ),
+    ("flexcfl", "lone"): (
+        {
+            "0 hello": 1392,
+            "0 train": 3960,
+            "0 evaluate": 3284,
+            "1 similarities": 2078,
+            "1 shifted": 2792,
+            "1 train": 6180,
+            "2 train": 6180,
+            "3 train": 6180,
+            "4 train": 6180,
+            "4 evaluate": 4692,
+        },
+        {"hello": 1878, "train": 25396, "evaluate": 3253, "similarities": 224, "shifted": 762},
+    ),
+    ("flexcfl", "fleets"): (
+        {
+            "0 hello": 464,
+            "0 train": 1995,
+            "0 evaluate": 1836,
+            "1 similarities": 2077,
+            "1 shifted": 1047,
+            "1 train": 2420,
+            "2 train": 2420,
+            "3 train": 2420,
+            "4 train": 2420,
+            "4 evaluate": 1924,
+        },
+        {"hello": 638, "train": 10878, "evaluate": 1360, "similarities": 224, "shifted": 260},
+    ),
+}
 NODES, ROUNDS = 2, 5
 SIZES = (10, 100, 1000)
 
@@ -37,6 +105,20 @@ def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
         for r in range(ROUNDS)
     }
     return {r: (max(sent[r]), received[r]) for r in range(2, ROUNDS)}
+
+
+@pytest.mark.parametrize(("name", "groups"), MESSAGES)
+def test_messages_weigh_what_they_did_before_tasks(name: str, groups: str) -> None:
+    transport, state = deployed(name, {"lone": LONE, "fleets": FLEETS}[groups], plan(4, 6, evaluate_every=100))
+    down, up = Counter[str](), Counter[str]()
+    for round, _, operation, size in transport.pushed:
+        down[f"{round} {operation}"] += size
+    for operation, size in transport.pulled:
+        up[operation] += size
+    assert (dict(down), dict(up)) == MESSAGES[name, groups]
+    measured = state.records[-1]["messages_by_operation"]
+    assert sum(each[0] for each in measured.values()) == down.total()
+    assert sum(each[1] for each in measured.values()) == up.total()
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FlexCFL(clusters=2, alpha=2)], ids=["fedavg", "flexcfl"])
