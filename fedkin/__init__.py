@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedkin.core.errors import MissingExtra as MissingExtra
     from fedkin.core.errors import ModelError as ModelError
     from fedkin.core.errors import StorageError as StorageError
+    from fedkin.core.errors import TaskError as TaskError
     from fedkin.core.layout import ModelSpec as ModelSpec
     from fedkin.core.ledger import Ledger as Ledger
     from fedkin.core.method import Method as Method
@@ -140,6 +141,7 @@ _HOME = {
     "Stream": "fedkin.core.randomness",
     "SwapAll": "fedkin.scenarios.swaps",
     "SwapPart": "fedkin.scenarios.swaps",
+    "TaskError": "fedkin.core.errors",
     "Tracker": "fedkin.tracking.tracker",
     "TrainingReply": "fedkin.tasks.train",
     "World": "fedkin.core.world",
@@ -213,6 +215,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Stream",
     "SwapAll",
     "SwapPart",
+    "TaskError",
     "Tracker",
     "TrainingReply",
     "World",
