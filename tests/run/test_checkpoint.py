@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.core.codec import decode
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.run import checkpoint
@@ -21,6 +22,17 @@ def toy_state(seed: int = 0) -> ToyState:
     rng = np.random.default_rng(seed)
     models = rng.normal(size=(2, 3)).astype(np.float32)
     return ToyState(models, np.array([0, 1, UNASSIGNED, 1]), np.arange(4), np.array(2**40 + seed))
+
+
+def test_what_messages_weigh_is_kept_where_there_were_any(tmp_path: Path) -> None:
+    """A checkpoint of a simulation has no such entry, and one without it can be read."""
+    simulated, weighed = Checkpoint(0, toy_state(), {"train": 4}, {}, 0.0), ({"hello": 7, "train": 20}, {"train": 9})
+    deployed = Checkpoint(1, toy_state(), {"train": 4}, {}, 0.0, {}, *weighed)
+    for one in (simulated, deployed):
+        path = checkpoint.save(tmp_path, one, "run")
+        found, _ = checkpoint.newest(tmp_path)
+        assert (found.down, found.measured_down, found.measured_up) == (one.down, one.measured_down, one.measured_up)
+        assert ("measured" in decode(path.read_bytes()).header) == bool(one.measured_down)
 
 
 def kept(round: int, seed: int = 0) -> Checkpoint:
