@@ -177,6 +177,20 @@ def test_other_models_have_no_accuracy_by_detector() -> None:
     assert result.detectors is None and "accuracy_by_detector" not in accuracy_record(result, 1, None)
 
 
+def test_what_messages_weigh_is_recorded_where_there_are_any() -> None:
+    ledger = Ledger()
+    ledger.add("train", 100, 50)
+    assert "messages_down" not in ledger_record(ledger)
+    ledger.measure("train", 130, 70)
+    ledger.measure("hello", 8, 0)
+    with ledger.scoring():
+        ledger.measure("evaluate", 30, 20)
+    record = ledger_record(ledger)
+    assert (record["bytes_down"], record["bytes_up"]) == (100, 50)
+    assert (record["messages_down"], record["messages_up"]) == (138, 70)
+    assert record["messages_by_operation"] == {"hello": [8, 0], "scoring.evaluate": [30, 20], "train": [130, 70]}
+
+
 def test_ledger_record_keeps_scoring_apart() -> None:
     ledger = Ledger()
     ledger.add("train", 100, 40)

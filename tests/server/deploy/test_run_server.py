@@ -13,6 +13,7 @@ import pytest
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError, ModelError
+from fedkin.run import checkpoint
 from fedkin.run.results import Run
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
@@ -138,6 +139,18 @@ def test_a_stopped_server_resumes_to_the_same_result(
     assert found.clients["name"].tolist() == expected.clients["name"].tolist()
     for mine, other in zip(found.records, expected.records, strict=True):
         assert mine["accuracy"] == other["accuracy"] and mine["cluster_sizes"] == other["cluster_sizes"]
+        assert mine["bytes_by_operation"] == other["bytes_by_operation"]
+        for operation in ("train", "similarities", "scoring.evaluate"):  # handshakes and reports of shifts came twice
+            weight = mine["messages_by_operation"].get(operation)
+            assert weight == other["messages_by_operation"].get(operation), (mine["round"], operation)
+    summary = found.summary()
+    assert (summary["messages_down"], summary["messages_up"]) == tuple(
+        sum(w[side] for name, w in found.records[-1]["messages_by_operation"].items() if "scoring" not in name)
+        for side in (0, 1)
+    )
+    again = found.save(tmp_path / "again")  # written from the records
+    kept, _ = checkpoint.newest(again / "checkpoints")
+    assert kept.measured_down["train"] == found.records[-1]["messages_by_operation"]["train"][0]
 
 
 def test_a_finished_run_is_read_and_not_run_again(lab: Lab) -> None:
