@@ -107,6 +107,12 @@ def test_columns_that_are_not_always_there() -> None:
     assert [row[-2:] for row in rows] == [["0.50", "3"], ["-", "-"]]
 
 
+def test_what_the_messages_of_a_deployed_run_weigh() -> None:
+    told = " ".join(printed([{**SUMMARY, "messages_down": 3_100_000, "messages_up": 1_200_000}, SUMMARY]).split())
+    assert told.count("FedGroup: messages of 3.1 / 1.2 MB, with headers; the table counts arrays") == 1
+    assert "messages" not in printed([SUMMARY])
+
+
 # --- several seeds
 
 

@@ -23,6 +23,7 @@ from fedkin.server.node import Node
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
+from fedkin.simulation.workers import AnyModel
 from tests.server.memory_transport import MemoryTransport, request_round
 
 P, C = 4, 3
@@ -88,7 +89,7 @@ def model_of(clients: int = 6) -> Model:
 _made: dict[Any, tuple[SimulatedWorld, Any]] = {}
 
 
-def simulated(data: FederatedData, model: Model, clients: Sequence[int], ids: np.ndarray | None = None) -> Any:
+def simulated(data: FederatedData, model: AnyModel, clients: Sequence[int], ids: np.ndarray | None = None) -> Any:
     """A world of some clients as it is when it is made: it knows what its disk tells it, and nothing else. Made once,
     because everything is compiled anew for each."""
     key = id(data), id(model), tuple(clients), None if ids is None else tuple(ids)
@@ -101,7 +102,7 @@ def simulated(data: FederatedData, model: Model, clients: Sequence[int], ids: np
     return world
 
 
-def node_of(name: str, clients: Sequence[int], data: FederatedData, model: Model) -> Node:
+def node_of(name: str, clients: Sequence[int], data: FederatedData, model: AnyModel) -> Node:
     """A node that plays some clients of a federated data set, on a disk in memory."""
     own = select_clients(data, np.array(clients))
     about = make_handshake("trial", __version__, model.spec, own.x.shape[1:], own.classes)
@@ -141,7 +142,7 @@ def fake_remote(
 def remote(
     transport: MemoryTransport,
     data: FederatedData,
-    model: Model,
+    model: AnyModel,
     work: LocalTraining = WORK,
     run: str = "trial-run",
     **settings: Any,
@@ -154,7 +155,9 @@ def remote(
     return RemoteWorld(membership, simulated(data, model, range(data.clients)).spec, model.initial, work, run)
 
 
-def join_nodes(transport: MemoryTransport, groups: Sequence[Sequence[int]], data: FederatedData, model: Model) -> None:
+def join_nodes(
+    transport: MemoryTransport, groups: Sequence[Sequence[int]], data: FederatedData, model: AnyModel
+) -> None:
     """A node for each group of clients; ids are the clients' own numbers where groups go on from each other."""
     for number, clients in enumerate(groups):
         transport.join(100 - number, node_of(f"site-{number}", clients, data, model))
