@@ -6,20 +6,23 @@ Every method is compared with its simulation in tests/server, without processes.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.config import registry
 from fedkin.run import checkpoint
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
 ROUNDS, TIMEOUT = 2, 600.0
 pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every message takes many
-METHODS: dict[str, fk.Method] = {
-    "fedavg": fk.FedAvg(),
-    "fedgroup": fk.FedGroup(clusters=2),
+OPTIONS: dict[str, dict[str, Any]] = {  # methods whose tasks travel in several ways
+    "fedavg": {},
+    "fedgroup": {"clusters": 2},
+    "flexcfl": {"clusters": 2, "alpha": 2},  # arrays to keep, a standing task, and one that travels with the next
 }
 
 
@@ -33,7 +36,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of both methods, one after the other on the same nodes."""
     folder = tmp_path_factory.mktemp("equal")
     data = planted()
-    others = [{"name": name, "clusters": 2} for name in METHODS if name != "fedavg"]
+    others = [{"name": name, **options} for name, options in OPTIONS.items() if name != "fedavg"]
     run = {"rounds": ROUNDS, "cohort": 4, "evaluate_every": 0, "against": others}
     sections = {
         "federation": {"capacity": 4, "wait_for": 4, "deadline": 300.0},
@@ -51,13 +54,19 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", OPTIONS)
 def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> None:
     data, local = planted(), fk.SGD(epochs=2, batch_size=10, lr=0.1)
-    simulated = fk.simulate(METHODS[name], data, fk.models.mclr(data), rounds=ROUNDS, cohort=4, local=local)
+    method = registry.methods()[name](**OPTIONS[name])
+    simulated = fk.simulate(method, data, fk.models.mclr(data), rounds=ROUNDS, cohort=4, local=local)
     folder = deployed if name == "fedavg" else deployed / "against" / name
     last, _ = checkpoint.newest(folder / "checkpoints")
     assert last.round == ROUNDS
     np.testing.assert_array_equal(last.state.assignment, simulated.assignment)
     np.testing.assert_allclose(last.state.models, simulated.models, rtol=1e-5, atol=1e-6)
     assert np.abs(simulated.models).max() > 0.01
+    assert (last.down, last.up) == tuple(
+        {operation: both[side] for operation, both in simulated.records[-1]["bytes_by_operation"].items()}
+        for side in (0, 1)
+    )
+    assert last.measured_down["train"] > 0
