@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,94 +19,9 @@ from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.schema import Memory
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates, Scorer, ScoreSums, Trainer
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
-
-
-class LocalUpdates(NamedTuple):
-    """Results of local training; arrays of JAX within a compiled program, of NumPy outside."""
-
-    update: Any  # [r P] local solution minus the model it started from
-    loss: Any  # [r] mean training loss during the last local epoch
-    first_loss: Any  # [r] ... during the first local epoch
-    gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
-
-
-class ScoreSums(NamedTuple):
-    """Scores summed over the samples of each row."""
-
-    correct: Float[np.ndarray, "n"]  # correct predictions
-    loss: Float[np.ndarray, "n"]  # summed, not averaged
-    examples: Int[np.ndarray, "n"]
-
-
-@runtime_checkable
-class Trainer(Protocol):
-    """Trains the clients of one data set. A row is a client (its position in the data) with a model."""
-
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        gradient: bool = False,
-    ) -> LocalUpdates:
-        """Local training of every row.
-
-        Args:
-            models: K models.
-            clients: client of each row.
-            model_index: model that it starts from.
-            work: batches and optimiser; ``work.positive`` has the classes of these rows' detectors.
-            num_steps: epochs of each row, or steps where ``work.steps`` is set.
-            stream: randomness of the call.
-            gradient: whether to return full gradients at the start too.
-        """
-        ...
-
-    def gradients(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
-    ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode; 0 where nothing is trained."""
-        ...
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """Scores models on the clients of one data set."""
-
-    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        """Mean training losses, with the penalty of training."""
-        ...
-
-    def score(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n ..."],
-        split: str,
-    ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row; of detectors, one of each class."""
-        ...
-
-    def predict(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
-    ) -> list[Int[np.ndarray, "t"]]:
-        """The classes that each model predicts for the samples of all rows, end to end."""
-        ...
-
-    def raw_scores(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n"],
-        split: str,
-    ) -> Float[np.ndarray, "t"]:
-        """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -124,6 +39,7 @@ class Client:
     memory: OwnMemory
     _rows: ClientRows
     _row: int
+    _asked: int  # epochs (or steps) that the task asks for; 0 where it has no field ``work``
 
     def __str__(self) -> str:
         return f"client {self.id}"
@@ -157,10 +73,14 @@ class Client:
     def train(self, model: Float[np.ndarray, "P"], work: LocalTraining, gradient: bool = False) -> LocalUpdates:
         """Local training from a model.
 
+        A client that runs out of time in the work that the task asks for runs out of it in the same share of any other.
+
         Returns:
             update [P], loss, first_loss, and gradient [P] of the full training loss at the start if it is requested.
         """
-        options = (work.select(_FIRST), np.array([self.steps]), self._rows.drawn(), gradient)
+        own = work.select(_FIRST)
+        steps = np.array([_shortened(own.count, self.steps, self._asked)])
+        options = (own, steps, self._rows.drawn(), gradient)
         local = self._rows.trainer.train(model[None], self._position, _FIRST, *options)
         return LocalUpdates(*(None if part is None else part[0] for part in local))
 
@@ -190,6 +110,11 @@ class Client:
     @property
     def _position(self) -> Int[np.ndarray, "1"]:
         return self._rows.clients[self._row : self._row + 1]
+
+
+def _shortened(count: int, done: int, asked: int) -> int:
+    """Epochs (or steps) of ``count`` that a client completes which does so many of those that it was asked for."""
+    return count if done >= asked else max(1, count * done // asked)
 
 
 _FIRST = np.zeros(1, np.int64)
@@ -268,8 +193,10 @@ class ClientRows:
             index = np.array([row])
             client = int(self.clients[row])
             own = OwnMemory(self.memory, client, self.task, self.declared)
-            who = Client(int(self.ids[client]), int(self.steps[row]), own, self, int(row))
-            arrays = task.select(index).compute(who)
+            single = task.select(index)
+            asked = 0 if single.work is None else single.work.count
+            who = Client(int(self.ids[client]), int(self.steps[row]), own, self, int(row), asked)
+            arrays = single.compute(who)
             if not isinstance(arrays, dict):
                 kind = type(arrays).__name__
                 raise TaskError(f"task {self.task}: compute must return a dictionary of arrays, got {kind} ({who})")

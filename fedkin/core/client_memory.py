@@ -17,7 +17,8 @@ from fedkin.core.schema import Memory
 LIMIT = 2**26  # bytes that one client may keep
 _ABSENT, _RUN, _ASSIGNMENT = 0, 1, 2
 _LIFETIMES = {"run": _RUN, "assignment": _ASSIGNMENT}
-_STATE = ".kept"  # behind a column's name: the lifetime of each client's row, 0 where it keeps nothing
+_PREFIX = "clients/"  # in front of a column's name in a checkpoint
+_STATE = ".kept"  # behind it: the lifetime of each client's row, 0 where it keeps nothing
 
 
 class ClientMemory:
@@ -76,16 +77,20 @@ class ClientMemory:
             known = "" if column is None else f", as {list(column.shape[1:])} is kept"
             raise TaskError(f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(shape)}")
         with np.errstate(over="ignore"):
-            values = values.astype(memory.dtype)
+            given, values = values, values.astype(memory.dtype)
+        if values.dtype.kind == "i" and not np.array_equal(values, given):
+            raise TaskError(f"{who}: a number is too large for {values.dtype}")
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if not finite.all():
             bad = self.who(task, clients[~finite][0], name)
             raise TaskError(f"{bad}: expected finite numbers of type {values.dtype}, got NaN or infinity")
-        each = {one: array[:1].nbytes for one, array in (self._columns | {name: values}).items()}
-        if sum(each.values()) > self._limit:
+        own, others = values[:1].nbytes, [one for one in self._columns if one != name]
+        total = own + sum(self.has(one, clients) * self._columns[one][:1].nbytes for one in others)
+        if np.max(total) > self._limit:
+            bad = self.who(task, clients[np.argmax(total)], name)
             raise TaskError(
-                f"{who}: {each[name]} bytes, and {sum(each.values())} with what it keeps already, are above the limit "
-                f"of {self._limit} bytes for a client: keep less, such as a part of a model"
+                f"{bad}: {own} bytes, and {np.max(total)} with what it keeps already, are above the limit of "
+                f"{self._limit} bytes for a client: keep less, such as a part of a model"
             )
         if column is None:
             self._columns[name] = np.zeros((self._clients, *values.shape[1:]), memory.dtype)
@@ -104,17 +109,29 @@ class ClientMemory:
             if ended.any():
                 self._columns[name][clients[ended]], kept[clients[ended]] = 0, _ABSENT
                 self.changes += 1
+        for name in [name for name, kept in self._kept.items() if not kept.any()]:  # another shape may follow
+            del self._columns[name], self._kept[name]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it, for a checkpoint."""
-        states = {name + _STATE: kept.copy() for name, kept in self._kept.items()}
-        return {name: column.copy() for name, column in self._columns.items()} | states
+        states = {_PREFIX + name + _STATE: kept.copy() for name, kept in self._kept.items()}
+        return {_PREFIX + name: column.copy() for name, column in self._columns.items()} | states
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from what ``arrays`` returned; other names are ignored."""
-        names = [name.removesuffix(_STATE) for name in arrays if name.endswith(_STATE)]
-        self._columns = {name: arrays[name].copy() for name in names}
-        self._kept = {name: arrays[name + _STATE].copy() for name in names}
+        names = [name.removesuffix(_STATE).removeprefix(_PREFIX) for name in arrays if name.endswith(_STATE)]
+        self._columns = {name: arrays[_PREFIX + name].copy() for name in names}
+        self._kept = {name: arrays[_PREFIX + name + _STATE].copy() for name in names}
+
+
+def translate_layout_3(memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The memory of a checkpoint of layout 3, whose clients kept label counts only, all of them."""
+    arrays = dict(memory)
+    for name in ("noted_labels", "samples_at_first"):
+        if name in arrays:
+            arrays[_PREFIX + name] = arrays.pop(name)
+            arrays[_PREFIX + name + _STATE] = np.full(len(arrays[_PREFIX + name]), _RUN, np.int8)
+    return arrays
 
 
 def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import WeightedSum
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import INDEX, WEIGHT, Array
-from fedkin.core.task import Task, check_names
+from fedkin.core.task import Task
+from fedkin.core.task_registry import check_names
 
 
 @dataclass(frozen=True)

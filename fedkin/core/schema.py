@@ -16,6 +16,7 @@ import numpy as np
 from fedkin.core.errors import TaskError
 
 MAX_COUNT = 2**40  # of samples, or anything else that is counted: more cannot be true
+_DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.bool_))
 WEIGHT, INDEX = "examples", "model_index"  # arrays of a reply by which means over the clients of a model are taken
 
 
@@ -34,6 +35,8 @@ class Array:
         counted: whether it is on the ledger; the few numbers beside a model are not.
         carried: whether the reply holds it. A simulation need not carry what it has already.
         norm_checked: whether a server leaves out vectors that are far longer than others.
+        registered: whether a server knows it since it accepted the client, as its number of training samples: where
+            only means are wanted, it is not sent.
     """
 
     axes: str = ""
@@ -46,6 +49,16 @@ class Array:
     counted: bool = True
     carried: bool = True
     norm_checked: bool = False
+    registered: bool = False
+
+    def __post_init__(self) -> None:
+        kind = np.dtype(self.dtype).kind
+        if np.dtype(self.dtype) not in _DTYPES:
+            raise TaskError(f"dtype must be one of float32, float64, int64 and bool, got {self.dtype}")
+        if kind != "f" and (self.missing != self.missing or self.missing != np.dtype(self.dtype).type(self.missing)):
+            raise TaskError(f"missing = {self.missing} is no {np.dtype(self.dtype)}; give a value of this type")
+        if self.norm_checked and (kind != "f" or self.over == "all"):
+            raise TaskError("norm_checked is for vectors of floats, by row or by model")
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its shape behind the row's axis. Raises TaskError where a size is not known."""
@@ -76,10 +89,10 @@ class Schema:
     over: ClassVar[Literal["row", "all"]]
 
     def __init__(self, **arrays: Array) -> None:
+        for name, array in arrays.items():
+            if not isinstance(array, Array):
+                raise TaskError(f"{name} must be floats(...), integers(...) or booleans(...), got {array!r}")
         self.arrays = {name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()}
-        for name, array in self.arrays.items():
-            if np.dtype(array.dtype).kind not in "fib":
-                raise TaskError(f"{name}: expected a dtype of floats, signed integers or bool, got {array.dtype}")
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
             raise TaskError(
                 f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row beside them"
@@ -122,3 +135,9 @@ class Memory:
     axes: str = ""
     dtype: Any = np.float32
     lifetime: Literal["run", "assignment"] = "run"
+
+    def __post_init__(self) -> None:
+        if self.lifetime not in ("run", "assignment"):
+            raise TaskError(f"the lifetime of a memory is 'run' or 'assignment', got {self.lifetime!r}")
+        if np.dtype(self.dtype).kind not in "fib":
+            raise TaskError(f"a memory is of floats, signed integers or bool, got {self.dtype}")

@@ -9,6 +9,7 @@ where only sums over clients do. Shapes: n rows of a call, K models, P parameter
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from jaxtyping import Bool, Int
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import ModelError, TaskError
 from fedkin.core.layout import BYTES_PER_NUMBER, ModelSpec
-from fedkin.core.schema import INDEX, Memory, Rows, Schema
+from fedkin.core.schema import INDEX, Memory, Rows
+from fedkin.core.task_registry import register
 from fedkin.core.training import LocalTraining
 
 
@@ -124,7 +126,7 @@ class Task:
             if not down.axes or value is None:
                 continue
             axes = down.axes.split()
-            if np.ndim(value) != len(axes):
+            if not isinstance(value, np.ndarray) or value.ndim != len(axes):
                 raise TaskError(f"task {self.name}: {field} must have the axes [{down.axes}], got {np.shape(value)}")
             for axis, size in zip(axes, np.shape(value), strict=True):
                 if sizes.setdefault(axis, size) != size:
@@ -154,6 +156,10 @@ class Task:
         """Vectors of one group have comparable norms."""
         return self.name
 
+    def training(self, reply: Any) -> Any:
+        """The reply as that of a training of whole models, for the metrics of a round; None of other work."""
+        return None
+
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
         """Models that a real client, alone on its device, stores for its own use."""
         return {}
@@ -161,42 +167,15 @@ class Task:
     def __init_subclass__(cls) -> None:
         if not cls.__dict__.get("name"):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        other = _KINDS.get(cls.name)
-        if other and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TaskError(f"two tasks are called {cls.name!r}: {other.__module__} and {cls.__module__}; rename one")
-        if isinstance(cls.up, Schema):
-            check_names(cls.name, cls.up)
-        for name, memory in cls.memory.items():
-            if _MEMORY.setdefault(name, memory) != memory:
-                raise TaskError(f"task {cls.name}: another task keeps a different {name} on clients; rename it")
-        _KINDS[cls.name] = cls
-
-
-RESERVED = {"arrays", "arrived", "faults", "nonfinite", "weight"}  # in every reply
-RESERVED |= {"clients", "moved", "trained_models"}  # in messages
-_KINDS: dict[str, type[Task]] = {}  # every class of task that was defined
-_MEMORY: dict[str, Memory] = {}  # what any of them keeps on clients
-
-
-def check_names(task: str, schema: Schema) -> None:
-    """Refuse (TaskError) arrays of a reply with names that have a meaning already."""
-    if clash := RESERVED & schema.arrays.keys():
-        raise TaskError(f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name")
-
-
-def find_task(name: str) -> type[Task] | None:
-    """The class of task with this name, of those that have been defined: a name never imports anything."""
-    return _KINDS.get(name)
-
-
-def all_tasks() -> list[type[Task]]:
-    """Every class of task that has been defined, by name."""
-    return [_KINDS[name] for name in sorted(_KINDS)]
+        register(cls, set(dir(Task)))
 
 
 def fields_down(task: Task | type[Task]) -> Iterator[tuple[str, Down]]:
-    """Names of a task's fields, and how each travels down."""
-    for field in dataclasses.fields(task):
+    """Names of a task's fields, and how each travels down. Raises TaskError for a class that is no dataclass."""
+    kind = task if isinstance(task, type) else type(task)
+    if "__dataclass_fields__" not in kind.__dict__ and inspect.get_annotations(kind):
+        raise TaskError(f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields")
+    for field in dataclasses.fields(kind):
         yield field.name, field.metadata.get("down", Down())
 
 
@@ -217,21 +196,29 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
         for axis in down.axes.split() if value is not None else ():
             if own[axis] != known.get(axis, own[axis]):
                 raise TaskError(f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}")
-        if down.kind == "each" and value is not None and len(value) != rows:
-            raise TaskError(f"task {task.name}: {field} has {len(value)} entries, and the call {rows} rows")
-        if down.kind == "chosen":
-            _check_index(task, field, down.by)
+        if down.kind == "each" and value is not None and np.shape(value)[:1] != (rows,):
+            raise TaskError(f"task {task.name}: {field} has {np.shape(value)} entries, and the call {rows} rows")
+        if down.kind == "chosen" and getattr(task, down.by) is not None:
+            _check_index(task, field, down)
     return {**known, **own}
 
 
-def _check_index(task: Task, field: str, by: str) -> None:
-    """Refuse (TaskError) an index of models that are not there."""
-    count, index = len(getattr(task, field)), getattr(task, by)
-    if index is not None and np.size(index) and not -1 <= np.min(index) <= np.max(index) < count:
+def _check_index(task: Task, field: str, down: Down) -> None:
+    """Refuse (TaskError) an index of models that are not there, and replies for each of models that no client has."""
+    count, index = len(getattr(task, field)), np.asarray(getattr(task, down.by))
+    low = 0 if index.ndim == 1 else -1  # of several models of a row some may be none
+    if index.size and not low <= index.min() <= index.max() < count:
+        none = "" if low == 0 else ", or -1 for none"
         raise TaskError(
-            f"task {task.name}: {by} must be from 0 to {count - 1}, as there are so many {field}, or -1 for none; got "
-            f"{np.min(index)} to {np.max(index)}"
+            f"task {task.name}: {down.by} must be from 0 to {count - 1}, as there are so many {field}{none}; got "
+            f"{index.min()} to {index.max()}"
         )
+    for name, array in task.up.of("row").items():
+        if down.axes.split()[0] in array.axes.split():
+            raise TaskError(
+                f"task {task.name}: {name} has an entry for each of the {field}, of which a client receives its own "
+                f"only; let {field} be shared({down.axes!r})"
+            )
 
 
 def traffic(
@@ -239,7 +226,8 @@ def traffic(
 ) -> tuple[int, int] | None:
     """Bytes (downloaded, uploaded) of a call, from the task's declarations; None of a task that nothing is counted of.
 
-    Floating-point numbers travel as float32. A client with several rows of one model receives it once.
+    Every number counts as 4 bytes, as models and updates travel. A client with several rows of one model receives it
+    once.
 
     Args:
         task: the call's.
@@ -265,8 +253,11 @@ def traffic(
 def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "n"]) -> int:
     """How many numbers of a field travel down, to all clients of a call."""
     index = getattr(task, how.by) if how.kind == "chosen" else None
+    distinct = bool((clients[1:] > clients[:-1]).all())  # as most calls have them
     if index is None:
-        return value.size * len(np.unique(clients))
+        return value.size * (len(clients) if distinct else len(np.unique(clients)))
+    if distinct and index.ndim == 1:
+        return len(clients) * value[:1].size
     row, *_ = np.nonzero(index >= 0)
     pairs = np.unique(clients[row].astype(np.int64) * len(value) + index[index >= 0])
     return len(pairs) * value[:1].size

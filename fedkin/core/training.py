@@ -24,6 +24,11 @@ class LocalTraining:
     partial: bool = False  # a client that runs out of time sends the steps it has done; else nothing
     positive: Int[np.ndarray, "n"] | None = None  # the class that a detector learns to separate from all others
 
+    @property
+    def count(self) -> int:
+        """Epochs (or steps) of the first row."""
+        return int(np.asarray(self.epochs if self.steps is None else self.steps).flat[0])
+
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
         """The settings of some rows."""
         own = {name: getattr(self, name) for name in ("epochs", "positive")}

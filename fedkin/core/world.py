@@ -17,7 +17,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 
-UPDATE_MEMORY = 2**28  # bytes of single updates that one call may hold for measurement, where its method needs means
+UPDATE_MEMORY = 2**28  # bytes, as ``World.update_memory`` is by default
 
 
 @runtime_checkable
@@ -28,6 +28,11 @@ class World(Protocol):
     work: LocalTraining  # the run's settings of local training
     ledger: Ledger
     total_clients: int  # N: ids are 0 .. N-1, newcomers included
+
+    @property
+    def update_memory(self) -> int:
+        """Bytes of single updates that one call may ask for to measure them, where its method needs means only."""
+        ...
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
@@ -64,7 +69,8 @@ class World(Protocol):
         ...
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """These clients' clusters have changed: they forget what they kept for the old ones."""
+        """These clients' clusters change now: they forget what they kept for the old ones. A method says so before they
+        work for the new cluster; of other changes the run's loop says so at the end of a round."""
         ...
 
     def memory(self) -> dict[str, np.ndarray]:

@@ -72,8 +72,9 @@ def assign(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[n
         clients: those to place.
         cluster: where; UNASSIGNED: the client stays where it is.
     """
+    state = _with_clusters(world, state, clients, cluster)
     world.run(Note(), clients[cluster != UNASSIGNED])
-    return _with_clusters(state, clients, cluster)
+    return state
 
 
 def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
@@ -87,14 +88,18 @@ def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], clu
         clients: those of the round.
         cluster: theirs now; UNASSIGNED: the client stays where it is.
     """
-    world.run(Note(), clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)])
-    return _with_clusters(state, clients, cluster)
+    placed = clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)]
+    state = _with_clusters(world, state, clients, cluster)
+    world.run(Note(), placed)
+    return state
 
 
-def _with_clusters(state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
+def _with_clusters(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
+    """The state with new clusters; clients whose cluster changes forget what they kept for the old one."""
     known = cluster != UNASSIGNED
     assignment = state.assignment.copy()
     assignment[clients[known]] = cluster[known]
+    world.reassigned(np.flatnonzero(assignment != state.assignment))
     return replace(state, assignment=assignment)
 
 

@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedkin.core.client_memory import translate_layout_3
 from fedkin.core.codec import decode, encode
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run import version_0_1
 
-LAYOUT = "3"  # of the header; another layout is refused, not guessed at
+LAYOUT = "4"  # of the header; another layout is refused, not guessed at
+_LAYOUT_3 = "3"  # before clients' memory had names of its own; is translated
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _log = logging.getLogger("fedkin")
 
@@ -165,7 +167,7 @@ def _read(path: Path) -> _Stored:
     try:
         header, arrays = decode(path.read_bytes())
         layout = header["layout"]
-        if layout not in (LAYOUT, version_0_1.CHECKPOINT_LAYOUT):
+        if layout not in (LAYOUT, _LAYOUT_3, version_0_1.CHECKPOINT_LAYOUT):
             raise _DamageError(f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})")
         whole = header.pop("digest") == _digest(header, arrays)
     except (OSError, KeyError, ValueError) as error:
@@ -175,6 +177,8 @@ def _read(path: Path) -> _Stored:
     memory = {name.removeprefix(_MEMORY): arrays.pop(name) for name in list(arrays) if name.startswith(_MEMORY)}
     if layout == version_0_1.CHECKPOINT_LAYOUT:
         memory = version_0_1.translate_memory(memory)
+    if layout != LAYOUT:
+        memory = translate_layout_3(memory)
     state = _state(header["state"], arrays)
     counted, measured = (header["down"], header["up"]), header.get("measured", ({}, {}))
     checkpoint = Checkpoint(header["round"], state, *counted, header["seconds"], memory, *measured)

@@ -12,7 +12,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.task import Task
-from fedkin.core.world import UPDATE_MEMORY, World
+from fedkin.core.world import World
 from fedkin.run.observations import Observations
 
 
@@ -27,14 +27,13 @@ class InstrumentedWorld:
     def __init__(self, world: World, update_memory: int | None = None) -> None:
         self.world, self.spec, self.work, self.ledger = world, world.spec, world.work, world.ledger
         self.total_clients, self._update_memory = world.total_clients, update_memory
-        self.initial, self.clients, self.reassigned = world.initial, world.clients, world.reassigned
+        self.initial, self.clients = world.initial, world.clients
         self.memory, self.recall = world.memory, world.recall
         self.observations = Observations(world.total_clients, 0)
 
     @property
     def update_memory(self) -> int:
-        own = getattr(self.world, "update_memory", UPDATE_MEMORY)
-        return own if self._update_memory is None else self._update_memory
+        return self.world.update_memory if self._update_memory is None else self._update_memory
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
@@ -49,6 +48,11 @@ class InstrumentedWorld:
         """Forget the round before, and let the world begin this one."""
         self.observations = Observations(self.total_clients, stream.round)
         self.world.begin(stream)
+
+    def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
+        """Let clients know it, whose clusters have changed."""
+        self.observations.reassigned[clients] = True
+        self.world.reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         single = task.single()

@@ -100,7 +100,8 @@ def run(
         instrumented.begin(_scenario(plan, run_state.round))
         before = run_state.state.assignment
         run_state.state = run_round(instrumented, method, run_state.state, run_state.round, plan)
-        instrumented.reassigned(np.flatnonzero(run_state.state.assignment != before))
+        changed = (run_state.state.assignment != before) & ~instrumented.observations.reassigned
+        instrumented.reassigned(np.flatnonzero(changed))
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
     run_state.scored = run_state.scored or score(world, run_state.state, run_state.round)
     run_state.memory = recorder.memory()

@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
-from fedkin.tasks.personal import Personal, personal_training
 from fedkin.tasks.shift import Note, Shifted
-from fedkin.tasks.train import Train, TrainingReply, training_reply
+from fedkin.tasks.train import TrainingReply
 
 _log = logging.getLogger("fedkin")
+_MODELS = "models"  # the field of a training that has them
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Observations:
         nonfinite: clients whose replies were left out, as they were not finite or not possible.
         detected: clients that detected a shift; None where none was tested.
         placed: clients that were placed, and stored their label counts.
+        reassigned: clients whose cluster has changed, and who know it.
     """
 
     def __init__(self, clients: int, round: int) -> None:
@@ -44,28 +45,25 @@ class Observations:
         self.training: TrainingRecord | None = None
         self.missing = self.nonfinite = 0
         self.detected: Bool[np.ndarray, "N"] | None = None
-        self.placed = np.zeros(clients, bool)
+        self.placed, self.reassigned = np.zeros((2, clients), bool)
 
     def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
         """Take what a call shows: its task, its rows' clients, and the reply."""
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
         self._count_nonfinite(task, np.unique(clients[reply.nonfinite]), ", ".join(reply.faults))
-        if isinstance(task, Train):
-            self._observe_training(task, clients, reply)
-        elif isinstance(task, Personal):
-            self.training = TrainingRecord(task.models, clients, personal_training(task, reply))
-        elif isinstance(task, Note):
+        if (training := task.training(reply)) is not None:
+            self._observe_training(TrainingRecord(getattr(task, _MODELS), clients, training))
+        if isinstance(task, Note):
             self.placed[clients] = True
         elif isinstance(task, Shifted):
             self.detected = np.zeros(self._clients, bool) if self.detected is None else self.detected
             self.detected[clients[reply.shifted]] = True
 
-    def _observe_training(self, task: Train, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
-        training, earlier = TrainingRecord(task.models, clients, training_reply(task, reply)), self.training
-        if task.part is None and earlier is not None and earlier.models is task.models:
-            training = join(earlier, training)
-        self.training = training if task.part is None else None
+    def _observe_training(self, training: TrainingRecord) -> None:
+        earlier = self.training
+        together = earlier is not None and earlier.models is training.models
+        self.training = join(earlier, training) if earlier is not None and together else training
 
     def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
         """Count and name the clients whose replies are left out."""

@@ -25,7 +25,7 @@ from fedkin.server.task_messages import decode_task, encode_reply, kept_fields, 
 from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
-KEPT = "kept/"  # in front of the names of arrays that were sent to keep
+_KEPT, _REPLY = "kept/", "replies/"  # in front of names of arrays: that were sent to keep, and of last replies
 
 
 class NodeWorld(World, Protocol):
@@ -83,13 +83,16 @@ class Node:
         world = self.world(first + np.arange(count))
         check(self.handshake(world.spec), Handshake.of(RpcMessage(request.value("handshake", dict))))
         memory = NodeMemory(self.disk, run, world)
+        clients, call = self._own_clients(request, "clients"), request.header.get("call")
+        if call is not None and (stored := memory.replies(operation, call)) is not None:
+            return RpcMessage({}, stored | self._standing(world, request, clients))
         self._deliver(world, request)
-        clients = self._own_clients(request, "clients")
-        arrays = self._standing(world, request, clients)
-        if not kind.standing:
-            arrays = self._run(kind, world, request, clients, memory) | arrays
+        arrays = {} if kind.standing else self._run(kind, world, request, clients, memory)
+        if call is not None:
+            memory.remember(operation, call, arrays)
+        standing = self._standing(world, request, clients)
         memory.save()
-        return RpcMessage({}, arrays)
+        return RpcMessage({}, arrays | standing)
 
     def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
         """Positions of this node's clients. Raises InvalidMessageError for none, or others."""
@@ -142,14 +145,16 @@ class Node:
 
 
 class NodeMemory:
-    """What a node's disk holds of a run: its clients' memory, and arrays that it was sent to keep."""
+    """What a node's disk holds of a run: its clients' memory, arrays that it was sent to keep, and its last replies to
+    tasks with memory, which are not done twice where a reply was lost."""
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
         self.run, self._disk, self._world = run, disk, world
         stored = disk.load_memory(run)
-        self.kept = {name.removeprefix(KEPT): array for name, array in stored.items() if name.startswith(KEPT)}
+        self.kept = {name.removeprefix(_KEPT): array for name, array in stored.items() if name.startswith(_KEPT)}
+        self._replies = {name: array for name, array in stored.items() if name.startswith(_REPLY)}
         if stored:
-            world.recall({name: array for name, array in stored.items() if not name.startswith(KEPT)})
+            world.recall({name: array for name, array in stored.items() if not name.startswith((_KEPT, _REPLY))})
         self._changes, self._new = world.memory_changes, False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -157,8 +162,24 @@ class NodeMemory:
         self.kept |= arrays
         self._new |= bool(arrays)
 
+    def replies(self, task: str, call: list[int]) -> dict[str, np.ndarray] | None:
+        """The arrays of the reply to a call, if it was the last of its task; None of another."""
+        prefix = f"{_REPLY}{task}/"
+        known = self._replies.get(prefix)
+        if known is None or known.tolist() != call:
+            return None
+        own = {name.removeprefix(prefix): array for name, array in self._replies.items() if name.startswith(prefix)}
+        return {name: array for name, array in own.items() if name}
+
+    def remember(self, task: str, call: list[int], arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep the reply to a call, in place of the last of its task."""
+        prefix = f"{_REPLY}{task}/"
+        self._replies = {name: array for name, array in self._replies.items() if not name.startswith(prefix)}
+        self._replies |= {prefix: np.array(call), **{prefix + name: array for name, array in arrays.items()}}
+        self._new = True
+
     def save(self) -> None:
         """Store what has changed."""
         if self._new or self._world.memory_changes != self._changes:
-            kept = {KEPT + name: array for name, array in self.kept.items()}
-            self._disk.save_memory(self.run, self._world.memory() | kept)
+            kept = {_KEPT + name: array for name, array in self.kept.items()}
+            self._disk.save_memory(self.run, self._world.memory() | kept | self._replies)

@@ -18,7 +18,8 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
-from fedkin.core.task import Task, traffic
+from fedkin.core.schema import INDEX
+from fedkin.core.task import Task, call_sizes, traffic
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.server.handshake import model_digest
@@ -68,7 +69,7 @@ class RemoteWorld:
         return 0 if any(member.count > 1 for member in self.membership.registry.members.values()) else UPDATE_MEMORY
 
     def begin(self, stream: Stream) -> None:
-        self._client.round = stream.round
+        self._client.begin(stream.round)
         self.membership.begin_round(stream.round)
         self.ledger.measure("hello", *self.membership.handshake_bytes())
         if self.membership.request_round.late_bytes:
@@ -90,6 +91,7 @@ class RemoteWorld:
                 "another method"
             )
         task.check("of this federation", self.spec, self.membership.classes)
+        sizes = call_sizes(task, len(clients), self._sizes())
         every, none = np.ones(len(clients), bool), np.zeros(len(clients), bool)
         asked = np.arange(len(clients))
         if any(memory.lifetime == "assignment" for memory in task.memory.values()):
@@ -102,8 +104,8 @@ class RemoteWorld:
         elif task.standing:
             reply = self._client.ask_standing(task, clients)
         else:
-            reply, asked = self._call(task.for_messages(self.spec), clients, stream)
-        count = traffic(task.select(asked), clients[asked], (reply.arrived | reply.nonfinite)[asked], self._sizes(task))
+            reply, asked = self._call(task.for_messages(self.spec), clients, sizes, stream)
+        count = traffic(task.select(asked), clients[asked], (reply.arrived | reply.nonfinite)[asked], sizes)
         if count:
             self.ledger.add(task.name, *count)
         return reply
@@ -137,12 +139,12 @@ class RemoteWorld:
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
     def _call(
-        self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
+        self, task: Task, clients: Int[np.ndarray, "n"], sizes: dict[str, int], stream: Stream | None
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
         """The reply, and the rows whose clients were asked."""
         norms = self._norm_filter.for_training(task.norm_group())
         samples = self.membership.registry.samples[clients]
-        collector = ReplyCollector(task, len(clients), self._sizes(task), norms, samples)
+        collector = ReplyCollector(task, len(clients), sizes, norms, samples)
         header = {} if stream is None else {"stream": plain_stream(stream)}
         kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
@@ -152,15 +154,15 @@ class RemoteWorld:
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
-            collector.read(rows, arrays, used_models(task, rows))
+            collector.read(rows, arrays, used_models(task, rows).get(INDEX))
             self._kept.setdefault(node, {}).update(kept)
 
         def forget(node: int) -> None:
             self._kept.pop(node, None)
 
-        asked = self._client.call(task.name, clients, write, read, collector.exclude, forget)
+        asked = self._client.call(task.name, clients, write, read, collector.exclude, forget, bool(task.memory))
         return collector.reply(), asked
 
-    def _sizes(self, task: Task) -> dict[str, int]:
-        """Sizes by name: of the model and the samples, which every side knows, and of the task."""
-        return {"P": self.spec.parameters, "C": self.membership.classes, **self.membership.own.sizes(), **task.sizes()}
+    def _sizes(self) -> dict[str, int]:
+        """Sizes by name, of the model and the samples, which every side knows."""
+        return {"P": self.spec.parameters, "C": self.membership.classes, **self.membership.own.sizes()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import TaskError
 from fedkin.core.replies import Reply, ReplyBuilder, check_arrays, flat, sound_rows
-from fedkin.core.schema import INDEX, MAX_COUNT, WEIGHT, Array, booleans, floats, integers
+from fedkin.core.schema import INDEX, MAX_COUNT, Array, booleans, floats, integers
 from fedkin.core.task import Task
 from fedkin.server.task_messages import MODELS, known_rows
 
@@ -79,8 +80,8 @@ class ReplyCollector(ReplyBuilder):
     ) -> None:
         super().__init__(task, rows, sizes)
         self._norm_filter = norm_filter
-        own = {WEIGHT: samples, INDEX: getattr(task, INDEX, None)}
-        self._known = {name: np.asarray(own[name]) for name in known_rows(task)}
+        known = known_rows(task)
+        self._known = {name: np.asarray(getattr(task, INDEX) if name == INDEX else samples) for name in known}
         self._means: list[_Means] = []
 
     def read(
@@ -99,27 +100,25 @@ class ReplyCollector(ReplyBuilder):
         arrays = dict(arrays)
         arrived, nonfinite = self._flags(rows, arrays)
         means = self._read_means(rows, arrays, used)
-        known = {name: arrays.pop(name) for name in self.totals if name in arrays}
-        totals = check_arrays(self.task, known, self.totals, None, self.sizes)
+        totals = self._read_totals(rows, arrays)
         sent = {name: array for name, array in self.rows.items() if name not in self._known}
         checked = check_arrays(self.task, arrays, sent, len(rows), self.sizes)
         if used is not None and INDEX in checked:
             checked[INDEX] = self._translated(INDEX, checked[INDEX], used)
-            if (arrived & (checked[INDEX] != np.asarray(getattr(self.task, INDEX))[rows])).any():
-                raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
+        told = getattr(self.task, INDEX, None)
+        if told is not None and INDEX in checked and (arrived & (checked[INDEX] != np.asarray(told)[rows])).any():
+            raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
         checked |= {name: values[rows] for name, values in self._known.items()}
         self.task.check_reply(checked | totals)
         if means and set(checked[INDEX][arrived].tolist()) != set(means.models.tolist()):
             raise TaskError(f"task {self.task.name}: {MODELS} are others than those of its clients")
-        for name, array in self.totals.items():
-            if not sound_rows(array, totals[name][None]).all():
+        for name, array in self.rows.items():
+            if checked[name].dtype.kind == "f" and (arrived & ~sound_rows(array, checked[name])).any():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
-        self._check_sound(arrived, checked)
-        valid = arrived & self._valid_rows(rows, checked, self.rows)
-        self.arrived[rows], self.nonfinite[rows] = valid, nonfinite | (arrived & ~valid)
+        self.arrived[rows], self.nonfinite[rows] = arrived, nonfinite
         for name in self.rows:
-            self.arrays[name][rows[valid]] = checked[name][valid]
-        for name in self.totals:
+            self.arrays[name][rows[arrived]] = checked[name][arrived]
+        for name in self.totals if arrived.any() else ():
             self.sums[name] += totals[name]
         self._means += [means] if means else []
 
@@ -141,7 +140,7 @@ class ReplyCollector(ReplyBuilder):
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
     ) -> tuple[Bool[np.ndarray, "r"], Bool[np.ndarray, "r"]]:
         """Which rows hold numbers, and which hold none as theirs were not finite."""
-        if not self.task.up.flags_rows:
+        if not self.task.up.flags_rows and "arrived" not in arrays:
             return np.ones(len(rows), bool), np.zeros(len(rows), bool)
         known: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
         flags = {name: arrays.pop(name) for name in known if name in arrays}
@@ -151,20 +150,20 @@ class ReplyCollector(ReplyBuilder):
             raise TaskError(f"task {self.task.name}: nonfinite has rows that arrived")
         return arrived, nonfinite
 
-    def _check_sound(self, arrived: Bool[np.ndarray, "r"], arrays: Mapping[str, np.ndarray]) -> None:
-        """Refuse numbers that a node leaves out itself: it flags such rows, or they hold what missing rows hold."""
-        left_out = np.zeros(len(arrived), bool) if self.task.up.flags_rows else self._missing_rows(arrays)
-        for name, array in self.rows.items():
-            floats_only = arrays[name].dtype.kind == "f"
-            if floats_only and (arrived & ~left_out & ~sound_rows(array, arrays[name])).any():
+    def _read_totals(self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Sums over all clients of a node: bounds of one client, as often as there are clients."""
+        known = {
+            name: replace(
+                a, dtype=self.sums[name].dtype.type, missing=0, low=a.low * len(rows), high=a.high * len(rows)
+            )
+            for name, a in self.totals.items()
+        }
+        own = {name: arrays.pop(name) for name in known if name in arrays}
+        totals = check_arrays(self.task, own, known, None, self.sizes)
+        for name, array in known.items():
+            if not sound_rows(array, totals[name][None]).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
-
-    def _missing_rows(self, arrays: Mapping[str, np.ndarray]) -> Bool[np.ndarray, "r"]:
-        """Rows that hold what those of clients without a reply do."""
-        equal = [
-            _equal(flat(arrays[name]), np.asarray(array.missing, array.dtype)) for name, array in self.rows.items()
-        ]
-        return np.logical_and.reduce(equal) if equal else np.zeros(0, bool)
+        return totals
 
     def _read_means(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], used: Int[np.ndarray, "k"] | None
@@ -210,11 +209,7 @@ class ReplyCollector(ReplyBuilder):
             self.exclude(behind)
 
 
-def _equal(values: np.ndarray, missing: np.ndarray) -> Bool[np.ndarray, "r"]:
-    """Rows of only this value; NaN equals NaN."""
-    return ((values == missing) | ((values != values) & (missing != missing))).all(axis=1)
-
-
-def _norms(updates: Float[np.ndarray, "r p"]) -> Float[np.ndarray, "r"]:
+def _norms(updates: Float[np.ndarray, "r ..."]) -> Float[np.ndarray, "r"]:
     """Norms in float64, without a copy of all updates in float64."""
+    updates = flat(updates)
     return np.sqrt(np.einsum("rp,rp->r", updates, updates, dtype=np.float64))

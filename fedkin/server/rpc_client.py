@@ -72,9 +72,13 @@ class RpcClient:
     """The remote calls of one run; nodes store what they keep of it under ``run``, and bytes go on the ledger."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
-        self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
+        self.membership, self.run, self.ledger, self.round, self._calls = membership, run, ledger, 0, 0
         self.pending: dict[str, Bool[np.ndarray, "N"]] = {}  # what waits for clients, by name
         self.standing: StandingReports | None = None
+
+    def begin(self, round: int) -> None:
+        """A communication round begins."""
+        self.round, self._calls = round, 0
 
     def schedule(self, name: str, clients: Int[np.ndarray, "n"], resets: tuple[str, ...] = ()) -> None:
         """Let clients hear of something in the next request that they get.
@@ -120,6 +124,7 @@ class RpcClient:
         read: Read,
         discard: Callable[[Int[np.ndarray, "r"]], None] = lambda rows: None,
         forget: Callable[[int], None] = lambda node: None,
+        once: bool = False,
     ) -> Int[np.ndarray, "a"]:
         """One request to each node that holds some of the clients, and its reply.
 
@@ -130,14 +135,17 @@ class RpcClient:
             read: takes a node's reply about some rows; raises TaskError where it cannot be used.
             discard: is called with the rows of such a reply.
             forget: is called with a node that has not done it, or whose reply cannot be used.
+            once: whether a node that gets the request again, as its reply was lost, must not do the work again.
 
         Returns:
             The rows whose clients were sent a request.
         """
+        self._calls += 1
+        number = {"call": [self.round, self._calls]} if once else {}
         online = self.membership.online_clients()
         nodes = [node for node in self.membership.registry.rows_by_node(clients) if node.info.first in online]
         requests = {
-            one.node_id: self._request(operation, one.info, clients[one.rows], write(one.node_id, one.rows))
+            one.node_id: self._request(operation, one.info, clients[one.rows], number, write(one.node_id, one.rows))
             for one in nodes
         }
         replies = self.membership.request_round.send(requests, self.round)
@@ -162,7 +170,12 @@ class RpcClient:
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
 
     def _request(
-        self, operation: str, info: NodeInfo, clients: Int[np.ndarray, "r"], message: RpcMessage
+        self,
+        operation: str,
+        info: NodeInfo,
+        clients: Int[np.ndarray, "r"],
+        number: dict[str, list[int]],
+        message: RpcMessage,
     ) -> RpcMessage:
         """A request with what every node needs: its clients, the run, what waits for it, and the standing task."""
         waiting = {name: np.flatnonzero(all_clients[info.ids]) for name, all_clients in self.pending.items()}
@@ -172,7 +185,7 @@ class RpcClient:
         if self.standing is not None:
             header[self.standing.task.standing] = plain_settings(self.standing.task)
         header |= {"handshake": self.membership.own.header()}  # a site may have changed since
-        return RpcMessage({**header, **message.header}, arrays | message.arrays)
+        return RpcMessage({**header, **number, **message.header}, arrays | message.arrays)
 
 
 def check_nothing_else(task: Task, arrays: Mapping[str, np.ndarray]) -> None:

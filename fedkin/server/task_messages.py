@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +14,14 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import FedkinError, TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
-from fedkin.core.schema import INDEX, WEIGHT
+from fedkin.core.schema import INDEX
 from fedkin.core.task import Down, Task, fields_down
 from fedkin.core.training import LocalTraining
 from fedkin.server.handshake import model_digest
 from fedkin.server.message import InvalidMessageError, RpcMessage
 
+_SLICE = "slice"  # in a header: the entry of a slice
+_PLAIN = (bool, int, float, str)  # types of settings
 MODELS = "trained_models"  # in a message with means: the models that they are of
 
 
@@ -39,13 +40,15 @@ class Known:
     start_digest: str = ""
 
 
-def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
-    """The models that some rows of a task name, ascending; None where its clients get all of them."""
+def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndarray, "k"]]:
+    """The models that some rows of a task name, ascending, by the field that names them; without fields that are None,
+    as their clients get all models."""
+    used = {}
     for _, down in fields_down(task):
         if down.kind == "chosen" and (index := getattr(task, down.by)) is not None:
             own = np.asarray(index)[rows]
-            return np.unique(own[own >= 0])
-    return None
+            used[down.by] = np.unique(own[own >= 0])
+    return used
 
 
 def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMessage:
@@ -71,11 +74,13 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
             header[name] = plain_stream(known.start) if is_known else None
             arrays |= {} if is_known else {name: value}
         elif down.kind == "kept":
-            arrays |= {} if known.kept.get(name) == array_digest(value) else {name: value}
-        elif down.kind == "chosen" and used is not None:
+            digest = array_digest(value)
+            header |= {name: digest} if known.kept.get(name) == digest else {}
+            arrays |= {} if known.kept.get(name) == digest else {name: value}
+        elif down.kind == "chosen" and down.by in used:
             index = np.asarray(getattr(own, down.by))
-            arrays[name] = value[used]
-            arrays[down.by] = np.where(index >= 0, np.searchsorted(used, index), -1)
+            arrays[name] = value[used[down.by]]
+            arrays[down.by] = np.where(index >= 0, np.searchsorted(used[down.by], index), -1)
         elif down.kind != "stays" and value is not None and name not in arrays:
             arrays[name] = value
     return RpcMessage(header, arrays)
@@ -98,21 +103,21 @@ def decode_task(
     Raises:
         InvalidMessageError: something is missing, or of another type.
     """
-    defaults = {one.name: one.default for one in dataclasses.fields(kind)}
+    fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, down in fields_down(kind):
         if down.kind == "stays":
             continue
         if down.kind == "setting":
-            values[name] = _decode_setting(message, name, defaults[name])
+            values[name] = _decode_setting(message, name, fields[name].default)
         elif down.kind == "initial" and message.header.get(name) is not None:
             values[name] = initial(read_stream(message.header[name]))
         elif down.kind == "kept" and name not in message.arrays:
-            if name not in kept:
-                raise InvalidMessageError(f"{name} were not sent, and none are kept here")
+            if name not in kept or message.value(name, str) != array_digest(kept[name]):
+                raise InvalidMessageError(f"{name} were not sent, and none, or others, are kept here")
             values[name] = kept[name]
         else:
-            values[name] = message.arrays.get(name) if defaults[name] is None else message.array(name)
+            values[name] = message.arrays.get(name) if fields[name].default is None else message.array(name)
     return make_task(kind, values)
 
 
@@ -138,18 +143,18 @@ def kept_fields(task: Task | type[Task]) -> list[str]:
 
 
 def known_rows(task: Task) -> set[str]:
-    """Arrays by row that a server knows itself where it wants means: samples, and the models that it chose."""
+    """Arrays by row that a server knows itself where it wants means: what it registered, and models that it chose."""
     if not task.up.of("model"):
         return set()
-    by = next((down.by for _, down in fields_down(task) if down.kind == "chosen"), INDEX)
-    return {WEIGHT} if getattr(task, by) is None else {WEIGHT, INDEX}
+    known = {name for name, array in task.up.of("row").items() if array.registered}
+    return known if getattr(task, INDEX, None) is None else known | {INDEX}
 
 
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
     """The arrays of a node's reply: means of the models that it trained only, and which rows hold numbers."""
     schema, known = task.up, known_rows(task)
     arrays = {name: reply.arrays[name] for over in ("row", "all") for name in schema.of(over) if name not in known}
-    if schema.flags_rows:
+    if schema.flags_rows or not reply.arrived.all():
         arrays |= {"arrived": reply.arrived, "nonfinite": reply.nonfinite}
     if reply.weight is not None:
         models = np.flatnonzero(reply.weight)
@@ -182,24 +187,27 @@ def _encode_setting(task: Task, name: str, value: Any, header: dict[str, Any], a
         header[name] = {one: entry for one, entry in settings.items() if f"{name}.{one}" not in own}
         arrays |= own
         return
-    if isinstance(value, np.ndarray):
-        raise TaskError(f"task {task.name}: {name} is an array: declare how it travels, such as shared('K P')")
-    plain = [value.start, value.stop] if isinstance(value, slice) else value
-    plain = plain.item() if isinstance(plain, np.generic) else plain
-    try:
-        json.dumps(plain, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise TaskError(f"task {task.name}: {name} = {value!r} cannot be sent; use a plain value") from error
-    header[name] = plain
+    if isinstance(value, slice):
+        header[name] = {_SLICE: [value.start, value.stop, value.step]}
+        return
+    entries = value if isinstance(value, tuple) else (value,)
+    plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
+    if not all(entry is None or (isinstance(entry, _PLAIN) and entry == entry) for entry in plain):
+        how = "declare how it travels, such as shared('K P')" if isinstance(value, np.ndarray) else "use a plain value"
+        raise TaskError(f"task {task.name}: {name} = {value!r} cannot be sent as a setting; {how}")
+    header[name] = plain if isinstance(value, tuple) else plain[0]
 
 
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
-    value = message.header.get(name)
-    if default is dataclasses.MISSING and isinstance(value, dict):
+    """What ``_encode_setting`` made. Raises InvalidMessageError for nothing, or another type than the default's."""
+    if name not in message.header:
+        raise InvalidMessageError(f"expected {name}, got none")
+    value = message.header[name]
+    if isinstance(value, dict) and value.keys() == {_SLICE}:
+        return slice(*value[_SLICE])
+    if isinstance(value, dict):
         own = {one.removeprefix(f"{name}."): a for one, a in message.arrays.items() if one.startswith(f"{name}.")}
         return LocalTraining(**{**value, **own})
     if isinstance(default, (bool, str)):
         return message.value(name, type(default))
-    if isinstance(value, list):
-        return slice(*value) if default is None else tuple(value)
-    return value
+    return tuple(value) if isinstance(value, list) else value

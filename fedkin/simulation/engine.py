@@ -16,6 +16,7 @@ from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, ReplyBuilder
 from fedkin.core.task import Task, call_sizes, traffic
 from fedkin.core.training import LocalTraining
+from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData
@@ -74,6 +75,10 @@ class SimulatedWorld:
         def __getattr__(self, name: str) -> NoReturn:
             refuse_attribute(self, name)
 
+    @property
+    def update_memory(self) -> int:
+        return UPDATE_MEMORY
+
     def begin(self, stream: Stream) -> None:
         self._now = stream
         self._memory.forget(self.population.departed(stream.round))
@@ -94,17 +99,27 @@ class SimulatedWorld:
         task.check(self.model.name, self.spec, self.data.classes)
         sizes = call_sizes(task, len(clients), self._sizes())
         rows = self._rows(task, np.asarray(clients, np.int64), stream)
+        if task.memory and len(np.unique(rows.clients)) < len(rows.clients):
+            raise TaskError(
+                f"task {task.name}: a client has one row only, as it keeps one {' and one '.join(task.memory)}"
+            )
         builder = ReplyBuilder(task, len(clients), sizes)
         form = type(task).compute_rows if self._compiled else Task.compute_rows
+        done = np.zeros(len(clients), np.int64)
         for index, arrays in form(task, rows):
             some = np.arange(len(clients))[index]
+            arrays = {name: np.asarray(values) for name, values in arrays.items()}
             active = rows.active[some]
-            if not active.all():
+            if not active.all() and all(len(values) == len(some) for values in arrays.values()):
                 some, arrays = some[active], {name: values[active] for name, values in arrays.items()}
+            done[some] += 1
             try:
                 builder.add(some, arrays)
             except TaskError as error:
                 raise TaskError(f"{error} (client {_names(self._ids[rows.clients[some]])})") from error
+        if (wrong := rows.active & (done != 1)).any():
+            names = _names(self._ids[rows.clients[wrong]])
+            raise TaskError(f"task {task.name}: compute_rows must give each row once; client {names}")
         reply = builder.reply()
         count = traffic(task, rows.clients, reply.arrived | reply.nonfinite, sizes)
         if count:

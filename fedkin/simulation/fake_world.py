@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client import LocalUpdates, ScoreSums
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates, ScoreSums
 from fedkin.data.federated import Ragged
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld

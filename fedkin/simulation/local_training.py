@@ -16,7 +16,7 @@ import optax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fedkin.core.client import LocalUpdates
+from fedkin.core.workers import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
 from fedkin.simulation.padding import Plan
 

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedkin.core.client import ScoreSums, sums_by_row
+from fedkin.core.client import sums_by_row
+from fedkin.core.workers import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.client import LocalUpdates
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training

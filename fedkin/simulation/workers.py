@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.client import Scorer, Trainer
 from fedkin.core.layout import ModelSpec, Samples
+from fedkin.core.workers import Scorer, Trainer
 from fedkin.data.federated import FederatedData
 
 

@@ -19,15 +19,15 @@ from fedkin.core.schema import booleans as booleans
 from fedkin.core.schema import floats as floats
 from fedkin.core.schema import integers as integers
 from fedkin.core.task import Task as Task
-from fedkin.core.task import all_tasks as all_tasks
 from fedkin.core.task import chosen as chosen
 from fedkin.core.task import each as each
-from fedkin.core.task import find_task as find_task
 from fedkin.core.task import initial as initial
 from fedkin.core.task import kept as kept
 from fedkin.core.task import setting as setting
 from fedkin.core.task import shared as shared
 from fedkin.core.task import stays as stays
+from fedkin.core.task_registry import all_tasks as all_tasks
+from fedkin.core.task_registry import find_task as find_task
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client import Client, ClientRows, LocalUpdates
+from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import TaskError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Array, Memory, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply
 
@@ -54,7 +55,7 @@ class Personal(Task):
         update=floats("b", np.float32, missing=0.0, over="model", norm_checked=True),
         loss=_LOSS,
         first_loss=replace(_LOSS, finite=False),
-        examples=integers(over="row", counted=False),
+        examples=integers(over="row", counted=False, registered=True),
         model_index=integers(over="row", counted=False),
     )
     memory = _MEMORY
@@ -101,6 +102,12 @@ class Personal(Task):
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
             raise TaskError(f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}")
+
+    def training(self, reply: Reply) -> TrainingReply:
+        index = np.asarray(self.model_index, np.int64)
+        losses = {name: np.where(reply.arrived, reply.arrays[name][index], 0.0) for name in ("loss", "first_loss")}
+        flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
+        return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
 
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"
@@ -171,14 +178,6 @@ def join(
     is_head[_slice(head)] = True
     models[..., is_head], models[..., ~is_head] = heads, bodies
     return models
-
-
-def personal_training(task: Personal, reply: Reply) -> TrainingReply:
-    """The reply to ``Personal`` as that of a training, for the metrics of a round."""
-    index = np.asarray(task.model_index, np.int64)
-    losses = {name: np.where(reply.arrived, reply.arrays[name][index], 0.0) for name in ("loss", "first_loss")}
-    flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
-    return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
 
 
 def _slice(head: slice | None) -> slice:

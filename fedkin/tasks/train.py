@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client import Client, ClientRows, LocalUpdates
+from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import ModelError, TaskError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.randomness import Stream
@@ -20,6 +21,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, stays
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates
 from fedkin.core.world import World
 from fedkin.tasks.evaluate import Scores
 
@@ -57,20 +59,7 @@ class Train(Task):
     @property
     def up(self) -> Schema:
         """update (or its mean by model), losses of the last and first local epoch, examples and the model trained."""
-        over = "model" if self.reduce else "row"
-        loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
-        arrays = {
-            "update": floats("p", np.float32, missing=0.0, over=over, norm_checked=True),
-            "loss": loss,
-            "first_loss": replace(loss, finite=False),
-            "examples": integers(over="row", counted=False),
-            "model_index": integers(over="row", counted=False),
-        }
-        if self.gradient:
-            arrays["gradient"] = floats("p", np.float32, missing=0.0, over="row")
-        if self.test:
-            arrays["test_sums"] = floats("3", missing=0.0, finite=False, over="all", counted=False)
-        return (Sums if self.reduce else Rows)(**arrays)
+        return _schema(self.reduce, self.gradient, self.test)
 
     def compute(self, client: Client) -> dict[str, Any]:
         index = np.argmin(_finite(client.losses(self.models))) if self.model_index is None else self.model_index[0]
@@ -145,6 +134,9 @@ class Train(Task):
         part = None if self.part is None else [self.part.start, self.part.stop]
         return f"{part} {self.work.steps} {np.max(self.work.epochs)}"
 
+    def training(self, reply: Reply) -> TrainingReply | None:
+        return training_reply(self, reply) if self.part is None else None
+
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
         if not self.save or not reply.arrived.all():
             return {}
@@ -179,7 +171,7 @@ def training_reply(task: Train, reply: Reply) -> TrainingReply:
     """The reply to ``Train``, with one entry of each array per row."""
     arrays = dict(reply.arrays)
     if task.model_index is not None:
-        arrays["model_index"] = np.asarray(task.model_index, np.int64)
+        arrays["model_index"] = np.array(task.model_index, np.int64)
     if task.reduce:
         for name in ("loss", "first_loss"):
             arrays[name] = np.where(reply.arrived, arrays[name][arrays["model_index"]], 0.0)
@@ -215,6 +207,25 @@ def train(
     """
     task = Train(models, work or world.work, model_index, **options)
     return training_reply(task, world.run(task, clients, stream))
+
+
+@cache
+def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
+    """The schema of a reply, made once."""
+    over = "model" if reduce else "row"
+    loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
+    arrays = {
+        "update": floats("p", np.float32, missing=0.0, over=over, norm_checked=True),
+        "loss": loss,
+        "first_loss": replace(loss, finite=False),
+        "examples": integers(over="row", counted=False, registered=True),
+        "model_index": integers(over="row", counted=False),
+    }
+    if gradient:
+        arrays["gradient"] = floats("p", np.float32, missing=0.0, over="row")
+    if test:
+        arrays["test_sums"] = floats("3", missing=0.0, finite=False, over="all", counted=False)
+    return (Sums if reduce else Rows)(**arrays)
 
 
 def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:

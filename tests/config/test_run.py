@@ -13,7 +13,7 @@ from fedkin.config import registry as choices
 from fedkin.config.registry import resolve
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
-from fedkin.core.world import LocalTraining
+from fedkin.core.training import LocalTraining
 from fedkin.methods import FedGroup, FedProx
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Incremental, SwapPart

@@ -34,7 +34,7 @@ class NodeDisk:
 
     def forget(self) -> list[Path]:
         """Delete what clients and models stored of every run, as this node leaves for good; the files deleted."""
-        files = sorted(path for path in self.folder.glob("*.safetensors") if path.is_file())
+        files = [path for path in sorted(self.folder.glob("*.safetensors")) if _is_own(path)]
         with storage_errors(self.folder):
             for path in files:
                 path.unlink()
@@ -59,3 +59,12 @@ class NodeDisk:
         with storage_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         write_atomic(path, encode({}, arrays))
+
+
+def _is_own(path: Path) -> bool:
+    """Whether this program wrote a file."""
+    try:
+        decode(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True

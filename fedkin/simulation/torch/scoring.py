@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch.nn.functional import cross_entropy
 
-from fedkin.core.client import ScoreSums
+from fedkin.core.workers import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.torch.flat_module import FlatModule, to_tensor
 
@@ -35,7 +35,9 @@ class Scorer:
         """The classes that each model predicts for the samples of all rows, end to end."""
         index = [np.full(len(clients), k) for k in range(len(models))]
         scored = [self._scores(models, clients, own, split) for own in index]
-        return [np.concatenate([scores.argmax(axis=1) for scores in rows] or [np.zeros(0, np.int64)]) for rows in scored]
+        return [
+            np.concatenate([scores.argmax(axis=1) for scores in rows] or [np.zeros(0, np.int64)]) for rows in scored
+        ]
 
     def raw_scores(
         self,

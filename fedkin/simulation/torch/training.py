@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from fedkin.core.client import LocalUpdates
 from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.batching import local_batches
 from fedkin.simulation.torch.flat_module import (

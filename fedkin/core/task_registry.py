@@ -1,0 +1,110 @@
+"""The kinds of tasks that have been defined, and the checks of a definition, which refuse what no world could run."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from fedkin.core.errors import TaskError
+from fedkin.core.schema import Memory, Schema
+
+_REQUEST = {"operation", "run", "first", "count", "handshake", "stream", "call", "clients", "moved"}  # in requests
+RESERVED = {"arrays", "arrived", "faults", "nonfinite", "weight", "trained_models", "clients", "moved"}  # in replies
+_OWN_FIELDS = {"local", "can_be_lost", "work"}  # attributes of every task that may be fields
+_kinds: dict[str, Any] = {}  # every class of task that was defined
+_memory: dict[str, tuple[Any, Memory]] = {}  # what they keep on clients, and the class that declared it
+
+
+def register(kind: Any, attributes: set[str]) -> None:
+    """Check a class of task and remember it by its name.
+
+    Args:
+        kind: the class.
+        attributes: names that every task has.
+
+    Raises:
+        TaskError: it cannot be run in every world, or clashes with another task.
+    """
+    other = _kinds.get(kind.name)
+    if other is not None and _origin(other) != _origin(kind):
+        raise TaskError(f"two tasks are called {kind.name!r}: {other.__module__} and {kind.__module__}; rename one")
+    if not kind.name.isidentifier() or kind.name in ("hello", *_REQUEST):
+        raise TaskError(f"a task cannot be called {kind.name!r}; choose another name")
+    others = [one for one in _kinds.values() if _origin(one) != _origin(kind)]
+    own = own_fields(kind)
+    taken = _REQUEST | (attributes - _OWN_FIELDS) | {one.standing for one in others}
+    _refuse(kind, "a field cannot be called", own.keys() & (taken | {o.name for o in others if o.delivery == "next"}))
+    schema = inspect.getattr_static(kind, "up")
+    if not isinstance(schema, (Schema, property)):
+        raise TaskError(f"task {kind.name}: up must be Rows(...) or Sums(...), got {schema!r}")
+    if isinstance(schema, Schema):
+        check_names(kind.name, schema)
+    _check_memory(kind)
+    _check_delivery(kind, own, schema)
+    _kinds[kind.name] = kind
+    _memory.update({name: (_origin(kind), memory) for name, memory in kind.memory.items()})
+
+
+def check_names(task: str, schema: Schema) -> None:
+    """Refuse (TaskError) arrays of a reply with names that have a meaning already."""
+    standing = [kind for kind in _kinds.values() if kind.standing and kind.name != task]
+    taken = RESERVED | {name for kind in standing for name in kind.up.arrays}
+    if clash := taken & schema.arrays.keys():
+        raise TaskError(f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name")
+
+
+def own_fields(kind: Any) -> dict[str, str]:
+    """Fields that a class declares itself, and how each travels down."""
+    names = [name for name, text in inspect.get_annotations(kind).items() if "ClassVar" not in str(text)]
+    return {name: _kind_of(kind.__dict__.get(name)) for name in names}
+
+
+def find_task(name: str) -> Any:
+    """The class of task with this name, of those that have been defined; None for others. A name never imports
+    anything."""
+    return _kinds.get(name)
+
+
+def all_tasks() -> list[Any]:
+    """Every class of task that has been defined, by name."""
+    return [_kinds[name] for name in sorted(_kinds)]
+
+
+def _check_memory(kind: Any) -> None:
+    for name, memory in kind.memory.items():
+        if not isinstance(memory, Memory):
+            raise TaskError(f"task {kind.name}: memory {name} must be Memory(...), got {memory!r}")
+        if not name.isidentifier():
+            raise TaskError(f"task {kind.name}: a memory cannot be called {name!r}; choose another name")
+        origin, known = _memory.get(name, (None, memory))
+        if known != memory and origin != _origin(kind):
+            raise TaskError(f"task {kind.name}: another task keeps a different {name} on clients; rename it")
+
+
+def _check_delivery(kind: Any, own: dict[str, str], schema: Any) -> None:
+    """Refuse what cannot travel with other messages."""
+    arrays = schema.arrays if isinstance(schema, Schema) else {"": None}
+    if kind.delivery == "next" and (own or arrays or any(m.lifetime != "run" for m in kind.memory.values())):
+        raise TaskError(f"task {kind.name} waits for the next message: no fields, no reply, no memory but of the run")
+    if kind.delivery == "announced" and (arrays or set(own.values()) - {"kept"}):
+        raise TaskError(f"task {kind.name} is announced: it has kept fields only, and no reply")
+    plain = all(array is not None and not array.axes and array.over == "row" for array in arrays.values())
+    if kind.standing and (set(own.values()) - {"setting"} or not plain):
+        raise TaskError(f"task {kind.name} stands in every reply: settings only, and one number for each client")
+
+
+def _kind_of(default: Any) -> str:
+    down = default.metadata.get("down") if isinstance(default, dataclasses.Field) else None
+    return down.kind if down else "setting"
+
+
+def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
+    if names := sorted(names):
+        raise TaskError(f"task {kind.name}: {what} {', '.join(names)}, which has a meaning already; rename it")
+
+
+def _origin(kind: Any) -> tuple[str, str]:
+    """Where a class is defined: it may be defined there again."""
+    return kind.__module__, kind.__qualname__

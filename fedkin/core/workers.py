@@ -1,0 +1,100 @@
+"""What computes with a model on clients' samples: a trainer and a scorer, whatever library the model is written in.
+
+Shapes: n or r rows, K models, P parameters, t samples of all rows together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.randomness import Stream
+from fedkin.core.training import LocalTraining
+
+
+class LocalUpdates(NamedTuple):
+    """Results of local training; arrays of JAX within a compiled program, of NumPy outside."""
+
+    update: Any  # [r P] local solution minus the model it started from
+    loss: Any  # [r] mean training loss during the last local epoch
+    first_loss: Any  # [r] ... during the first local epoch
+    gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
+
+
+class ScoreSums(NamedTuple):
+    """Scores summed over the samples of each row."""
+
+    correct: Float[np.ndarray, "n"]  # correct predictions
+    loss: Float[np.ndarray, "n"]  # summed, not averaged
+    examples: Int[np.ndarray, "n"]
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    """Trains the clients of one data set. A row is a client (its position in the data) with a model."""
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
+        stream: Stream,
+        gradient: bool = False,
+    ) -> LocalUpdates:
+        """Local training of every row.
+
+        Args:
+            models: K models.
+            clients: client of each row.
+            model_index: model that it starts from.
+            work: batches and optimiser; ``work.positive`` has the classes of these rows' detectors.
+            num_steps: epochs of each row, or steps where ``work.steps`` is set.
+            stream: randomness of the call.
+            gradient: whether to return full gradients at the start too.
+        """
+        ...
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r P"]:
+        """Gradient of each client's full training loss at its model, in inference mode; 0 where nothing is trained."""
+        ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Scores models on the clients of one data set."""
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        """Mean training losses, with the penalty of training."""
+        ...
+
+    def score(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n ..."],
+        split: str,
+    ) -> ScoreSums:
+        """Correct predictions, summed loss and number of samples of each row; of detectors, one of each class."""
+        ...
+
+    def predict(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> list[Int[np.ndarray, "t"]]:
+        """The classes that each model predicts for the samples of all rows, end to end."""
+        ...
+
+    def raw_scores(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
+        split: str,
+    ) -> Float[np.ndarray, "t"]:
+        """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
+        ...
