@@ -91,7 +91,7 @@ class FedGroup:
         clients, updates = self._pretrain(world, start, sample, stream)  # Alg. 3, l. 2-6
         if len(clients) < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients replied"
+                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients gave an update"
             )
         labels = self._partition(updates, stream)
         directions = simple_mean_by_cluster(updates, labels, self.clusters)  # Alg. 4, l. 10
@@ -123,11 +123,13 @@ class FedGroup:
     def _pretrain(
         self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that replied, and their updates."""
+        """One epoch from w_0 (Alg. 3, l. 11-16); the clients that replied with an update that is not zero, and these: a
+        zero update has no direction, and its client stays without a group."""
         work = replace(self._work(world), epochs=1, steps=None)
         model_index = np.zeros(len(clients), np.int64)
         reply = train(world, start[None], clients, model_index, work=work, stream=stream.child("pretrain"))
-        return clients[reply.arrived], reply.update[reply.arrived]
+        usable = reply.arrived & reply.update.any(axis=1)
+        return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         if self.centers == "random":  # RCC: every drawn client is a group of its own

@@ -113,10 +113,10 @@ class FlexCFL:
         if self.newcomers != "direction":
             return policies.place_by_policy(world, state, self.newcomers, newcomers, stream, state.start)
         world.run(Directions(state.directions), newcomers[~state.informed[newcomers]])
-        informed = state.informed.copy()
-        informed[newcomers] = True
         nearest = policies.cluster_by_direction(world, state.start, state.directions, newcomers, stream, self.steps)
-        return policies.assign(world, replace(state, informed=informed), newcomers, nearest)
+        informed = state.informed.copy()
+        informed[newcomers[nearest.replied]] = True  # who did not reply may not have received them
+        return policies.assign(world, replace(state, informed=informed), newcomers, nearest.cluster)
 
     def _pretrain(
         self, world: World, start: Float[np.ndarray, "P"], clients: Int[np.ndarray, "c"], stream: Stream

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import inter_cluster_aggregation
 from fedkin.core.errors import MethodError
@@ -115,6 +115,13 @@ def cluster_by_loss(world: World, state: State, clients: Int[np.ndarray, "n"]) -
     return np.where(finite.any(axis=1), np.argmin(np.where(finite, losses, np.inf), axis=1), UNASSIGNED)
 
 
+class Nearest(NamedTuple):
+    """Clusters by direction, and which clients replied: these have received the directions."""
+
+    cluster: Int[np.ndarray, "n"]
+    replied: Bool[np.ndarray, "n"]
+
+
 def cluster_by_direction(
     world: World,
     start: Float[np.ndarray, "P"],
@@ -122,7 +129,7 @@ def cluster_by_direction(
     clients: Int[np.ndarray, "n"],
     stream: Stream,
     steps: int = PRETRAINING_STEPS,
-) -> Int[np.ndarray, "n"]:
+) -> Nearest:
     """The cluster whose direction is nearest to a client's own first update: argmin_k (1 - cos)/2, the first of equals
     (FlexCFL, eq. 8).
 
@@ -134,9 +141,10 @@ def cluster_by_direction(
         steps: mini-batches of the training.
     """
     work = replace(world.work, steps=steps)
-    similarity = world.run(Similarities(start, directions, work), clients, stream.child("pretrain")).cosine
-    unknown = np.isnan(similarity).any(axis=1)
-    return np.where(unknown, UNASSIGNED, np.argmax(np.nan_to_num(similarity), axis=1))
+    reply = world.run(Similarities(start, directions, work), clients, stream.child("pretrain"))
+    unknown = np.isnan(reply.cosine).any(axis=1)
+    cluster = np.where(unknown, UNASSIGNED, np.argmax(np.nan_to_num(reply.cosine), axis=1))
+    return Nearest(cluster, reply.arrived | reply.nonfinite)
 
 
 def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarray, "K P"]:
@@ -209,7 +217,7 @@ def place_by_policy(
         )
     directions = state.models - start
     world.run(Directions(directions), clients)
-    return assign(world, state, clients, cluster_by_direction(world, start, directions, clients, stream))
+    return assign(world, state, clients, cluster_by_direction(world, start, directions, clients, stream).cluster)
 
 
 def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: bool = True) -> S:

@@ -14,8 +14,9 @@ local epochs: measure the norms in a run before you choose them.
 
 As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters (``min_size``); simple
 means; the cut comes first, and then every cluster, a new one too, gets the mean update of its own clients. The paper
-cuts only where the similarity across the cut is below sqrt((1 - gamma_max) / 2), gamma_max in [0, 1] bounding how far a
-client's gradient is from its true cluster's; the code does not check it (``gamma_max=None``).
+cuts only where gamma_max < sqrt((1 - a) / 2), a the largest similarity across the cut: that is a < 1 - 2 gamma_max^2.
+gamma_max, in [0, 1], bounds how far a client's gradient is from its true cluster's, in shares of that one's length; the
+code does not check it (``gamma_max=None``).
 
 Differs from both, where all clients take part in every round: a client of a cluster that is cut while it is absent or
 silent has shown no update, so it becomes UNASSIGNED and is placed when it is selected next (``newcomers``). A zero
@@ -129,8 +130,8 @@ class SattlerCFL:
             return leaving
         similarity = cosine(updates[nonzero], updates[nonzero])
         away = agglomerative(-similarity, clusters=2, linkage="complete") == 1  # the first row's part is number 0
-        gap = np.inf if self.gamma_max is None else np.sqrt((1 - self.gamma_max) / 2)
-        leaving[nonzero] = away & (similarity[np.ix_(away, ~away)].max() < gap)
+        bound = np.inf if self.gamma_max is None else 1 - 2 * self.gamma_max**2
+        leaving[nonzero] = away & (similarity[np.ix_(away, ~away)].max() < bound)
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:

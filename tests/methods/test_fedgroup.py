@@ -17,6 +17,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
+from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.fedgroup import FedGroup, FedGrouProx, FedGroupState
 from fedkin.simulation.fake_world import FakeWorld
 
@@ -138,6 +139,27 @@ def test_a_newcomer_that_does_not_answer_harms_nobody() -> None:
     after = FedGroup(clusters=3).place(w, state, np.arange(3), STREAM)
     assert after.assignment[0] == 0 and after.assignment[2] == 2
     assert -1 <= after.assignment[1] < 3
+
+
+def test_a_newcomer_whose_update_is_zero_stays_without_a_group() -> None:
+    """Its direction is none, and not that of group 0."""
+    state = given(ONE + np.eye(3), np.eye(3), [-1, -1, -1])
+    w = world(np.array([[0, 2, 0], [0, 0, 0], [0, 0, 1]], np.float32))
+    after = FedGroup(clusters=3).place(w, state, np.arange(3), STREAM)
+    np.testing.assert_array_equal(after.assignment, [1, -1, 2])
+
+
+def test_a_zero_update_takes_no_part_in_the_clustering() -> None:
+    update = np.concatenate([UPDATE, np.zeros((3, 3), np.float32)])
+    state = FedGroup(clusters=3, alpha=3).init(world(update), STREAM)
+    assert state.pretrained.tolist() == [True] * 6 + [False] * 3
+    assert (state.assignment[6:] == -1).all() and state.directions.any(axis=1).all()
+    assert adjusted_rand_index(TRUE_CLUSTERS, state.assignment[:6]) == 1
+
+
+def test_too_few_updates_are_an_error() -> None:
+    with pytest.raises(FedkinError, match="2 of 3 clients gave an update"):
+        FedGroup(clusters=3, alpha=1).init(world(np.array([[1, 0, 0], [0, 2, 0], [0, 0, 0]], np.float32)), STREAM)
 
 
 # --- a round (Algorithm 2)

@@ -125,14 +125,16 @@ def test_a_newcomer_goes_where_its_update_points() -> None:
     assert after.informed.all() and w.ledger.down == {"send": 4 * 2 * 2 * 3}
 
 
-def test_one_without_an_answer_stays_unassigned_and_gets_the_directions_once() -> None:
+def test_one_without_an_answer_stays_unassigned_and_is_sent_the_directions_again() -> None:
+    """Those that replied have them: client 2, whose update is not finite, and client 4, whose is zero."""
     w = world(np.where(np.arange(6)[:, None] == 4, 0, UPDATE), silent=frozenset({1}), garbage=frozenset({2}))
     after = FlexCFL().place(w, given([UNASSIGNED] * 6, informed=False), np.arange(6), STREAM)
     np.testing.assert_array_equal(after.assignment, [0, UNASSIGNED, UNASSIGNED, 0, UNASSIGNED, 2])
+    assert after.informed.tolist() == [True, False, True, True, True, True]
     w.silent = w.garbage = frozenset()
     again = FlexCFL().place(w, after, np.array([1, 2, 4]), ROUND)
     np.testing.assert_array_equal(again.assignment, [0, 1, 2, 0, UNASSIGNED, 2])
-    assert w.ledger.down["send"] == 4 * 6 * 3 * 3
+    assert again.informed.all() and w.ledger.down["send"] == 4 * (6 + 1) * 3 * 3
 
 
 # --- RCC and RAC (Section 5)

@@ -89,7 +89,7 @@ def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
 
 def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
     directions = np.array(directions, np.float32)
-    return policies.cluster_by_direction(w, ZERO, directions, np.arange(len(w.target)), STREAM, **options)
+    return policies.cluster_by_direction(w, ZERO, directions, np.arange(len(w.target)), STREAM, **options).cluster
 
 
 def test_the_nearest_direction_whatever_its_length() -> None:

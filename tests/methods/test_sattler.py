@@ -109,6 +109,15 @@ def test_gamma_max_refuses_a_cut_across_which_clients_are_alike(gamma_max: float
     assert len(set(cut_into(at(0, 5, 65, 70), gamma_max=gamma_max))) == clusters
 
 
+@pytest.mark.parametrize(("degrees", "gamma_max", "clusters"), [((0, 2, 36, 38), 0.1, 2), ((0, 2, 122, 124), 0.9, 1)])
+def test_gamma_max_bounds_the_gradients_and_not_the_similarity(
+    degrees: tuple[int, ...], gamma_max: float, clusters: int
+) -> None:
+    """Cut where gamma_max < sqrt((1 - a) / 2): a = cos 34 gives 0.29, and a = cos 120 gives 0.87. With the two
+    exchanged, a < sqrt((1 - gamma_max) / 2), the first would not be cut (0.83, 0.67), and the second would."""
+    assert len(set(cut_into(at(*degrees), gamma_max=gamma_max))) == clusters
+
+
 def test_a_client_without_direction_stays_where_the_number_stays() -> None:
     assert cut_into([[0, 0], [1, 0], [-1, 0], [1, 0], [0, 0]]) == [0, 0, 1, 0, 0]
 
