@@ -28,6 +28,7 @@ class Requirements:
         detectors: models have one score, of one class; else a score for every class.
         last_layer: the model's last layer must be known.
         last_layer_because: the option for which it must be.
+        hidden_layers: the model has layers before its last one.
         updates: ``single`` where updates are read one by one, ``means`` where their means over clients are enough.
         common_start: clients begin from one model, made from the seed, and what they have become since is compared or
             averaged without a server: it must be the same for all.
@@ -46,6 +47,7 @@ class Requirements:
     detectors: bool = False
     last_layer: bool = False
     last_layer_because: str = ""
+    hidden_layers: bool = False
     updates: Literal["means", "single"] = "means"
     common_start: bool = False
     standing: tuple[Task, ...] = ()

@@ -45,7 +45,7 @@ class FedPer:
     """Federated averaging of all layers but the last, which every client keeps for itself."""
 
     def requirements(self) -> Requirements:
-        return Requirements(last_layer=True)
+        return Requirements(last_layer=True, hidden_layers=True)
 
     def init(self, world: World, stream: Stream) -> FedPerState:
         """Raises MethodError where the last layer is not known, or is the whole model."""

@@ -53,7 +53,8 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
-    """Refuse detectors for a method that trains other models, the reverse, and a last layer that is not known.
+    """Refuse detectors for a method that trains other models, the reverse, and a last layer that is not known,
+    or is all of the model.
 
     Args:
         method: the method.
@@ -76,6 +77,11 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
         raise ConfigError(
             f"{name} needs the model's last layer{option}, and this model does not end in a weight [C, d] and a bias "
             f"[C]: make them its last two leaves{change}"
+        )
+    if needs.hidden_layers and spec.head and len(range(spec.parameters)[spec.head]) == spec.parameters:
+        raise ConfigError(
+            f"{name} needs layers before the model's last one, and this model has no other: take one with hidden "
+            "layers, such as model.name=mlp, or another method"
         )
 
 

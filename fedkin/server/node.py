@@ -21,7 +21,7 @@ from fedkin.core.world import World
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.rpc_client import MOVED
-from fedkin.server.task_messages import decode_task, encode_reply, kept_fields, make_task, read_stream
+from fedkin.server.task_messages import call_digest, decode_task, encode_reply, kept_fields, make_task, read_stream
 from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
@@ -83,12 +83,13 @@ class Node:
         world = self.world(first + np.arange(count))
         check(self.handshake(world.spec), Handshake.of(RpcMessage(request.value("handshake", dict))))
         memory = NodeMemory(self.disk, run, world)
-        clients, call = self._own_clients(request, "clients"), request.header.get("call")
-        if call is not None and (stored := memory.replies(operation, call)) is not None:
+        clients = self._own_clients(request, "clients")
+        call = call_digest(kind, request) if "call" in request.header else ""
+        if call and (stored := memory.replies(operation, call)) is not None:
             return RpcMessage({}, stored | self._standing(world, request, clients))
-        self._deliver(world, request)
+        self._deliver(world, request, memory)
         arrays = {} if kind.standing else self._run(kind, world, request, clients, memory)
-        if call is not None:
+        if call:
             memory.remember(operation, call, arrays)
         standing = self._standing(world, request, clients)
         memory.save()
@@ -117,10 +118,11 @@ class Node:
             _log.error("%s", error)
         return encode_reply(task, reply)
 
-    def _deliver(self, world: World, request: RpcMessage) -> None:
+    def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
         """What waited for clients: tasks that ask for no reply, and changes of their clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
+            memory.forget_replies()
         for kind in all_tasks():
             if kind.delivery == "next" and kind.name in request.arrays:
                 world.run(kind(), self._own_clients(request, kind.name))
@@ -162,21 +164,29 @@ class NodeMemory:
         self.kept |= arrays
         self._new |= bool(arrays)
 
-    def replies(self, task: str, call: list[int]) -> dict[str, np.ndarray] | None:
+    def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
         """The arrays of the reply to a call, if it was the last of its task; None of another."""
         prefix = f"{_REPLY}{task}/"
         known = self._replies.get(prefix)
-        if known is None or known.tolist() != call:
+        if known is None or known.tobytes() != call.encode():
             return None
         own = {name.removeprefix(prefix): array for name, array in self._replies.items() if name.startswith(prefix)}
         return {name: array for name, array in own.items() if name}
 
-    def remember(self, task: str, call: list[int], arrays: Mapping[str, np.ndarray]) -> None:
+    def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep the reply to a call, in place of the last of its task."""
         prefix = f"{_REPLY}{task}/"
         self._replies = {name: array for name, array in self._replies.items() if not name.startswith(prefix)}
-        self._replies |= {prefix: np.array(call), **{prefix + name: array for name, array in arrays.items()}}
+        own = {prefix + name: array for name, array in arrays.items()}
+        self._replies |= {prefix: np.frombuffer(call.encode(), np.uint8), **own}
         self._new = True
+
+    def forget_replies(self) -> None:
+        """Forget those of work whose results clients kept for clusters that have changed: it is done again."""
+        kinds = {kind.name for kind in all_tasks() if any(m.lifetime == "assignment" for m in kind.memory.values())}
+        lasting = {name: array for name, array in self._replies.items() if name.split("/")[1] not in kinds}
+        self._new |= len(lasting) < len(self._replies)
+        self._replies = lasting
 
     def save(self) -> None:
         """Store what has changed."""

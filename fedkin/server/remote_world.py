@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,7 +19,6 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
-from fedkin.core.schema import INDEX
 from fedkin.core.task import Task, call_sizes, traffic
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY
@@ -27,9 +27,10 @@ from fedkin.server.membership import Membership
 from fedkin.server.message import RpcMessage
 from fedkin.server.reply_collector import NormFilter, ReplyCollector
 from fedkin.server.rpc_client import MOVED, RpcClient
-from fedkin.server.task_messages import Known, array_digest, encode_task, kept_fields, plain_stream, used_models
+from fedkin.server.task_messages import Known, array_digest, encode_task, kept_fields, plain_stream, used_in_reply
 
 _RUN, _NORMS, _START, _PENDING, _FORGETFUL = "run", "typical_norms", "start", "pending/", "forgetful"  # in a checkpoint
+_FORMER = "pending_"  # in front of what waits for clients, in checkpoints of layout 3
 
 
 class RemoteWorld:
@@ -130,12 +131,14 @@ class RemoteWorld:
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.membership.registry.recall(memory)
+        memory = _translate_layout_3(memory)
         names = [name for name in memory if name.startswith(_PENDING)]
         self._client.pending = {name.removeprefix(_PENDING): memory[name].copy() for name in names}
         self._client.run = memory[_RUN].tobytes().decode()
         self._norm_filter.typical = json.loads(memory[_NORMS].tobytes())
-        self._forgetful = memory[_FORGETFUL].copy()
-        *stream, digest = json.loads(memory[_START].tobytes())
+        self._forgetful = memory.get(_FORGETFUL, np.zeros(self.total_clients, bool)).copy()
+        start: list[Any] = json.loads(memory[_START].tobytes())
+        *stream, digest = start or [""]  # of layout 3, where none was made yet
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
     def _call(
@@ -154,7 +157,7 @@ class RemoteWorld:
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
-            collector.read(rows, arrays, used_models(task, rows).get(INDEX))
+            collector.read(rows, arrays, used_in_reply(task, rows))
             self._kept.setdefault(node, {}).update(kept)
 
         def forget(node: int) -> None:
@@ -166,3 +169,9 @@ class RemoteWorld:
     def _sizes(self) -> dict[str, int]:
         """Sizes by name, of the model and the samples, which every side knows."""
         return {"P": self.spec.parameters, "C": self.membership.classes, **self.membership.own.sizes()}
+
+
+def _translate_layout_3(memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A server's memory in a checkpoint of layout 3, which had one kind of news for clients."""
+    former = {name: name.removeprefix(_FORMER).removesuffix("s") for name in memory if name.startswith(_FORMER)}
+    return memory | {_PENDING + kind: memory[name] for name, kind in former.items()}

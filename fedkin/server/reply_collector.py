@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import TaskError
 from fedkin.core.replies import Reply, ReplyBuilder, check_arrays, flat, sound_rows
-from fedkin.core.schema import INDEX, MAX_COUNT, Array, booleans, floats, integers
+from fedkin.core.schema import INDEX, MAX_COUNT, WEIGHT, Array, booleans, floats, integers
 from fedkin.core.task import Task
 from fedkin.server.task_messages import MODELS, known_rows
 
@@ -100,7 +100,7 @@ class ReplyCollector(ReplyBuilder):
         arrays = dict(arrays)
         arrived, nonfinite = self._flags(rows, arrays)
         means = self._read_means(rows, arrays, used)
-        totals = self._read_totals(rows, arrays)
+        totals = self._read_totals(int(arrived.sum()), arrays)
         sent = {name: array for name, array in self.rows.items() if name not in self._known}
         checked = check_arrays(self.task, arrays, sent, len(rows), self.sizes)
         if used is not None and INDEX in checked:
@@ -110,8 +110,8 @@ class ReplyCollector(ReplyBuilder):
             raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
         checked |= {name: values[rows] for name, values in self._known.items()}
         self.task.check_reply(checked | totals)
-        if means and set(checked[INDEX][arrived].tolist()) != set(means.models.tolist()):
-            raise TaskError(f"task {self.task.name}: {MODELS} are others than those of its clients")
+        if means:
+            self._check_weight(means, checked[INDEX][arrived], checked[WEIGHT][arrived])
         for name, array in self.rows.items():
             if checked[name].dtype.kind == "f" and (arrived & ~sound_rows(array, checked[name])).any():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
@@ -150,14 +150,9 @@ class ReplyCollector(ReplyBuilder):
             raise TaskError(f"task {self.task.name}: nonfinite has rows that arrived")
         return arrived, nonfinite
 
-    def _read_totals(self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Sums over all clients of a node: bounds of one client, as often as there are clients."""
-        known = {
-            name: replace(
-                a, dtype=self.sums[name].dtype.type, missing=0, low=a.low * len(rows), high=a.high * len(rows)
-            )
-            for name, a in self.totals.items()
-        }
+    def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Sums over those clients of a node that count: bounds of one client, so many times."""
+        known = {name: _summed(array, self.sums[name].dtype, clients) for name, array in self.totals.items()}
         own = {name: arrays.pop(name) for name in known if name in arrays}
         totals = check_arrays(self.task, own, known, None, self.sizes)
         for name, array in known.items():
@@ -185,6 +180,15 @@ class ReplyCollector(ReplyBuilder):
             raise TaskError(f"task {self.task.name}: weight is an impossible number of examples")
         return _Means(rows, models, weight, checked)
 
+    def _check_weight(self, means: _Means, index: Int[np.ndarray, "a"], examples: Any) -> None:
+        """Refuse (TaskError) means of other models than clients trained, or with the weight of other examples."""
+        counted = index[examples > 0]
+        if set(counted.tolist()) != set(means.models.tolist()):
+            raise TaskError(f"task {self.task.name}: {MODELS} are others than those of its clients")
+        expected = np.bincount(index, examples, self.sizes["K"])[means.models]
+        if not np.allclose(means.weight, expected, rtol=1e-6):
+            raise TaskError(f"task {self.task.name}: weight is not the number of its clients' examples")
+
     def _translated(self, name: str, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]) -> Int[np.ndarray, "r"]:
         """Numbers among the models that a node was sent, as numbers among all."""
         if models.size and models.max() >= len(used):
@@ -207,6 +211,13 @@ class ReplyCollector(ReplyBuilder):
             index = self.arrays[INDEX][means.rows]
             behind = means.rows[np.isin(index, means.models[out]) & self.arrived[means.rows]]
             self.exclude(behind)
+
+
+def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
+    """The schema of a sum over so many clients; of none, it is not used."""
+    low, high = (0, 1) if np.dtype(array.dtype).kind == "b" else (array.low, array.high)
+    bounds = {"low": low * clients, "high": high * clients} if clients else {"low": -np.inf, "high": np.inf}
+    return replace(array, dtype=dtype.type, missing=0, **bounds)
 
 
 def _norms(updates: Float[np.ndarray, "r ..."]) -> Float[np.ndarray, "r"]:

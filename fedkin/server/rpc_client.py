@@ -7,6 +7,7 @@ every reply also answers the standing task, once there is one. Neither takes mes
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -72,13 +73,15 @@ class RpcClient:
     """The remote calls of one run; nodes store what they keep of it under ``run``, and bytes go on the ledger."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
-        self.membership, self.run, self.ledger, self.round, self._calls = membership, run, ledger, 0, 0
+        self.membership, self.run, self.ledger, self.round = membership, run, ledger, 0
+        self._calls: Counter[str] = Counter()  # in this round, of each kind: a server that resumes counts the same
         self.pending: dict[str, Bool[np.ndarray, "N"]] = {}  # what waits for clients, by name
         self.standing: StandingReports | None = None
 
     def begin(self, round: int) -> None:
         """A communication round begins."""
-        self.round, self._calls = round, 0
+        self.round = round
+        self._calls.clear()
 
     def schedule(self, name: str, clients: Int[np.ndarray, "n"], resets: tuple[str, ...] = ()) -> None:
         """Let clients hear of something in the next request that they get.
@@ -140,8 +143,8 @@ class RpcClient:
         Returns:
             The rows whose clients were sent a request.
         """
-        self._calls += 1
-        number = {"call": [self.round, self._calls]} if once else {}
+        self._calls[operation] += 1
+        number = {"call": [self.round, self._calls[operation]]} if once else {}
         online = self.membership.online_clients()
         nodes = [node for node in self.membership.registry.rows_by_node(clients) if node.info.first in online]
         requests = {

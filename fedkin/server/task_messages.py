@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,13 @@ def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndar
     return used
 
 
+def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
+    """The models, of all K, that some rows are sent and reply about by number; None where they are sent all."""
+    used = used_models(task, rows)
+    named = (down.by for _, down in fields_down(task) if down.kind == "chosen" and down.axes.split()[0] == "K")
+    return next((used[by] for by in named if by in used), None)
+
+
 def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMessage:
     """The request about some rows of a task.
 
@@ -73,6 +81,8 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
             is_known = known.start is not None and known.start_digest == model_digest(value)
             header[name] = plain_stream(known.start) if is_known else None
             arrays |= {} if is_known else {name: value}
+        elif value is None:
+            continue
         elif down.kind == "kept":
             digest = array_digest(value)
             header |= {name: digest} if known.kept.get(name) == digest else {}
@@ -81,7 +91,7 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
             index = np.asarray(getattr(own, down.by))
             arrays[name] = value[used[down.by]]
             arrays[down.by] = np.where(index >= 0, np.searchsorted(used[down.by], index), -1)
-        elif down.kind != "stays" and value is not None and name not in arrays:
+        elif down.kind != "stays" and name not in arrays:
             arrays[name] = value
     return RpcMessage(header, arrays)
 
@@ -113,12 +123,22 @@ def decode_task(
         elif down.kind == "initial" and message.header.get(name) is not None:
             values[name] = initial(read_stream(message.header[name]))
         elif down.kind == "kept" and name not in message.arrays:
+            if name not in message.header and fields[name].default is None:
+                continue
             if name not in kept or message.value(name, str) != array_digest(kept[name]):
                 raise InvalidMessageError(f"{name} were not sent, and none, or others, are kept here")
             values[name] = kept[name]
         else:
             values[name] = message.arrays.get(name) if fields[name].default is None else message.array(name)
     return make_task(kind, values)
+
+
+def call_digest(kind: type[Task], message: RpcMessage) -> str:
+    """A short digest of a numbered request, the same where the same work is requested again for the same clients."""
+    own = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
+    entries = {name: value for name, value in message.header.items() if name in own}
+    digests = {name: array_digest(array) for name, array in message.arrays.items() if name.split(".")[0] in own}
+    return hashlib.sha256(json.dumps(entries | digests, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def make_task(kind: type[Task], values: Any) -> Task:
@@ -138,8 +158,9 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def kept_fields(task: Task | type[Task]) -> list[str]:
-    """Names of the fields whose arrays a node keeps."""
-    return [name for name, down in fields_down(task) if down.kind == "kept"]
+    """Names of the fields whose arrays a node keeps; of a task, of those that it has."""
+    names = [name for name, down in fields_down(task) if down.kind == "kept"]
+    return names if isinstance(task, type) else [name for name in names if getattr(task, name) is not None]
 
 
 def known_rows(task: Task) -> set[str]:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import Result
+from safetensors.numpy import save
 from typer.testing import CliRunner
 
 from fedkin.cli import app
+from fedkin.core.codec import encode
 from fedkin.server.deploy import check
 from tests.free_ports import free_ports
 from tests.refusals import refused
@@ -91,9 +94,11 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
     for folder in (own, other):
         folder.mkdir(exist_ok=True)
         for name in ("trial-fedavg-1.safetensors", "trial-fedavg-1-models.safetensors", "notes.txt"):
-            (folder / name).write_bytes(b"x")
+            (folder / name).write_bytes(encode({}, {}) if name.startswith("trial") else b"x")
+        (folder / "samples.safetensors").write_bytes(save({"x": np.ones(2)}))  # of somebody else
     result = fedkin("leave", "fed/site-0/client.toml")
     assert result.exit_code == 0 and "site-0: deleted 2 files" in result.stdout, result.output
-    assert [path.name for path in own.iterdir()] == ["notes.txt"] and len(list(other.iterdir())) == 3
+    assert sorted(path.name for path in own.iterdir()) == ["notes.txt", "samples.safetensors"]
+    assert len(list(other.iterdir())) == 4
     assert "site-0: nothing is kept" in fedkin("leave", "fed/site-0/client.toml").stdout
     refused(fedkin("leave", "fed/site-7/client.toml"), "fed/site-7")

@@ -27,7 +27,7 @@ LAST_LAYER = {"last_layer": True, **DIRECTIONS}
 EXPECTED: dict[str, dict[str, Any]] = {
     "fedavg": {},  # the server needs a weighted mean of solutions
     "fedprox": {},
-    "fedper": {"last_layer": True},  # which stays with the client
+    "fedper": {"last_layer": True, "hidden_layers": True},  # which stays with the client
     "fedgroup": {"clients": 3, **DIRECTIONS},  # m = 3 groups
     "fedgrouprox": {"clients": 3, **DIRECTIONS},
     "flexcfl": {"clients": 3, "standing": (Shifted("label_blind", 0.2),), **DIRECTIONS},  # tau = 0.2

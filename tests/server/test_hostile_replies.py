@@ -112,7 +112,7 @@ def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
 
 def changed_arrays(task: Task, name: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Every change of one array."""
-    schema = task.up.arrays.get(name, Array(dtype=values.dtype))
+    schema = task.up.arrays.get(name, Array(dtype=values.dtype, missing=0))
     yield "another axis", values[..., None]
     yield "no axis", np.array(values.ravel()[0])
     yield "more entries", np.concatenate([values, values, values])
@@ -124,7 +124,6 @@ def changed_arrays(task: Task, name: str, values: np.ndarray) -> Iterator[tuple[
     if values.dtype.kind == "f":
         if schema.finite:
             yield "infinity", poisoned(values, np.inf)
-        if schema.finite and ("update" in task.up.arrays or values[:1].size > 1):  # else NaN is what missing rows hold
             yield "NaN", poisoned(values, np.nan)
         for bound in (schema.low, schema.high):
             if np.isfinite(bound):
@@ -133,7 +132,8 @@ def changed_arrays(task: Task, name: str, values: np.ndarray) -> Iterator[tuple[
         yield "negative", poisoned(values, -1 if name != "counts" else -2)
         yield "a huge count", poisoned(values, MAX_COUNT + 1)
     if name == "weight":
-        for what, number in (("negative", -1.0), ("zero", 0.0), ("huge", 2.0 * MAX_COUNT)):
+        more = 1e6 * values.flat[0]
+        for what, number in (("negative", -1.0), ("zero", 0.0), ("huge", 2.0 * MAX_COUNT), ("of others too", more)):
             yield what, poisoned(values, number)
     if name in ("model_index", "trained_models"):
         yield "a model that was not sent", poisoned(values, 3)

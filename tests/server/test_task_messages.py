@@ -108,7 +108,7 @@ def test_a_node_gets_the_models_of_its_rows() -> None:
     for rows, models in (([0], [4]), ([1], [1]), ([2, 1], [1, 4])):
         np.testing.assert_array_equal(sent(TASK, rows).arrays["some"], MODELS[models])
         used = used_models(TASK, np.array(rows))
-        assert used is not None and used.tolist() == models
+        assert {by: own.tolist() for by, own in used.items()} == {"own_model": models}
 
 
 def test_no_detector_is_minus_one() -> None:
@@ -121,7 +121,7 @@ def test_no_detector_is_minus_one() -> None:
 def test_clients_that_choose_get_all_models() -> None:
     task = Train(MODELS, WORK)
     found = received(Train, sent(task, [1]))
-    assert found.model_index is None and used_models(task, np.array([1])) is None
+    assert found.model_index is None and used_models(task, np.array([1])) == {}
     np.testing.assert_array_equal(found.models, MODELS)
 
 
@@ -152,7 +152,7 @@ def test_an_initial_model_is_its_randomness_where_both_make_the_same() -> None:
 
 
 def test_an_array_that_no_declaration_sends_is_refused() -> None:
-    with pytest.raises(TaskError, match="all_kinds: limit is an array: declare how it travels"):
+    with pytest.raises(TaskError, match=r"all_kinds: limit = .* cannot be sent as a setting; declare how it travels"):
         encode_task(replace(TASK, limit=np.ones(3)), np.array([0]), Known())  # type: ignore[arg-type]
 
 
@@ -195,10 +195,10 @@ def test_every_task_of_fedkin_arrives(name: str, model: str) -> None:
     used = used_models(task, rows)
     for field, down in fields_down(task):
         value, mine = getattr(expected, field), getattr(found, field)
-        if down.kind == "chosen" and used is not None:
-            np.testing.assert_array_equal(mine, value[used])
-        elif field == "model_index" and used is not None:
-            np.testing.assert_array_equal(np.where(mine < 0, -1, used[mine]), value)
+        if down.kind == "chosen" and down.by in used:
+            np.testing.assert_array_equal(mine, value[used[down.by]])
+        elif field in used:
+            np.testing.assert_array_equal(np.where(mine < 0, -1, used[field][mine]), value)
         elif down.kind != "stays":
             assert_equal(mine, value)
 
@@ -237,4 +237,7 @@ def test_rows_are_flagged_where_they_hold_numbers_all_the_same() -> None:
     told = encode_reply(Train(MODELS, WORK, np.array([1, 1])), single)
     assert told.keys() == {*ARRAYS, "arrived", "nonfinite"} and told["arrived"].tolist() == [True, False]
     scores = replace(reply(correct=INDEX[:2], examples=INDEX[:2], loss=np.zeros(2)), weight=None)
-    assert encode_reply(Evaluate(MODELS, INDEX[:2]), scores).keys() == {"correct", "examples", "loss"}
+    told = encode_reply(Evaluate(MODELS, INDEX[:2]), scores)
+    assert told.keys() == {"correct", "examples", "loss", "arrived", "nonfinite"}
+    whole = replace(scores, arrived=np.ones(2, bool), nonfinite=np.zeros(2, bool))
+    assert encode_reply(Evaluate(MODELS, INDEX[:2]), whole).keys() == {"correct", "examples", "loss"}
