@@ -51,14 +51,15 @@ class Array:
     norm_checked: bool = False
     registered: bool = False
 
-    def __post_init__(self) -> None:
-        kind = np.dtype(self.dtype).kind
-        if np.dtype(self.dtype) not in _DTYPES:
-            raise TaskError(f"dtype must be one of float32, float64, int64 and bool, got {self.dtype}")
-        if kind != "f" and (self.missing != self.missing or self.missing != np.dtype(self.dtype).type(self.missing)):
-            raise TaskError(f"missing = {self.missing} is no {np.dtype(self.dtype)}; give a value of this type")
-        if self.norm_checked and (kind != "f" or self.over == "all"):
-            raise TaskError("norm_checked is for vectors of floats, by row or by model")
+    def check(self, name: str) -> None:
+        """Refuse (TaskError) what no reply can hold, under the name of the array."""
+        dtype = np.dtype(self.dtype)
+        if dtype not in _DTYPES:
+            raise TaskError(f"{name}: dtype must be one of float32, float64, int64 and bool, got {dtype}")
+        if dtype.kind != "f" and (self.missing != self.missing or self.missing != dtype.type(self.missing)):
+            raise TaskError(f"{name}: missing = {self.missing} is no {dtype}; give a value of this type")
+        if self.norm_checked and (dtype.kind != "f" or self.over == "all"):
+            raise TaskError(f"{name}: norm_checked is for vectors of floats, by row or by model")
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its shape behind the row's axis. Raises TaskError where a size is not known."""
@@ -93,6 +94,8 @@ class Schema:
             if not isinstance(array, Array):
                 raise TaskError(f"{name} must be floats(...), integers(...) or booleans(...), got {array!r}")
         self.arrays = {name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()}
+        for name, array in self.arrays.items():
+            array.check(name)
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
             raise TaskError(
                 f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row beside them"

@@ -196,8 +196,11 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
         for axis in down.axes.split() if value is not None else ():
             if own[axis] != known.get(axis, own[axis]):
                 raise TaskError(f"task {task.name}: {field} has {axis} = {own[axis]}, expected {known[axis]}")
+        if down.kind == "each" and value is not None and not isinstance(value, np.ndarray):
+            raise TaskError(f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}")
         if down.kind == "each" and value is not None and np.shape(value)[:1] != (rows,):
-            raise TaskError(f"task {task.name}: {field} has {np.shape(value)} entries, and the call {rows} rows")
+            entries = len(value) if value.ndim else "no"
+            raise TaskError(f"task {task.name}: {field} has {entries} entries, and the call {rows} rows")
         if down.kind == "chosen" and getattr(task, down.by) is not None:
             _check_index(task, field, down)
     return {**known, **own}

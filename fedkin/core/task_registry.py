@@ -14,7 +14,6 @@ _REQUEST = {"operation", "run", "first", "count", "handshake", "stream", "call",
 RESERVED = {"arrays", "arrived", "faults", "nonfinite", "weight", "trained_models", "clients", "moved"}  # in replies
 _OWN_FIELDS = {"local", "can_be_lost", "work"}  # attributes of every task that may be fields
 _kinds: dict[str, Any] = {}  # every class of task that was defined
-_memory: dict[str, tuple[Any, Memory]] = {}  # what they keep on clients, and the class that declared it
 
 
 def register(kind: Any, attributes: set[str]) -> None:
@@ -33,18 +32,19 @@ def register(kind: Any, attributes: set[str]) -> None:
     if not kind.name.isidentifier() or kind.name in ("hello", *_REQUEST):
         raise TaskError(f"a task cannot be called {kind.name!r}; choose another name")
     others = [one for one in _kinds.values() if _origin(one) != _origin(kind)]
-    own = own_fields(kind)
-    taken = _REQUEST | (attributes - _OWN_FIELDS) | {one.standing for one in others}
-    _refuse(kind, "a field cannot be called", own.keys() & (taken | {o.name for o in others if o.delivery == "next"}))
+    own = declared_fields(kind)
+    taken = _REQUEST | (attributes - _OWN_FIELDS) | {entry for one in others for entry in _entries(one)}
+    _refuse(kind, "a field cannot be called", own.keys() & taken)
+    used = _REQUEST.union(*(declared_fields(one) for one in others), *(_entries(one) for one in others))
+    _refuse(kind, "a request cannot have the entry", _entries(kind) & used)
     schema = inspect.getattr_static(kind, "up")
     if not isinstance(schema, (Schema, property)):
         raise TaskError(f"task {kind.name}: up must be Rows(...) or Sums(...), got {schema!r}")
     if isinstance(schema, Schema):
         check_names(kind.name, schema)
-    _check_memory(kind)
+    _check_memory(kind, others)
     _check_delivery(kind, own, schema)
     _kinds[kind.name] = kind
-    _memory.update({name: (_origin(kind), memory) for name, memory in kind.memory.items()})
 
 
 def check_names(task: str, schema: Schema) -> None:
@@ -55,10 +55,14 @@ def check_names(task: str, schema: Schema) -> None:
         raise TaskError(f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name")
 
 
-def own_fields(kind: Any) -> dict[str, str]:
-    """Fields that a class declares itself, and how each travels down."""
-    names = [name for name, text in inspect.get_annotations(kind).items() if "ClassVar" not in str(text)]
-    return {name: _kind_of(kind.__dict__.get(name)) for name in names}
+def declared_fields(kind: Any) -> dict[str, str]:
+    """Fields of a class, which need not be a dataclass yet, and how each travels down."""
+    fields: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        known = base.__dict__ | base.__dict__.get("__dataclass_fields__", {})
+        names = [name for name, text in inspect.get_annotations(base).items() if "ClassVar" not in str(text)]
+        fields |= {name: _kind_of(known.get(name)) for name in names}
+    return fields
 
 
 def find_task(name: str) -> Any:
@@ -72,14 +76,18 @@ def all_tasks() -> list[Any]:
     return [_kinds[name] for name in sorted(_kinds)]
 
 
-def _check_memory(kind: Any) -> None:
+def _entries(kind: Any) -> set[str]:
+    """Entries of any request that are this task's: of one that stands in every reply, or waits for the next message."""
+    return {entry for entry in (kind.standing, kind.name if kind.delivery == "next" else "") if entry}
+
+
+def _check_memory(kind: Any, others: Iterable[Any]) -> None:
     for name, memory in kind.memory.items():
         if not isinstance(memory, Memory):
             raise TaskError(f"task {kind.name}: memory {name} must be Memory(...), got {memory!r}")
         if not name.isidentifier():
             raise TaskError(f"task {kind.name}: a memory cannot be called {name!r}; choose another name")
-        origin, known = _memory.get(name, (None, memory))
-        if known != memory and origin != _origin(kind):
+        if any(one.__dict__.get("memory", {}).get(name, memory) != memory for one in others):
             raise TaskError(f"task {kind.name}: another task keeps a different {name} on clients; rename it")
 
 

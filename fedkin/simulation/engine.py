@@ -98,7 +98,10 @@ class SimulatedWorld:
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         task.check(self.model.name, self.spec, self.data.classes)
         sizes = call_sizes(task, len(clients), self._sizes())
-        rows = self._rows(task, np.asarray(clients, np.int64), stream)
+        clients = np.asarray(clients, np.int64)
+        if ((clients < 0) | (clients >= self.total_clients)).any():
+            raise TaskError(f"task {task.name}: clients must be from 0 to {self.total_clients - 1}, got {clients}")
+        rows = self._rows(task, clients, stream)
         if task.memory and len(np.unique(rows.clients)) < len(rows.clients):
             raise TaskError(
                 f"task {task.name}: a client has one row only, as it keeps one {' and one '.join(task.memory)}"

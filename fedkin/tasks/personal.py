@@ -34,8 +34,7 @@ class Personal(Task):
     """Local training of whole models, of which each client keeps the head: only means of the bodies' updates go up.
 
     A client trains its head and its body together, from the head that it kept the last time, or from that of the run's
-    initial model. Where its training diverged it keeps the old one. A real client that is asked twice for one round, as
-    its reply was lost, trains its head twice.
+    initial model. Where its training diverged it keeps the old one.
 
     Attributes:
         models: the bodies where training starts.

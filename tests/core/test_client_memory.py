@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.client_memory import ClientMemory, OwnMemory
+from fedkin.core.client_memory import ClientMemory, OwnMemory, translate_layout_3
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory
 
@@ -82,7 +82,7 @@ def test_a_client_forgets(lifetime: str | None, remaining: set[str]) -> None:
     assert {name for name in DECLARED if kept.has(name, np.array([3]))[0]} == remaining
     assert all(kept.has(name, np.array([1]))[0] for name in DECLARED)
     for name in DECLARED.keys() - remaining:
-        assert not kept.arrays()[name][3].any(), "nothing of it is left in a checkpoint"
+        assert not kept.arrays()["clients/" + name][3].any(), "nothing of it is left in a checkpoint"
     changes = kept.changes
     kept.forget(np.array([3, 0]), lifetime)
     assert kept.changes == changes, "there was nothing more to forget"
@@ -91,14 +91,14 @@ def test_a_client_forgets(lifetime: str | None, remaining: set[str]) -> None:
 def test_a_checkpoint() -> None:
     kept, other = filled(), memory()
     arrays = kept.arrays()
-    assert set(arrays) == {name + state for name in DECLARED for state in ("", ".kept")}
+    assert set(arrays) == {f"clients/{name}{state}" for name in DECLARED for state in ("", ".kept")}
     other.restore({**arrays, "something else": np.zeros(2)})
     write(kept, "count", SOME, [0, 0])
     kept.forget(SOME)
     np.testing.assert_array_equal(other.read("count", SOME, np.zeros(2, np.int64)), [7, 8])
     other.forget(SOME, "assignment")
     assert other.has("vector", SOME).all() and not other.has("place", SOME).any()
-    arrays["count"][:] = 0
+    arrays["clients/count"][:] = 0
     np.testing.assert_array_equal(other.read("count", SOME, np.zeros(2, np.int64)), [7, 8])
     other.restore({})
     assert other.arrays() == {}
@@ -161,6 +161,8 @@ BAD = {
     "NaN": ("vector", np.array([0, np.nan]), r"expected finite numbers of type float32, got NaN or infinity"),
     "infinity": ("vector", np.array([-np.inf]), r"expected finite numbers of type float32"),
     "more than float32": ("vector", np.array([1e300]), r"expected finite numbers of type float32"),
+    "more than int32": ("place", np.full((2, 4), 2**31), r"a number is too large for int32"),
+    "less than int32": ("place", np.full((2, 4), -(2**40)), r"a number is too large for int32"),
 }
 
 
@@ -191,16 +193,91 @@ def test_clients_are_named_by_their_own_numbers() -> None:
 
 
 def test_memory_above_its_limit() -> None:
-    """All arrays of one client together count, whoever keeps them."""
+    """All arrays that one client keeps count together."""
     kept = memory(limit=24)
     mine = own(kept)
     mine["count"] = 1  # 8 bytes
     mine["vector"] = np.zeros(4, np.float32)  # and 16: just enough
     message = (
-        r"task keep, client 2, memory place: 32 bytes, and 56 with what it keeps already, are above the limit of 24 "
+        r"task keep, client 3, memory place: 32 bytes, and 56 with what it keeps already, are above the limit of 24 "
         r"bytes for a client: keep less"
     )
     with pytest.raises(TaskError, match=message):
-        own(kept, 2)["place"] = np.zeros((2, 4), np.int32)
-    assert "place" not in kept.arrays() and kept.changes == 2
+        mine["place"] = np.zeros((2, 4), np.int32)
+    assert "clients/place" not in kept.arrays() and kept.changes == 2
     mine["vector"] = np.ones(4, np.float32)  # in place of the former one
+
+
+def test_what_others_keep_does_not_count_for_the_limit() -> None:
+    """A client has room for its own arrays, whatever columns there are."""
+    kept = memory(limit=24)
+    own(kept, 1)["vector"] = np.zeros(4, np.float32)  # 16 bytes
+    own(kept, 2)["count"] = 1  # 8 bytes
+    own(kept, 2)["vector"] = np.zeros(4, np.float32)
+    own(kept, 3)["vector"] = np.zeros(4, np.float32)
+    with pytest.raises(TaskError, match="task keep, client 3, memory place: 32 bytes, and 48 with what it keeps"):
+        own(kept, 3)["place"] = np.zeros((2, 4), np.int32)
+
+
+def test_of_several_clients_the_one_above_the_limit_is_named_and_none_stores() -> None:
+    kept = memory(limit=24)
+    write(kept, "vector", np.array([1]), np.zeros((1, 5), np.float32))
+    with pytest.raises(TaskError, match="task keep, client 1, memory count: 8 bytes, and 28 with what it keeps"):
+        write(kept, "count", np.array([0, 1, 2]), [1, 2, 3])
+    assert not kept.has("count", np.arange(5)).any()
+
+
+def test_what_is_forgotten_makes_room() -> None:
+    kept = memory(limit=24)
+    mine = own(kept)
+    mine["vector"] = np.zeros(5, np.float32)
+    kept.forget(np.array([3]))
+    mine["count"] = 1
+    assert mine["count"] == 1 and "vector" not in mine
+
+
+@pytest.mark.parametrize("lifetime", [None, "assignment"])
+def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(lifetime: str | None) -> None:
+    kept = memory()
+    write(kept, "place", SOME, np.ones((2, 2, 4), np.int32))
+    kept.forget(SOME[:1], lifetime)
+    with pytest.raises(TaskError, match=r"as \[2, 4\] is kept, got the shape \[2, 3\]"):
+        write(kept, "place", SOME[:1], np.ones((1, 2, 3), np.int32))
+    kept.forget(SOME[1:], lifetime)
+    assert kept.arrays() == {}, "no column is left in a checkpoint"
+    write(kept, "place", SOME, np.ones((2, 2, 3), np.int32))
+    assert own(kept)["place"].shape == (2, 3)
+
+
+def test_columns_of_a_checkpoint_are_told_from_other_arrays() -> None:
+    """Whatever else a world or a run stores, and whatever a memory is called."""
+    kept, other = filled(), memory()
+    others = {"count": np.ones(5), "registry": np.ones(2), "watch.kept": np.ones(5, np.int8)}
+    arrays = kept.arrays()
+    assert not arrays.keys() & others.keys() and all(name.startswith("clients/") for name in arrays)
+    other.restore(arrays)
+    assert other.arrays().keys() == arrays.keys()
+
+
+# --- checkpoints of layout 3
+
+
+def test_the_memory_of_layout_3_is_that_of_all_clients() -> None:
+    """It had label counts only, of everybody."""
+    noted, first = np.arange(10, dtype=np.int32).reshape(5, 2), np.array([9, 8, 7, 6, 5])
+    before = {"noted_labels": noted, "samples_at_first": first, "cluster_metrics_assignment": np.zeros(5)}
+    arrays = translate_layout_3(before)
+    assert set(before) == {"noted_labels", "samples_at_first", "cluster_metrics_assignment"}, "it is not changed"
+    assert "noted_labels" not in arrays and "cluster_metrics_assignment" in arrays
+    kept, every = memory(), np.arange(5)
+    kept.restore(arrays)
+    assert kept.has("noted_labels", every).all() and kept.has("samples_at_first", every).all()
+    np.testing.assert_array_equal(kept.read("noted_labels", every, np.zeros((5, 2), np.int32)), noted)
+    np.testing.assert_array_equal(kept.read("samples_at_first", every, np.zeros(5, np.int64)), first)
+    kept.forget(every, "assignment")
+    assert kept.has("noted_labels", every).all(), "it lasts for the run"
+
+
+def test_memory_of_layout_3_without_label_counts_stays_as_it_is() -> None:
+    before = {"registry": np.zeros(3)}
+    assert translate_layout_3(before) == before

@@ -252,7 +252,7 @@ class OfAUser(Task):
 
     name = "broken"
     up = Rows(mine=floats("3"), count=integers(high=9))
-    memory = {"test_replies.kept": Memory("P")}  # noqa: RUF012
+    memory = {"test_replies_kept": Memory("P")}  # noqa: RUF012
 
     def compute(self, client: Client) -> Any:
         right = {"mine": np.zeros(3), "count": 1}
@@ -278,11 +278,11 @@ BROKEN: dict[str, tuple[Callable[[Client], Any], str]] = {
     "an array": (lambda c: np.zeros(3), r"compute must return a dictionary of arrays, got ndarray \(client 3\)"),
     "undeclared memory": (
         keeps("other", np.zeros(3)),
-        "task broken, client 3, memory other: the task's `memory` does not declare it; it declares test_replies.kept$",
+        "task broken, client 3, memory other: the task's `memory` does not declare it; it declares test_replies_kept$",
     ),
     "memory of another shape": (
-        keeps("test_replies.kept", np.zeros((3, 1))),
-        r"task broken, client 3, memory test_replies.kept: expected the axes \[P\], got the shape \[3, 1\]",
+        keeps("test_replies_kept", np.zeros((3, 1))),
+        r"task broken, client 3, memory test_replies_kept: expected the axes \[P\], got the shape \[3, 1\]",
     ),
     "no stream": (
         lambda c: {"mine": c.rng().normal(size=3), "count": 1},

@@ -12,15 +12,12 @@ from fedkin.core.errors import ModelError, TaskError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.schema import Memory, Rows, Sums, floats, integers
 from fedkin.core.task import (
-    RESERVED,
     Down,
     Task,
-    all_tasks,
     call_sizes,
     chosen,
     each,
     fields_down,
-    find_task,
     initial,
     kept,
     setting,
@@ -28,6 +25,7 @@ from fedkin.core.task import (
     stays,
     traffic,
 )
+from fedkin.core.task_registry import RESERVED, all_tasks, find_task
 from fedkin.core.training import LocalTraining
 
 KNOWN = {"P": 4, "C": 3, "d": 2}
@@ -68,7 +66,7 @@ class OfDetectors(Task):
 
 @dataclass(frozen=True)
 class OfAny(Task):
-    name = "of any model"
+    name = "of_any_model"
     detectors = None
 
 
@@ -76,20 +74,20 @@ class OfAny(Task):
 
 
 def test_a_name_is_that_of_the_class_unless_it_has_its_own() -> None:
-    assert (EveryWayDown.name, OfAny.name) == ("every_way_down", "of any model")
-    assert find_task("every_way_down") is EveryWayDown and find_task("of any model") is OfAny
+    assert (EveryWayDown.name, OfAny.name) == ("every_way_down", "of_any_model")
+    assert find_task("every_way_down") is EveryWayDown and find_task("of_any_model") is OfAny
     assert find_task("nothing_of_the_kind") is None
     names = [kind.name for kind in all_tasks()]
-    assert names == sorted(names) and {"every_way_down", "of any model"} <= set(names)
+    assert names == sorted(names) and {"every_way_down", "of_any_model"} <= set(names)
 
 
 def test_two_tasks_of_one_name() -> None:
-    with pytest.raises(TaskError, match=r"two tasks are called 'of any model': .*test_task and .*test_task"):
+    with pytest.raises(TaskError, match=r"two tasks are called 'of_any_model': .*test_task and .*test_task"):
 
         class Other(Task):
-            name = "of any model"
+            name = "of_any_model"
 
-    assert find_task("of any model") is OfAny
+    assert find_task("of_any_model") is OfAny
 
 
 def test_a_class_that_is_defined_again_takes_the_place_of_its_former_self() -> None:
@@ -121,10 +119,10 @@ def test_a_reply_array_with_a_reserved_name(name: str) -> None:
 
 def test_two_tasks_that_declare_a_memory_of_one_name_differently() -> None:
     for same in ("Keeper", "Same"):
-        type(same, (Task,), {"memory": {"test_task.own": Memory("P")}})
+        type(same, (Task,), {"memory": {"test_task_own": Memory("P")}})
     for other in (Memory("C"), Memory("P", np.int64), Memory("P", lifetime="assignment")):
-        with pytest.raises(TaskError, match=r"task different: another task keeps a different test_task.own on clients"):
-            type("Different", (Task,), {"memory": {"test_task.own": other}})
+        with pytest.raises(TaskError, match=r"task different: another task keeps a different test_task_own on clients"):
+            type("Different", (Task,), {"memory": {"test_task_own": other}})
 
 
 # --- what travels down
@@ -190,11 +188,41 @@ def test_a_field_by_row_with_another_number_of_rows(field: str) -> None:
         call_sizes(task, 4, KNOWN)
 
 
-@pytest.mark.parametrize("index", [3, -2])
+@pytest.mark.parametrize("index", [3, -1])
 def test_an_index_of_no_model(index: int) -> None:
     task = EveryWayDown(MODELS, model_index=np.array([0, index]))
-    with pytest.raises(TaskError, match=r"task every_way_down: model_index must be from 0 to 2, .* models, or -1"):
+    with pytest.raises(TaskError, match=r"task every_way_down: model_index must be from 0 to 2, .* models; got"):
         call_sizes(task, 2, KNOWN)
+
+
+@pytest.mark.parametrize("index", [3, -2])
+def test_an_index_of_no_model_among_several(index: int) -> None:
+    """Of these, -1 is none."""
+    call_sizes(EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, 1]])), 2, KNOWN)
+    task = EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, index]]))
+    with pytest.raises(TaskError, match=r"model_index must be from 0 to 2, .* models, or -1 for none; got"):
+        call_sizes(task, 2, KNOWN)
+
+
+def test_a_field_by_row_that_is_no_array() -> None:
+    with pytest.raises(TaskError, match="task every_way_down: own must be an array with an entry for each row, got"):
+        call_sizes(EveryWayDown(MODELS, own=[1, 2, 3, 4]), 4, KNOWN)
+
+
+def test_two_fields_of_chosen_models_have_an_index_each() -> None:
+    @dataclass(frozen=True)
+    class TwoChosen(Task):
+        models: Any = chosen("K P")
+        others: Any = chosen("L P", by="other_index")
+        model_index: Any = each()
+        other_index: Any = each()
+
+    two = TwoChosen(MODELS, VECTORS, np.array([0, 2]), np.array([1, 0]))
+    sizes = call_sizes(two, 2, KNOWN)
+    assert (sizes["K"], sizes["L"]) == (3, 2)
+    assert traffic(two, CLIENTS[:2], EVERY[:2], sizes) == (2 * 2 * 4 * 4, 0)
+    with pytest.raises(TaskError, match="task two_chosen: other_index must be from 0 to 1, as there are so many othe"):
+        call_sizes(TwoChosen(MODELS, VECTORS, np.array([0, 2]), np.array([1, 2])), 2, KNOWN)
 
 
 # --- bytes
@@ -261,5 +289,5 @@ def test_a_model_that_a_task_is_not_for(detects: bool) -> None:
 def test_what_a_task_is_unless_it_says_otherwise() -> None:
     task = OfAny()
     assert task.single() is None and task.for_messages(ModelSpec(4)) is task
-    assert task.norm_group() == "of any model" and task.stored_models(None) == {}
+    assert task.norm_group() == "of_any_model" and task.stored_models(None) == {} and task.training(None) is None
     assert task.can_be_lost and not task.local and task.work is None and task.delivery == "asked"

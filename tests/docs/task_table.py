@@ -7,7 +7,8 @@ import re
 
 import fedkin.tasks
 from fedkin.core.schema import Array, Schema, Sums
-from fedkin.core.task import Task, all_tasks, fields_down
+from fedkin.core.task import Task, fields_down
+from fedkin.core.task_registry import all_tasks
 from tests.docs.code_blocks import ROOT
 
 PAGE = ROOT / "docs" / "write-a-task.md"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,11 @@ import pytest
 from sybil import Document
 
 import fedkin as fk
+from fedkin.core import task_registry
 from fedkin.core.client import Client
 from fedkin.core.errors import TaskError
-from fedkin.core.task import RESERVED, Down, Task
+from fedkin.core.task import Down, Task
+from fedkin.core.task_registry import RESERVED
 from fedkin.data.federated import FederatedData, Ragged
 from tests.docs import task_table
 from tests.docs.code_blocks import blocks, language_of, read, run_page
@@ -100,7 +101,7 @@ def test_memory_is_of_the_client_and_of_the_run(page: dict[str, Any]) -> None:
     world, task = world_of(known()), page["RankChanged"]()
     assert not world.run(task, np.arange(3)).changed.any()
     kept = world.memory()
-    assert kept["last_rank"].dtype == np.int64
+    assert kept["clients/last_rank"].dtype == np.int64
     world.data = replace(world.data, train=world.data.train.select(np.array([0, 0, 2])))
     assert world.run(task, np.arange(3)).changed.tolist() == [False, True, False]
     assert not world.run(task, np.arange(3)).changed.any()
@@ -167,5 +168,5 @@ def test_a_site_that_does_not_know_a_task_does_not_reply(page: dict[str, Any], m
     join_nodes(transport, GROUPS["fleets"], clustered_data(), model_of())
     far = remote(transport, clustered_data(), model_of())
     far.begin(fk.Stream(0, round=1))
-    monkeypatch.delitem(sys.modules["fedkin.core.task"].__dict__["_KINDS"], "rank")
+    monkeypatch.delitem(task_registry._kinds, "rank")
     assert not far.run(page["Rank"](), CLIENTS).arrived.any()

@@ -4,7 +4,8 @@ The rule: in these files no name, attribute, argument, import or word of a strin
 no attribute, function, keyword argument or word of a string is a task's ``name`` (``gradients``); docstrings count.
 A name of two words counts in all spellings (``label_errors``, "label errors"). Comments do not count, nor names of
 local variables and parameters, nor, in sentences, words of plain English (``EVERYDAY``), unless they are marked as code
-by backquotes. ``ALLOWED`` are words that a file uses in another sense, each with the reason.
+by backquotes. ``ALLOWED`` are words that a file uses in another sense, each with the reason. Functions of the model
+engine have such names; they are those of its protocols, and the file of the protocols says the words nowhere else.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ import pytest
 import fedkin.tasks
 
 ROOT = Path(__file__).resolve().parents[2] / "fedkin"
-FORMER = "core/renamed.py"  # says what became of the operations that a world had
 FORMER = "core/renamed.py"  # runs nothing: what is written now in place of former names, tasks among them
-CORE = [path for one in sorted((ROOT / "core").glob("*.py")) if (path := one.relative_to(ROOT).as_posix()) != FORMER]
+CORE = [one.relative_to(ROOT).as_posix() for one in sorted((ROOT / "core").glob("*.py"))]
 GENERIC = [
     *(path for path in CORE if path != FORMER),
     "simulation/engine.py",
@@ -39,6 +39,7 @@ SPLIT = "a split of the samples"
 ALLOWED = {
     "core/client.py": {"train": f"{SPLIT}, and {ENGINE}", "classes": "C", "gradients": ENGINE, "losses": ENGINE},
     "core/layout.py": {"classes": "C"},
+    "core/workers.py": {"train": ENGINE, "gradients": ENGINE, "losses": ENGINE},
     "simulation/engine.py": {"classes": "C"},
     "simulation/fake_world.py": {
         "train": f"{SPLIT}, and {ENGINE}",
@@ -97,6 +98,20 @@ def test_a_generic_file_names_no_task(path: str) -> None:
     named = named_tasks((ROOT / path).read_text())
     assert named - ALLOWED.get(path, {}).keys() == set()
     assert ALLOWED.get(path, {}).keys() - named == set(), "an exception that is not needed"
+
+
+def test_functions_of_the_model_engine_are_those_of_its_protocols() -> None:
+    """And where these are, a word that is allowed is the name of such a function, and nothing else."""
+    path = "core/workers.py"
+    tree = ast.parse((ROOT / path).read_text())
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in ("Trainer", "Scorer")]
+    functions = [node for one in classes for node in one.body if isinstance(node, ast.FunctionDef)]
+    names = {function.name for function in functions}
+    assert ALLOWED[path].keys() == names & (NAMES | CLASSES)
+    assert {word for words in ALLOWED.values() for word, reason in words.items() if ENGINE in reason} <= names
+    for function in functions:
+        function.name = "function"
+    assert named_tasks(ast.unparse(tree)) == set()
 
 
 def test_other_files_do() -> None:

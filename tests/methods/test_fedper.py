@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.core.client import LocalUpdates
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedper import FedPer, FedPerState
@@ -68,7 +68,7 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
         for r, expected in enumerate(case["fedper"]["trace"]):
             state = FedPer().round(w, state, COHORT, STREAM.at(r))
             np.testing.assert_allclose(state.models[0, :3], expected["body"], atol=1e-6)
-            np.testing.assert_allclose(w.memory()["personal_head"][:, 0], expected["heads"], atol=1e-6)
+            np.testing.assert_allclose(w.memory()["clients/personal_head"][:, 0], expected["heads"], atol=1e-6)
 
 
 def test_a_round_by_hand() -> None:
@@ -76,14 +76,14 @@ def test_a_round_by_hand() -> None:
     w = world()
     state = rounds(w, 1, COHORT[:2])
     np.testing.assert_allclose(state.models, [[0.25, 2, 2, 1.5]])
-    np.testing.assert_array_equal(w.memory()["personal_head"], [[6, -1], [11, 4], [0, 0]])
+    np.testing.assert_array_equal(w.memory()["clients/personal_head"], [[6, -1], [11, 4], [0, 0]])
 
 
 def test_in_the_end_heads_are_the_clients_own_and_the_body_is_the_mean() -> None:
     w = world()
     state = rounds(w, 40)
     np.testing.assert_allclose(state.models[0, [0, 3]], np.average(TARGET, 0, [10, 30, 60])[[0, 3]], rtol=1e-5)
-    np.testing.assert_allclose(w.memory()["personal_head"], TARGET[:, HEAD], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(w.memory()["clients/personal_head"], TARGET[:, HEAD], rtol=1e-5, atol=1e-6)
 
 
 def test_the_body_is_fedavgs_where_the_head_does_not_touch_it() -> None:
@@ -111,7 +111,7 @@ def test_lost_replies(how: str) -> None:
     w = world(**{how: frozenset({1})})
     state = rounds(w, 1)
     np.testing.assert_allclose(state.models[0, [0, 3]], (10 * TARGET[0] + 60 * TARGET[2])[[0, 3]] / 140)
-    np.testing.assert_array_equal(w.memory()["personal_head.kept"], [1, 0, 1])
+    np.testing.assert_array_equal(w.memory()["clients/personal_head.kept"], [1, 0, 1])
 
 
 def test_clients_are_tested_with_their_own_heads() -> None:

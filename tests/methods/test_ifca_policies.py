@@ -141,7 +141,7 @@ def test_migration_costs_all_models_once_for_each_that_shifted() -> None:
     state = method.round(w, method.init(w, Stream(3)), np.arange(CLIENTS), Stream(3, 1))
     before = messages(w)
     kept = w.memory()
-    kept["noted_labels"][[0, 5, 9]] = [6, 6, 0]  # twelve samples, where there are six now
+    kept["clients/noted_labels"][[0, 5, 9]] = [6, 6, 0]  # twelve samples, where there are six now
     w.recall(kept)
     method.round(w, state, np.array([5, 6]), Stream(3, 2))
     assert messages(w) == (before[0] + 2 * 4 + 3 * 4, before[1] + 2)

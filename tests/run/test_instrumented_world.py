@@ -60,8 +60,13 @@ def test_means_have_the_same_bits_with_and_without_the_lens(
 @pytest.mark.parametrize("room", [0, 1])
 def test_single_updates_are_observed_as_long_as_they_fit(room: int) -> None:
     """Four clients of three numbers of four bytes; the limit is the world's own where none is set."""
-    world: Any = fake_world()
-    world.update_memory = 4 * 3 * 4 - 1 + room
+
+    class Limited(FakeWorld):
+        @property
+        def update_memory(self) -> int:
+            return 4 * 3 * 4 - 1 + room
+
+    world = Limited(np.zeros((8, 3), np.float32), np.ones(8, np.int64))
     for instrumented in (InstrumentedWorld(world), InstrumentedWorld(fake_world(), world.update_memory)):
         assert instrumented.update_memory == world.update_memory
         train(instrumented, ZERO, np.arange(4), np.zeros(4, np.int64), reduce=True, stream=STREAM)

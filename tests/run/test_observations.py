@@ -13,10 +13,12 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.run.instrumented_world import InstrumentedWorld
+from fedkin.run.metrics import training_record
 from fedkin.run.observations import Observations, TrainingRecord, distances, join
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.ask import Ask
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.personal import EvaluatePersonal, Personal
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Similarities
 from fedkin.tasks.train import TrainingReply, train
@@ -198,6 +200,37 @@ def test_of_a_training_of_which_means_are_known_the_rows_are_joined() -> None:
     np.testing.assert_array_equal(training.clients, [0, 3, 4, 5])
     np.testing.assert_array_equal(training.reply.examples, [10, 13, 14, 15])
     assert distances(training, State(ZERO, np.zeros(8, np.int64))) is None
+
+
+@pytest.mark.parametrize("memory", [2**28, 0])
+def test_any_task_may_be_a_training(memory: int) -> None:
+    """It says so by its hook ``training``: personal models are trained, and metrics know nothing of them."""
+    instrumented = InstrumentedWorld(fake_world(silent=frozenset({3}), garbage=frozenset({4})), memory)
+    instrumented.begin(STREAM)
+    clients, start = np.array([0, 3, 4, 6]), np.ones(3, np.float32)
+    bodies = np.array([[0, 0], [1, 0]], np.float32)
+    task = Personal(bodies, LocalTraining(lr=0.25), np.array([1, 0, 0, 0]), start, slice(1, 2))
+    reply = instrumented.run(task, clients, STREAM)
+    training = instrumented.observations.training
+    assert training is not None and training.models is bodies
+    np.testing.assert_array_equal(training.clients, clients)
+    np.testing.assert_array_equal(training.reply.model_index, [1, 0, 0, 0])
+    np.testing.assert_array_equal(training.reply.examples * training.reply.arrived, [10, 0, 0, 16])
+    np.testing.assert_array_equal(training.reply.arrived, [True, False, False, True])
+    np.testing.assert_array_equal(training.reply.update, reply.update)  # of bodies, by model
+    np.testing.assert_array_equal(training.reply.loss, [reply.loss[1], 0, 0, reply.loss[0]])
+    assert (training.reply.loss < training.reply.first_loss)[[0, 3]].all()
+    record = training_record(instrumented.observations, State(np.ones((2, 3), np.float32), np.zeros(8, np.int64)))
+    assert record["train_loss"] == np.average(reply.loss[[1, 0]], weights=[10, 16])
+    assert (record["missing"], record["nonfinite"]) == (1, 1)
+
+
+def test_scoring_and_questions_are_no_training() -> None:
+    instrumented = observed(fake_world())
+    personal = EvaluatePersonal(np.zeros((1, 2), np.float32), np.zeros(3, int), np.ones(3, np.float32), slice(1, 2))
+    for task in (Losses(ZERO), personal):
+        instrumented.run(task, np.arange(3), STREAM)
+    assert instrumented.observations.training is None
 
 
 # --- distances

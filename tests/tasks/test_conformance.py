@@ -298,7 +298,7 @@ def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
         assert not ((values < schema.low) | (values > schema.high)).any(), array
     assert reply.arrived.shape == reply.nonfinite.shape == (n,) and reply.arrived.all()
     assert (reply.weight is not None) == bool(task.up.of("model"))
-    assert set(opened.memory()) <= {column + state for column in task.memory for state in ("", ".kept")}
+    assert set(opened.memory()) <= {f"clients/{column}{state}" for column in task.memory for state in ("", ".kept")}
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def personal(world: Any, clients: Any, body: Any = (0, 0), stream: Stream = STRE
 
 
 def heads(world: Any) -> np.ndarray:
-    return world.memory()["personal_head"]
+    return world.memory()["clients/personal_head"]
 
 
 def simulated(**options: Any) -> SimulatedWorld:
@@ -153,7 +153,7 @@ def test_a_loss_that_cannot_be_true_is_divergence_too(compiled: bool) -> None:
     world = fake(lr=1e17)
     world._compiled = compiled
     reply = personal(world, [0])
-    assert reply.nonfinite[0] and "personal_head" not in world.memory()
+    assert reply.nonfinite[0] and "clients/personal_head" not in world.memory()
     assert not reply.update.any()
 
 
@@ -169,7 +169,7 @@ def test_dropouts_keep_their_heads_in_a_simulation() -> None:
     world = simulated(population=Population(dropout=0.4))
     first, second = trained(world)
     assert 0 < first.arrived.sum() < 7
-    kept = world.memory()["personal_head.kept"].astype(bool)
+    kept = world.memory()["clients/personal_head.kept"].astype(bool)
     np.testing.assert_array_equal(kept, first.arrived | second.arrived)
 
 

@@ -83,8 +83,8 @@ def test_a_client_that_notes_again_keeps_its_number_of_samples_before_any_shift(
     for _ in range(2):
         now[0] = now[0] // 2
         note(world, np.array([0]), now)
-    assert world.memory()["samples_at_first"][0] == 100
-    np.testing.assert_array_equal(world.memory()["noted_labels"][0], [12, 7, 5, 0])
+    assert world.memory()["clients/samples_at_first"][0] == 100
+    np.testing.assert_array_equal(world.memory()["clients/noted_labels"][0], [12, 7, 5, 0])
 
 
 @pytest.mark.parametrize(("test", "expected"), [("label_blind", False), ("label_aware", True)])
