@@ -145,11 +145,13 @@ def _checked(task: Task, name: str, array: Array, value: Any, rows: int | None, 
             f"task {task.name}: expected {name} of shape {list(shape)} and type {np.dtype(array.dtype)}, got "
             f"{value.dtype} of shape {list(value.shape)}"
         )
-    if kinds == "iu" and ((value < array.low) | (value > array.high)).any():
+    if kinds == "iu" and value.size and not array.low <= value.min() <= value.max() <= array.high:
         bad = value[(value < array.low) | (value > array.high)].flat[0]
         raise TaskError(f"task {task.name}: expected {name} from {array.low:g} to {array.high:g}, got {bad}")
+    if value.dtype == array.dtype:
+        return value
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is not sound
-        return value.astype(array.dtype, copy=False)
+        return value.astype(array.dtype)
 
 
 def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:

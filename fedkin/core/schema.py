@@ -63,6 +63,8 @@ class Array:
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its shape behind the row's axis. Raises TaskError where a size is not known."""
+        if not self.axes:
+            return ()
         try:
             return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes.split())
         except KeyError as error:

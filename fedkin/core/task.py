@@ -13,6 +13,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -170,13 +171,16 @@ class Task:
         register(cls, set(dir(Task)))
 
 
-def fields_down(task: Task | type[Task]) -> Iterator[tuple[str, Down]]:
+def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
     """Names of a task's fields, and how each travels down. Raises TaskError for a class that is no dataclass."""
-    kind = task if isinstance(task, type) else type(task)
+    return _fields_of(task if isinstance(task, type) else type(task))
+
+
+@cache
+def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
     if "__dataclass_fields__" not in kind.__dict__ and inspect.get_annotations(kind):
         raise TaskError(f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields")
-    for field in dataclasses.fields(kind):
-        yield field.name, field.metadata.get("down", Down())
+    return tuple((field.name, field.metadata.get("down", Down())) for field in dataclasses.fields(kind))
 
 
 def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int]:
