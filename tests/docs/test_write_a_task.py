@@ -72,6 +72,8 @@ def test_what_it_lists_exists() -> None:
     assert engine <= set(re.findall(r"^\| `(\w+)\(", TEXT, re.MULTILINE)) and all(hasattr(Client, n) for n in engine)
     taken = next(line for line in TEXT.splitlines() if line.startswith("* Call an array of its reply"))
     assert set(re.findall(r"`(\w+)`", taken)) == RESERVED
+    fields = TEXT[TEXT.index("* Call a field") :].partition(", which every request has")[0]
+    assert set(re.findall(r"`(\w+)`", fields)) == task_registry._REQUEST
 
 
 # --- what the tasks compute
