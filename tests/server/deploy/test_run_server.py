@@ -179,6 +179,13 @@ def test_invalid_settings_are_refused_before_anything_is_written(lab: Lab) -> No
     assert not (lab.folder / "run").exists()
 
 
+def test_a_model_that_a_later_method_cannot_train_is_refused_before_the_first_one_runs(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    with pytest.raises(ConfigError, match=r"FedPer needs layers before the model's last one.*model\.name=mlp"):
+        lab.serve(method=FEDAVG, more='against = ["fedper"]')
+    assert not lab.transport.pushed and not (lab.folder / "run").exists()
+
+
 # --- methods side by side
 
 
