@@ -14,7 +14,6 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
 from fedkin.data.federated import FederatedData
 from fedkin.scenarios.population import Population
-from fedkin.server.node import KEPT
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.classes import Classes
@@ -22,6 +21,7 @@ from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import node_of, remote
 
 WORK = LocalTraining(epochs=2, batch_size=5, lr=0.1)
+PREFIX = "clients/"
 
 
 class Opened(NamedTuple):
@@ -73,7 +73,7 @@ def over_messages(
         columns: dict[str, np.ndarray] = {}
         for clients, node in zip(own, nodes, strict=True):
             for name, kept in node.disk.load_memory(run).items():
-                if not name.startswith(KEPT):
+                if name.startswith(PREFIX):  # in front of a column; what was sent to keep, and last replies, are others
                     columns.setdefault(name, np.zeros((data.clients, *kept.shape[1:]), kept.dtype))[clients] = kept
         return columns
 
