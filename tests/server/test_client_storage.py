@@ -133,7 +133,21 @@ def test_a_new_process_of_a_node_has_what_it_noted() -> None:
     sites.move(0)
     sites.world.run(Note(), np.array([0]))
     sites.train()
-    assert "noted_labels" in sites.nodes[0].disk.load_memory("trial-run")  # type: ignore[attr-defined]
+    assert "clients/noted_labels" in sites.nodes[0].disk.load_memory("trial-run")  # type: ignore[attr-defined]
+    assert sites.shifted() == []
+
+
+def test_a_node_knows_what_it_noted_with_the_version_before() -> None:
+    sites = Sites()
+    sites.world.run(Note(), np.array([0]))
+    sites.train()
+    disk: Any = sites.nodes[0].disk
+    stored = disk.load_memory("trial-run")
+    disk.save_memory("trial-run", {name: stored["clients/" + name] for name in ("noted_labels", "samples_at_first")})
+    sites.move(0)
+    assert sites.shifted() == [0]  # a process that knows nothing of it finds its data as they always were
+    disk.save_memory("trial-run", {})
+    sites.world.begin(Stream(0, 9))
     assert sites.shifted() == []
 
 
