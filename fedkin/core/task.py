@@ -183,6 +183,26 @@ def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
     return tuple((field.name, field.metadata.get("down", Down())) for field in dataclasses.fields(kind))
 
 
+def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[np.ndarray, "n"]:
+    """The ids of a call's rows as integers.
+
+    Args:
+        task: the call's.
+        clients: ids, one per row.
+        total: N.
+
+    Raises:
+        TaskError: a client that is not there; two rows of one client where the task has memory.
+    """
+    clients = np.asarray(clients, np.int64)
+    if ((clients < 0) | (clients >= total)).any():
+        raise TaskError(f"task {task.name}: clients must be from 0 to {total - 1}, got {clients}")
+    if task.memory and len(np.unique(clients)) < len(clients):
+        names = " and one ".join(task.memory)
+        raise TaskError(f"task {task.name}: a client has one row only, as it keeps one {names}")
+    return clients
+
+
 def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int]:
     """The sizes of a call by name: those that the world knows, and the task's own.
 

@@ -7,9 +7,8 @@ may meet a new process; what must last (label counts, models) is on the node's d
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -20,38 +19,12 @@ from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
+from fedkin.server.node_memory import Disk, NodeMemory, NodeWorld
 from fedkin.server.rpc_client import MOVED
 from fedkin.server.task_messages import call_digest, decode_task, encode_reply, kept_fields, make_task, read_stream
 from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
-_KEPT, _REPLY = "kept/", "replies/"  # in front of names of arrays: that were sent to keep, and of last replies
-
-
-class NodeWorld(World, Protocol):
-    """The simulated world of a node's clients."""
-
-    @property
-    def memory_changes(self) -> int:
-        """How often clients stored or forgot anything."""
-        ...
-
-
-@runtime_checkable
-class Disk(Protocol):
-    """A node's own storage, by run."""
-
-    def load_memory(self, run: str) -> dict[str, np.ndarray]:
-        """What ``save_memory`` stored; empty where nothing was."""
-        ...
-
-    def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
-        """Store the memory of the node's world."""
-        ...
-
-    def save_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
-        """Store the newest of each of these models."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -144,52 +117,3 @@ class Node:
             _log.error("%s cannot take part: %s", self.name, error)
             return RpcMessage({"refused": str(error), "name": self.name})
         return RpcMessage({**own.header(), "start": self.start(), "name": self.name}, {"samples": self.samples})
-
-
-class NodeMemory:
-    """What a node's disk holds of a run: its clients' memory, arrays that it was sent to keep, and its last replies to
-    tasks with memory, which are not done twice where a reply was lost."""
-
-    def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
-        self.run, self._disk, self._world = run, disk, world
-        stored = disk.load_memory(run)
-        self.kept = {name.removeprefix(_KEPT): array for name, array in stored.items() if name.startswith(_KEPT)}
-        self._replies = {name: array for name, array in stored.items() if name.startswith(_REPLY)}
-        if stored:
-            world.recall({name: array for name, array in stored.items() if not name.startswith((_KEPT, _REPLY))})
-        self._changes, self._new = world.memory_changes, False
-
-    def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays, in place of those of the same names."""
-        self.kept |= arrays
-        self._new |= bool(arrays)
-
-    def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
-        """The arrays of the reply to a call, if it was the last of its task; None of another."""
-        prefix = f"{_REPLY}{task}/"
-        known = self._replies.get(prefix)
-        if known is None or known.tobytes() != call.encode():
-            return None
-        own = {name.removeprefix(prefix): array for name, array in self._replies.items() if name.startswith(prefix)}
-        return {name: array for name, array in own.items() if name}
-
-    def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep the reply to a call, in place of the last of its task."""
-        prefix = f"{_REPLY}{task}/"
-        self._replies = {name: array for name, array in self._replies.items() if not name.startswith(prefix)}
-        own = {prefix + name: array for name, array in arrays.items()}
-        self._replies |= {prefix: np.frombuffer(call.encode(), np.uint8), **own}
-        self._new = True
-
-    def forget_replies(self) -> None:
-        """Forget those of work whose results clients kept for clusters that have changed: it is done again."""
-        kinds = {kind.name for kind in all_tasks() if any(m.lifetime == "assignment" for m in kind.memory.values())}
-        lasting = {name: array for name, array in self._replies.items() if name.split("/")[1] not in kinds}
-        self._new |= len(lasting) < len(self._replies)
-        self._replies = lasting
-
-    def save(self) -> None:
-        """Store what has changed."""
-        if self._new or self._world.memory_changes != self._changes:
-            kept = {_KEPT + name: array for name, array in self.kept.items()}
-            self._disk.save_memory(self.run, self._world.memory() | kept | self._replies)

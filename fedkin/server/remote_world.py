@@ -19,7 +19,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
-from fedkin.core.task import Task, call_sizes, traffic
+from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.server.handshake import model_digest
@@ -92,6 +92,7 @@ class RemoteWorld:
                 "another method"
             )
         task.check("of this federation", self.spec, self.membership.classes)
+        clients = call_clients(task, clients, self.total_clients)
         sizes = call_sizes(task, len(clients), self._sizes())
         every, none = np.ones(len(clients), bool), np.zeros(len(clients), bool)
         asked = np.arange(len(clients))

@@ -14,7 +14,7 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, ReplyBuilder
-from fedkin.core.task import Task, call_sizes, traffic
+from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData
@@ -98,14 +98,8 @@ class SimulatedWorld:
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         task.check(self.model.name, self.spec, self.data.classes)
         sizes = call_sizes(task, len(clients), self._sizes())
-        clients = np.asarray(clients, np.int64)
-        if ((clients < 0) | (clients >= self.total_clients)).any():
-            raise TaskError(f"task {task.name}: clients must be from 0 to {self.total_clients - 1}, got {clients}")
+        clients = call_clients(task, clients, self.total_clients)
         rows = self._rows(task, clients, stream)
-        if task.memory and len(np.unique(rows.clients)) < len(rows.clients):
-            raise TaskError(
-                f"task {task.name}: a client has one row only, as it keeps one {' and one '.join(task.memory)}"
-            )
         builder = ReplyBuilder(task, len(clients), sizes)
         form = type(task).compute_rows if self._compiled else Task.compute_rows
         done = np.zeros(len(clients), np.int64)

@@ -42,9 +42,7 @@ def unchecked_types() -> Iterator[None]:
         jaxtyping.config.update("jaxtyping_disable", before)
 
 
-def define(
-    fields: dict[str, Any] | None = None, name: str = "Defined", base: type = Task, **entries: Any
-) -> Any:
+def define(fields: dict[str, Any] | None = None, name: str = "Defined", base: type = Task, **entries: Any) -> Any:
     """A class of task as its text would define it; fields by name, None without a default."""
     defaults = {field: default for field, default in (fields or {}).items() if default is not None}
     return type(name, (base,), {"__annotations__": dict.fromkeys(fields or {}, "Any"), **defaults, **entries})

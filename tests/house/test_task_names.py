@@ -28,6 +28,7 @@ GENERIC = [
     "simulation/fake_world.py",
     "run/instrumented_world.py",
     "server/node.py",
+    "server/node_memory.py",
     "server/remote_world.py",
     "server/reply_collector.py",
     "server/rpc_client.py",

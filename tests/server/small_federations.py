@@ -35,7 +35,7 @@ ABOUT = replace(
 
 @dataclass
 class ResponseCache:
-    """A disk (``federation.node.Disk``) that is a dictionary."""
+    """A disk (``server.node_memory.Disk``) that is a dictionary."""
 
     kept: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     models: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ _log = logging.getLogger("fedkin")
 
 
 class NodeDisk:
-    """A folder of a node (``server.node.Disk``). Raises StorageError where it cannot be written."""
+    """A folder of a node (``server.node_memory.Disk``). Raises StorageError where it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
