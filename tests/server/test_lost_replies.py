@@ -48,7 +48,7 @@ class Engine(MemoryTransport):
 
 
 RANKS = {
-    "last_rank": Memory("", np.int64),
+    "former_rank": Memory("", np.int64),
     "times_told": Memory("", np.int64),
     "times_told_in_cluster": Memory("", np.int64, lifetime="assignment"),
 }
@@ -56,7 +56,7 @@ COUNT = {"count_in_cluster": Memory("", np.int64, lifetime="assignment")}
 
 
 @dataclass(frozen=True)
-class RankChanged(Task):
+class RankDiffers(Task):
     """Whether a number is another than a client was told the last time; how often it was told one, in all and since
     its cluster changed."""
 
@@ -67,8 +67,8 @@ class RankChanged(Task):
     detectors = None
 
     def compute(self, client: Client) -> dict[str, Any]:
-        before = client.memory.get("last_rank", self.rank[0])
-        client.memory["last_rank"] = self.rank[0]
+        before = client.memory.get("former_rank", self.rank[0])
+        client.memory["former_rank"] = self.rank[0]
         for name in ("times_told", "times_told_in_cluster"):
             client.memory[name] = client.memory.get(name, np.int64(0)) + 1
         told = {name.removeprefix("times_"): client.memory[name] for name in ("times_told", "times_told_in_cluster")}
@@ -132,8 +132,8 @@ class Federation:
             np.testing.assert_allclose(far[name], column, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def ranks(*numbers: int) -> RankChanged:
-    return RankChanged(np.array(numbers))
+def ranks(*numbers: int) -> RankDiffers:
+    return RankDiffers(np.array(numbers))
 
 
 def personal(federation: Federation, round: int) -> tuple[Task, np.ndarray, Stream]:
@@ -148,7 +148,7 @@ def test_clients_whose_reply_was_lost_answer_the_same(lost: int, layout: str) ->
     federation = Federation(layout)
     assert not federation.both(ranks(0, 1, 2, 3, 4, 5)).changed.any()
     federation.begin(2)
-    federation.engine.lost = {"rank_changed": lost}
+    federation.engine.lost = {"rank_differs": lost}
     reply = federation.both(ranks(1, 1, 0, 3, 5, 4))
     assert reply.changed.tolist() == [True, False, True, False, True, True] and reply.told.tolist() == [2] * 6
     assert federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6  # asked again, by a request of its own
@@ -226,7 +226,7 @@ def test_a_reply_that_was_lost_with_news_of_clusters(layout: str) -> None:
     for world in (federation.far, federation.near):
         world.reassigned(EVERYONE[::2])
     federation.begin(2)
-    federation.engine.lost = {"rank_changed": 1}
+    federation.engine.lost = {"rank_differs": 1}
     reply = federation.both(ranks(1, 1, 1, 1, 1, 1))
     assert reply.told_in_cluster.tolist() == [1, 2] * 3 and reply.told.tolist() == [2] * 6
     federation.both(Classes())
