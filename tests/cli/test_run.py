@@ -145,7 +145,10 @@ def test_another_environment_is_one_line(elsewhere: Path, run_folder: Path, capl
         (["data.clients=0"], ["error: data: ", "clients"]),
         (["model.hidden=0", "model.name=mlp"], ["error: model: ", "hidden"]),
         (["run.against=[{name='fedgroup',clusters=5}]"], ["run.against", "'fedgroup' is the main method"]),
-        (["run.against=[{name='fedgrouprox',clusters=61}]"], ["run.against: fedgrouprox: ", "60", "61", "set clusters=60"]),
+        (
+            ["run.against=[{name='fedgrouprox',clusters=61}]"],
+            ["run.against: fedgrouprox: ", "60", "set clusters=60"],
+        ),
         (["study"], ["expected FILE.toml or section.key=value", "'study'"]),
         (["nothere.toml"], ["nothere.toml", "no such file"]),
         (["a.toml", "b.toml"], ["at most one file"]),
