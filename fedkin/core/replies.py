@@ -76,7 +76,7 @@ class ReplyBuilder:
         Raises:
             TaskError: they do not fit the schema.
         """
-        known = {name: array for name, array in self.task.up.arrays.items() if array.carried}
+        known = self.task.up.carried
         checked = check_arrays(self.task, arrays, known, len(rows), self.sizes)
         self.task.check_reply(checked)
         if self.means and (checked[INDEX] >= self.models).any():

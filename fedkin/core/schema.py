@@ -96,6 +96,8 @@ class Schema:
             if not isinstance(array, Array):
                 raise TaskError(f"{name} must be floats(...), integers(...) or booleans(...), got {array!r}")
         self.arrays = {name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()}
+        self.carried = {name: array for name, array in self.arrays.items() if array.carried}
+        self._of = {over: {n: a for n, a in self.carried.items() if a.over == over} for over in ("row", "model", "all")}
         for name, array in self.arrays.items():
             array.check(name)
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
@@ -105,7 +107,7 @@ class Schema:
 
     def of(self, over: str) -> dict[str, Array]:
         """The arrays with an entry for each ``row``, for each ``model``, or one for ``all`` clients."""
-        return {name: array for name, array in self.arrays.items() if array.over == over and array.carried}
+        return self._of[over]
 
     @property
     def flags_rows(self) -> bool:

@@ -62,8 +62,9 @@ class Observations:
 
     def _observe_training(self, training: TrainingRecord) -> None:
         earlier = self.training
-        together = earlier is not None and earlier.models is training.models
-        self.training = join(earlier, training) if earlier is not None and together else training
+        if earlier is not None and earlier.models is training.models:
+            training = join(earlier, training)
+        self.training = training
 
     def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
         """Count and name the clients whose replies are left out."""

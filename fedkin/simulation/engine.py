@@ -161,7 +161,8 @@ class SimulatedWorld:
 
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Rows whose client does not reply. One that never replies can still do work that nobody waits for."""
-        if not task.can_be_lost:
+        population = self.population
+        if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):
             return np.zeros(len(clients), bool)
         each, row = np.unique(clients, return_inverse=True)
         failed = np.zeros(len(each), bool)
