@@ -66,44 +66,48 @@ class ReplyBuilder:
         self.arrived, self.nonfinite = np.zeros(rows, bool), np.zeros(rows, bool)
         self.faults: dict[str, list[int]] = {}
 
-    def add(self, rows: Int[np.ndarray, "r"], arrays: Mapping[str, np.ndarray]) -> None:
+    def add(self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]) -> None:
         """Take what the clients of some rows replied.
 
         Args:
-            rows: their indices.
+            rows: their indices, or a slice of all.
             arrays: [r ...] each, whatever the reply has an entry for in the end.
 
         Raises:
             TaskError: they do not fit the schema.
         """
-        known = self.task.up.carried
-        checked = check_arrays(self.task, arrays, known, len(rows), self.sizes)
+        count = len(self.arrived[rows])
+        checked = check_arrays(self.task, arrays, self.task.up.carried, count, self.sizes)
         self.task.check_reply(checked)
         if self.means and (checked[INDEX] >= self.models).any():
             raise TaskError(f"task {self.task.name}: expected {INDEX} below {self.models}, got {checked[INDEX].max()}")
-        valid = self._valid_rows(rows, checked, known)
-        self.arrived[rows], self.nonfinite[rows] = valid, ~valid
-        chosen = slice(None) if valid.all() else valid
+        faults = self._find_faults(rows, checked)
+        chosen: Any = slice(None)
+        if faults is None:
+            self.arrived[rows] = True
+        else:
+            chosen, every = ~faults, np.arange(len(self.arrived))[rows]
+            self.arrived[rows], self.nonfinite[rows] = chosen, faults
+            rows = every[chosen]
         for name in self.rows:
-            self.arrays[name][rows[chosen]] = checked[name][chosen]
+            self.arrays[name][rows] = checked[name][chosen]
         for name in self.totals:
             self.sums[name] += checked[name][chosen].sum(axis=0)
         for name, total in self.by_model.items():
             values = flat(checked[name])[chosen]
             total.add(values, checked[WEIGHT][chosen], checked[INDEX][chosen])
 
-    def _valid_rows(
-        self, rows: Int[np.ndarray, "r"], arrays: Mapping[str, np.ndarray], known: Mapping[str, Array]
-    ) -> Bool[np.ndarray, "r"]:
-        """Rows whose floating-point numbers are finite, where they must be, and within bounds."""
-        valid = np.ones(len(rows), bool)
-        for name, array in known.items():
-            if arrays[name].dtype.kind == "f":
-                sound = sound_rows(array, arrays[name])
-                valid &= sound
-                if not sound.all():
-                    self.faults.setdefault(name, []).extend(rows[~sound].tolist())
-        return valid
+    def _find_faults(
+        self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]
+    ) -> Bool[np.ndarray, "r"] | None:
+        """Rows with floating-point numbers that are not finite, where they must be, or out of bounds; None: no row."""
+        faults = None
+        for name, array in self.task.up.excluding.items():
+            sound = sound_rows(array, arrays[name])
+            if not sound.all():
+                faults = ~sound if faults is None else faults | ~sound
+                self.faults.setdefault(name, []).extend(np.arange(len(self.arrived))[rows][~sound].tolist())
+        return faults
 
     def reply(self) -> Reply:
         """The reply of all rows that were added."""

@@ -61,6 +61,11 @@ class Array:
         if self.norm_checked and (dtype.kind != "f" or self.over == "all"):
             raise TaskError(f"{name}: norm_checked is for vectors of floats, by row or by model")
 
+    @property
+    def excludes(self) -> bool:
+        """Whether some floats of its type are not possible, so that their row is left out."""
+        return np.dtype(self.dtype).kind == "f" and (self.finite or self.low > -np.inf or self.high < np.inf)
+
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its shape behind the row's axis. Raises TaskError where a size is not known."""
         if not self.axes:
@@ -97,6 +102,7 @@ class Schema:
                 raise TaskError(f"{name} must be floats(...), integers(...) or booleans(...), got {array!r}")
         self.arrays = {name: dataclasses.replace(a, over=a.over or self.over) for name, a in arrays.items()}
         self.carried = {name: array for name, array in self.arrays.items() if array.carried}
+        self.excluding = {name: array for name, array in self.carried.items() if array.excludes}
         self._of = {over: {n: a for n, a in self.carried.items() if a.over == over} for over in ("row", "model", "all")}
         for name, array in self.arrays.items():
             array.check(name)

@@ -195,7 +195,7 @@ def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[n
         TaskError: a client that is not there; two rows of one client where the task has memory.
     """
     clients = np.asarray(clients, np.int64)
-    if ((clients < 0) | (clients >= total)).any():
+    if clients.size and not 0 <= clients.min() <= clients.max() < total:
         raise TaskError(f"task {task.name}: clients must be from 0 to {total - 1}, got {clients}")
     if task.memory and len(np.unique(clients)) < len(clients):
         names = " and one ".join(task.memory)
@@ -273,7 +273,7 @@ def traffic(
     each_row = sum(int(np.prod(array.shape(sizes))) * BYTES_PER_NUMBER for array in arrays)
     if task.local or not (counted or arrays):
         return None
-    up = int(answered.sum()) * each_row
+    up = int(answered.sum()) * each_row if each_row else 0
     return (up, up) if task.between_peers else (down, up)
 
 

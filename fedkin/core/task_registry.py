@@ -14,6 +14,7 @@ _REQUEST = {"operation", "run", "first", "count", "handshake", "stream", "call",
 RESERVED = {"arrays", "arrived", "faults", "nonfinite", "weight", "trained_models", "clients", "moved"}  # in replies
 _OWN_FIELDS = {"local", "can_be_lost", "work"}  # attributes of every task that may be fields
 _kinds: dict[str, Any] = {}  # every class of task that was defined
+_standing: dict[str, set[str]] = {}  # of those that stand in every reply: their arrays, by the task's name
 
 
 def register(kind: Any, attributes: set[str]) -> None:
@@ -45,12 +46,14 @@ def register(kind: Any, attributes: set[str]) -> None:
     _check_memory(kind, others)
     _check_delivery(kind, own, schema)
     _kinds[kind.name] = kind
+    _standing.pop(kind.name, None)
+    if kind.standing:
+        _standing[kind.name] = set(kind.up.arrays)
 
 
 def check_names(task: str, schema: Schema) -> None:
     """Refuse (TaskError) arrays of a reply with names that have a meaning already."""
-    standing = [kind for kind in _kinds.values() if kind.standing and kind.name != task]
-    taken = RESERVED | {name for kind in standing for name in kind.up.arrays}
+    taken = RESERVED.union(*(names for one, names in _standing.items() if one != task))
     if clash := taken & schema.arrays.keys():
         raise TaskError(f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -102,16 +102,12 @@ class SimulatedWorld:
         rows = self._rows(task, clients, stream)
         builder = ReplyBuilder(task, len(clients), sizes)
         form = type(task).compute_rows if self._compiled else Task.compute_rows
-        done = np.zeros(len(clients), np.int64)
+        done, every = np.zeros(len(clients), np.int64), bool(rows.active.all())
         for index, arrays in form(task, rows):
-            some = np.arange(len(clients))[index]
-            arrays = {name: np.asarray(values) for name, values in arrays.items()}
-            active = rows.active[some]
-            if not active.all() and all(len(values) == len(some) for values in arrays.values()):
-                some, arrays = some[active], {name: values[active] for name, values in arrays.items()}
+            some, own = (index, arrays) if every else _active(index, arrays, rows.active)
             done[some] += 1
             try:
-                builder.add(some, arrays)
+                builder.add(some, own)
             except TaskError as error:
                 raise TaskError(f"{error} (client {_names(self._ids[rows.clients[some]])})") from error
         if (wrong := rows.active & (done != 1)).any():
@@ -173,6 +169,15 @@ class SimulatedWorld:
         if task.between_peers:
             failed |= ~np.isin(each, self.clients(self._now.round))
         return failed[row.ravel()]
+
+
+def _active(index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]) -> tuple[Any, dict[str, Any]]:
+    """The rows of a portion whose clients reply, and their arrays; a wrong number of entries stays as it is."""
+    some = np.arange(len(active))[index]
+    own, replying = {name: np.asarray(values) for name, values in arrays.items()}, active[some]
+    if replying.all() or any(values.shape[:1] != some.shape for values in own.values()):
+        return some, own
+    return some[replying], {name: values[replying] for name, values in own.items()}
 
 
 def _names(ids: Int[np.ndarray, "r"]) -> str:

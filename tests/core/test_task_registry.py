@@ -28,6 +28,7 @@ NUMBER = Rows(test_number=integers())
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test defines is known in this test only."""
     monkeypatch.setattr(task_registry, "_kinds", {kind.name: kind for kind in fedkin.tasks.all_tasks()})
+    monkeypatch.setattr(task_registry, "_standing", dict(task_registry._standing))
     yield
 
 
