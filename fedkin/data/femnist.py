@@ -30,6 +30,7 @@ def femnist(
     classes_per_client: int | None = None,
     classes: int | None = None,
     shared_images: bool = False,
+    shuffled: bool = True,
     writer: bool = False,
     train_fraction: float | int | None = None,
     seed: int = 0,
@@ -37,6 +38,11 @@ def femnist(
     """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
 
     By default the federation of FedProx, FedGroup, FlexCFL and FedSim: lower-case a .. j, 200 clients of 5 classes.
+
+    FedProx's authors shuffle the files of a class before clients take its first images. The pool is sorted by writer,
+    so it is shuffled too: else the first images of a class come from few writers, and are too alike. Not known of the
+    authors' images: which of NIST's they had in a class's folder, in which order these came to lie, and what their
+    thumbnails looked like.
 
     Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9; ``femnist_0.npz``, ``_1``
     .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1 test), writers (names).
@@ -46,31 +52,42 @@ def femnist(
         classes_per_client: k; None for 5.
         classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels are always 0 .. 9.
         shared_images: the published partition, in which clients share images and train on each other's test images.
+        shuffled: each class's images in an order drawn from the seed; False: in the pool's order.
         writer: every client is one writer with all 62 classes, in the split of the files.
         train_fraction: each client's share of training samples; None for 0.9.
-        seed: of partition and split.
+        seed: of order, partition and split.
     """
     if not writer:
         head = 10 if classes is None else classes
         fraction = 0.9 if train_fraction is None else train_fraction
         k = 5 if classes_per_client is None else classes_per_client
-        return _letters(200 if clients is None else clients, k, head, shared_images, fraction, seed)
+        N = 200 if clients is None else clients
+        return _letters(N, k, head, shared_images, shuffled, fraction, seed)
     options = {"classes_per_client": classes_per_client, "classes": classes, "train_fraction": train_fraction}
-    for name, value in (options | {"shared_images": shared_images or None}).items():
+    options |= {"shared_images": shared_images or None, "shuffled": None if shuffled else False}
+    for name, value in options.items():
         if value is not None:
             raise ConfigError(f"femnist by writer has no {name}; leave it out, or writer")
     return _by_writer(clients)
 
 
 def _letters(
-    clients: int, classes_per_client: int, classes: int, shared_images: bool, train_fraction: float | int, seed: int
+    clients: int,
+    classes_per_client: int,
+    classes: int,
+    shared_images: bool,
+    shuffled: bool,
+    train_fraction: float | int,
+    seed: int,
 ) -> FederatedData:
     if classes < 10:
         raise ConfigError(f"classes is the width of the output, at least 10 for the letters a to j; got {classes}")
     path = fetch(LETTERS) / "femnist_aj_pool.npz"
     arrays = read_npz(path, ("x", "y"))
     y = check_labels(arrays["y"], 10, path)
-    owned = fedprox_partitions.femnist(y, clients, classes_per_client, legacy_random(seed), shared_images)
+    order = Stream(seed, purpose="data/shuffle").rng().permutation(len(y)) if shuffled else np.arange(len(y))
+    owned = fedprox_partitions.femnist(y[order], clients, classes_per_client, legacy_random(seed), shared_images)
+    owned = Ragged(order[owned.rows], owned.offsets)
     train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
     return FederatedData("femnist", _unit(arrays["x"], len(y), path), y, classes, train, test)
 

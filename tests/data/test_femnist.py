@@ -37,6 +37,32 @@ def test_letters(little_femnist: Path) -> None:
         assert set(data.y[data.train[u]]) <= {(u + j) % 10 for j in range(5)}
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_images_of_a_class_are_shuffled_before_clients_take_them(little_femnist: Path, shared: bool) -> None:
+    """In the pool's order, clients take the first images of a class; shuffled, as many, but from the whole class."""
+    places = {}
+    for shuffled in (False, True):
+        data = femnist(clients=20, shared_images=shared, shuffled=shuffled)
+        taken = np.unique(np.concatenate([data.train.rows, data.test.rows]))
+        assert (data.y[taken] == taken // 1000).all()
+        places[shuffled] = [taken[data.y[taken] == c] % 1000 for c in range(10)]
+    for first, drawn in zip(places[False], places[True], strict=True):
+        assert first.tolist() == list(range(len(first)))
+        assert len(drawn) == len(first) and drawn.tolist() != first.tolist()
+        error = 1000 / np.sqrt(12 * len(drawn))
+        assert abs(drawn.mean() - 499.5) < 5 * error
+
+
+def test_the_shuffle_is_drawn_from_the_seed_and_moves_no_other_draw(little_femnist: Path) -> None:
+    """Of the same seed, clients have as many images of each class, whatever their order."""
+    one, again, other = (femnist(clients=20, seed=seed) for seed in (3, 3, 4))
+    assert one.train.rows.tolist() == again.train.rows.tolist()
+    assert set(one.train.rows) != set(other.train.rows)
+    in_order = femnist(clients=20, shuffled=False, seed=3)
+    assert one.train.sizes.tolist() == in_order.train.sizes.tolist()
+    assert one.label_counts().tolist() == in_order.label_counts().tolist()
+
+
 def test_shared_images_train_one_and_test_another(little_femnist: Path) -> None:
     data = femnist(clients=20, shared_images=True)
     assert set(data.train.rows) & set(data.test.rows)
@@ -67,7 +93,14 @@ def test_by_writer(little_femnist: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", [{"classes": 62}, {"classes_per_client": 5}, {"shared_images": True}, {"train_fraction": 0.9}]
+    "extra",
+    [
+        {"classes": 62},
+        {"classes_per_client": 5},
+        {"shared_images": True},
+        {"shuffled": False},
+        {"train_fraction": 0.9},
+    ],
 )
 def test_options_that_mean_nothing_by_writer(extra: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"by writer has no {next(iter(extra))}"):
