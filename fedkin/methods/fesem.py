@@ -20,7 +20,9 @@ model of the cluster that it was given instead, and starts there.
 Differs from the authors' code: the E-step is done in every round, for its cohort, not every few rounds; clusters start
 as above, not from centers in (-0.01, 0.01). ``part="head"`` measures the last layer's weights alone, as that code does.
 Its mean calls itself weighted, but all weights are equal. Differs from FlexCFL's code: all clients of a cluster count,
-where there only the first selected one does, a slip that is kept as ``weighting="first_client"``.
+where there only the first one does, in the order in which the cohort was drawn, a slip that is kept as
+``weighting="first_client"``. The numbers published for IFCA were probably made before that slip, by numbers of samples
+(``weighting="examples"``); those for FeSEM, from the same code, may have been.
 
 Choosing has nothing to do with what a client's data are now, so FeSEM-MIG, which chooses anew for clients that find
 their data shifted, trains the same models (FlexCFL, section 5.3; with the default policies).
@@ -95,7 +97,7 @@ class FeSEM:
         model_index = self._nearest(world.spec, state, cohort)  # E-step
         state = policies.update_assignment(world, state, cohort, model_index)
         reply = train(world, state.models, cohort, model_index, stream=stream.child("train"))
-        weight = policies.aggregation_weights(self.weighting, reply, cohort)
+        weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]
         local = state.local.copy()

@@ -13,8 +13,10 @@ All k models go to every client of the cohort, and one is returned: n (k + 1) me
 
 Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1 says, where the
 code takes the one measured when the last round ended. Differs from FlexCFL's IFCA: its "simple mean" counts the first
-selected client of a cluster and no other, a slip that is kept as ``weighting="first_client"``. Clusters have no common
-start, so newcomers cannot be placed by direction.
+client of a cluster, in the order in which the cohort was drawn, and no other, a slip that is kept as
+``weighting="first_client"``. The numbers that FlexCFL's authors published for IFCA were probably made before that slip,
+by numbers of samples: ``weighting="examples"``. Clusters have no common start, so newcomers cannot be placed by
+direction.
 
 The random models decide the clusters: one of them may take two true clusters and keep them (docs/results.md counts
 how often). A cluster that no client chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose
@@ -86,7 +88,7 @@ class IFCA:
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         state = policies.migrate(world, state, self, self._choose, stream)
         reply = train(world, state.models, cohort, work=self._work(world), stream=stream.child("train"))
-        state = replace(state, models=self._average(world, state.models, reply, cohort))
+        state = replace(state, models=self._average(world, state.models, reply, cohort, stream))
         state = policies.update_assignment(world, state, cohort[reply.arrived], reply.model_index[reply.arrived])
         return policies.aggregate_between_clusters(world, state, self.eta_g)
 
@@ -99,10 +101,15 @@ class IFCA:
         return policies.place_by_policy(world, state, policy, clients, stream)
 
     def _average(
-        self, world: World, models: Float[np.ndarray, "K P"], reply: TrainingReply, cohort: Int[np.ndarray, "n"]
+        self,
+        world: World,
+        models: Float[np.ndarray, "K P"],
+        reply: TrainingReply,
+        cohort: Int[np.ndarray, "n"],
+        stream: Stream,
     ) -> Float[np.ndarray, "K P"]:
         """The cluster models after a round; a base that is shared gets the mean update of all clients."""
-        weight = policies.aggregation_weights(self.weighting, reply, cohort)
+        weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
         if self.averaging == "gradients":
             step *= (mass / max(mass.sum(), 1))[:, None]

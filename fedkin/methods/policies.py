@@ -163,18 +163,22 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
     return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
 
 
-def aggregation_weights(weighting: str, reply: TrainingReply, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def aggregation_weights(
+    weighting: str, reply: TrainingReply, clients: Int[np.ndarray, "n"], stream: Stream
+) -> Float[np.ndarray, "n"]:
     """Weight of each reply in its model's mean; 0 for one that did not arrive.
 
     Args:
-        weighting: ``simple`` (1), ``examples`` (of the client), or ``first_client``: 1 for the lowest id of each
-            cluster and 0 for all others.
+        weighting: ``simple`` (1), ``examples`` (of the client), or ``first_client``: 1 for the first of each cluster
+            in the order in which the cohort was drawn, and 0 for all others.
         reply: of the training.
         clients: its rows.
+        stream: of the round. Cohorts come in the order of ids; as they are drawn uniformly, a random order of one is
+            the order in which it was drawn.
     """
     if weighting != "first_client":
         return np.where(reply.arrived, reply.examples if weighting == "examples" else 1.0, 0.0)
-    order = np.argsort(clients)
+    order = np.argsort(clients)[stream.child("drawn_order").rng().permutation(len(clients))]
     order = order[reply.arrived[order]]
     _, first = np.unique(reply.model_index[order], return_index=True)
     weight = np.zeros(len(clients))

@@ -38,11 +38,11 @@ def told(solutions: Any, losses: Any, examples: Any = None) -> Told:
     return w
 
 
-def after(w: Told, models: Any, **options: Any) -> State:
+def after(w: Told, models: Any, round: int = 1, **options: Any) -> State:
     models = np.array(models, np.float32)
     state = State(models, np.full(w.total_clients, UNASSIGNED))
     method = IFCA(clusters=len(models), **options)
-    return method.round(w, state, np.arange(w.total_clients), Stream(0, 1))
+    return method.round(w, state, np.arange(w.total_clients), Stream(0, round))
 
 
 def test_choice_and_simple_mean(oracle: Oracle) -> None:
@@ -60,21 +60,31 @@ def test_an_empty_cluster(oracle: Oracle) -> None:
     np.testing.assert_allclose(result.models, empty["new_cluster_models"], atol=1e-6)
 
 
-WEIGHTINGS = [
-    ("simple", "simple_mean_intended"),
-    ("examples", "fedavg_weighted"),
-    ("first_client", "avg_as_coded_first_client_only"),
-]
+def aggregated(case: dict[str, Any], name: str, round: int, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The model of a round in which all three clients of a case choose one cluster, and what the vector says of it."""
+    updates = np.stack([np.concatenate([np.ravel(layer) for layer in update]) for update in case["updates"]])
+    w = told(updates, np.zeros((3, 1)), np.array(case["nks"]).astype(int))
+    model = after(w, np.zeros((1, 6)), round, **options).models[0]
+    return model, np.concatenate([np.ravel(layer) for layer in case[name]])
+
+
+WEIGHTINGS = [("simple", "simple_mean_intended"), ("examples", "fedavg_weighted")]
 
 
 @pytest.mark.parametrize(("weighting", "name"), WEIGHTINGS)
-def test_the_three_means(oracle: Oracle, weighting: Any, name: str) -> None:
+def test_the_mean(oracle: Oracle, weighting: Any, name: str) -> None:
     """The code divides by the summed weights + 1e-5, hence the tolerance."""
     case = oracle("flexcfl")["intra_group_aggregation"]
-    updates = np.stack([np.concatenate([np.ravel(layer) for layer in update]) for update in case["updates"]])
-    expected = np.concatenate([np.ravel(layer) for layer in case[name]])
-    w = told(updates, np.zeros((3, 1)), np.array(case["nks"]).astype(int))
-    np.testing.assert_allclose(after(w, np.zeros((1, 6)), weighting=weighting).models[0], expected, atol=1e-5)
+    np.testing.assert_allclose(*aggregated(case, name, 1, weighting=weighting), atol=1e-5)
+
+
+def test_the_first_client_as_coded(oracle: Oracle) -> None:
+    """The vector's cohort was drawn in the order 0, 1, 2. In a third of the rounds client 0 is the first one here."""
+    case = oracle("flexcfl")["intra_group_aggregation"]
+    options = {"name": "avg_as_coded_first_client_only", "weighting": "first_client"}
+    rounds = [aggregated(case, round=round, **options) for round in range(1, 31)]
+    times = sum(np.allclose(model, expected, atol=1e-5) for model, expected in rounds)
+    assert 1 <= times < 30
 
 
 @pytest.mark.parametrize("setting", ["mnist_mclr_swap_all", "femnist_mlp_swap_part"])

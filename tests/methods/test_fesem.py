@@ -105,9 +105,12 @@ def test_the_mean_by_examples() -> None:
 
 
 def test_the_first_client_as_coded() -> None:
-    result = after([4, 2, 3, 1, 0], weighting="first_client")
-    np.testing.assert_allclose(result.models[:2], [[20, 0], [4, 2]], rtol=1e-6)
-    np.testing.assert_allclose(result.local, after().local, rtol=1e-6)
+    """In each cluster one of its clients' solutions, in every round another; all solutions are kept."""
+    method = FeSEM(weighting="first_client")
+    results = [method.round(world(), given(), EVERYBODY, STREAM.at(r)) for r in range(1, 40)]
+    assert {tuple(result.models[0].tolist()) for result in results} == {(20, 0), (0, 1), (4, 1)}
+    assert {tuple(result.models[1].tolist()) for result in results} == {(4, 2), (24, 0)}
+    np.testing.assert_allclose(results[0].local, after().local, rtol=1e-6)
 
 
 # --- what is measured

@@ -19,6 +19,7 @@ from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.shift import Note
 from fedkin.tasks.similarities import Similarities
+from fedkin.tasks.train import TrainingReply
 
 ZERO = np.zeros(2, np.float32)
 STREAM = Stream(2, 1, "policies")
@@ -200,6 +201,53 @@ def test_only_warm_clients_that_shifted_are_placed_again() -> None:
     assert policies.migrate(w, before, Settings(migration="none"), place, STREAM) is before
     assert policies.migrate(w, before, Settings(threshold=0.9), place, STREAM) is before
     assert asked == [[0]]
+
+
+# --- weights of the mean
+
+
+def trained(model_index: Any, arrived: Any = True, examples: int = 5) -> TrainingReply:
+    n = len(model_index)
+    arrived = np.broadcast_to(np.asarray(arrived), n)
+    update, loss = np.zeros((n, 2), np.float32), np.ones(n)
+    return TrainingReply(update, np.asarray(model_index), np.full(n, examples), loss, loss, arrived, ~arrived)
+
+
+def first_of(model_index: Any, arrived: Any = True, rounds: int = 600, clients: Any = None) -> np.ndarray:
+    """How often each client has weight 1."""
+    reply = trained(np.array(model_index), arrived)
+    clients = np.arange(len(model_index)) if clients is None else clients
+    weights = [policies.aggregation_weights("first_client", reply, clients, STREAM.at(r)) for r in range(rounds)]
+    assert set(np.unique(weights)) <= {0, 1}
+    return np.sum(weights, axis=0)
+
+
+def test_every_client_of_a_cluster_is_first_equally_often() -> None:
+    """Four clients of cluster 0 and two of cluster 1 in 600 rounds: 150 and 300 times each, six standard deviations
+    (11 and 12). The first by id would be first always."""
+    times = first_of([0, 0, 1, 0, 1, 0])
+    assert np.abs(times - [150, 150, 300, 150, 300, 150]).max() < 75
+    assert times[[0, 1, 3, 5]].sum() == times[[2, 4]].sum() == 600
+
+
+def test_the_first_client_is_one_that_replied() -> None:
+    assert first_of([0, 1, 0, 2], [False, True, True, False], rounds=20).tolist() == [0, 20, 20, 0]
+
+
+def test_the_only_client_of_a_cluster_is_its_first() -> None:
+    assert first_of([2, 0, 1], rounds=20).tolist() == [20, 20, 20]
+
+
+def test_the_first_client_does_not_depend_on_the_order_of_rows() -> None:
+    order = np.array([3, 1, 5, 0, 2, 4])
+    assert first_of([0] * 6, rounds=20)[order].tolist() == first_of([0] * 6, rounds=20, clients=order).tolist()
+
+
+@pytest.mark.parametrize(("weighting", "weight"), [("simple", 1), ("examples", 5)])
+def test_other_weights_of_clients_that_replied(weighting: str, weight: int) -> None:
+    reply = trained(np.zeros(3, np.int64), [True, False, True])
+    weights = policies.aggregation_weights(weighting, reply, np.arange(3), STREAM)
+    np.testing.assert_array_equal(weights, [weight, 0, weight])
 
 
 # --- sharing between clusters
