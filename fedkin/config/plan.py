@@ -17,7 +17,7 @@ class Plan:
     ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), or ``round_robin`` (all N clients take
     turns once, in the order of ids, and uniform from then on, as FlexCFL's code does, so that clients that take
     part from the start are soon assigned). The last round is always evaluated and kept, whatever ``evaluate_every`` and
-    ``checkpoint_every`` say.
+    ``checkpoint_every`` say. With ``global_model`` an evaluation is also one of the mean of the cluster models.
     """
 
     rounds: Positive
@@ -26,6 +26,7 @@ class Plan:
     evaluate_every: NotNegative = 1  # rounds; 0: only after the last
     checkpoint_every: Positive = 10
     selection: Selection = "uniform"
+    global_model: bool = False
 
     def evaluates(self, round: int) -> bool:
         """Whether clients are evaluated after this round."""

@@ -56,6 +56,7 @@ class RunSection(Section):
     evaluate_every: NotNegative = 1  # rounds; 0: only after the last
     checkpoint_every: Positive = 10
     selection: Selection = "uniform"
+    global_model: bool = False  # score the mean of the cluster models, too
     devices: Positive | None = None
     clients_per_batch: Positive | None = None
 
@@ -67,7 +68,8 @@ class RunSection(Section):
     @property
     def plan(self) -> Plan:
         """The part that the loop of rounds needs."""
-        return Plan(self.rounds, self.cohort, self.seed, self.evaluate_every, self.checkpoint_every, self.selection)
+        intervals = self.evaluate_every, self.checkpoint_every
+        return Plan(self.rounds, self.cohort, self.seed, *intervals, self.selection, self.global_model)
 
 
 @dataclass(frozen=True)

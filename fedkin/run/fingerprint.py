@@ -21,12 +21,14 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "opta
 _MACHINE = ("platform", "machine")
 # Settings that change no number of any round. (Which rounds are evaluated may change: the last one always is. A run
 # that is extended has evaluated its former last round too, which a run with evaluate_every above 1 may not have.)
+# An option that is off decides nothing either, so that runs from before there was one can be resumed.
 _WITHOUT_EFFECT = {"rounds", "seeds", "against", "checkpoint_every", "target", "devices"}
 
 
 def determining_part(description: dict[str, Any]) -> dict[str, Any]:
     """The part of a description that decides what numbers come out."""
-    run = {key: value for key, value in description.get("run", {}).items() if key not in _WITHOUT_EFFECT}
+    options = {key: value for key, value in description.get("run", {}).items() if value is not False}
+    run = {key: value for key, value in options.items() if key not in _WITHOUT_EFFECT}
     return {**description, "run": run}
 
 

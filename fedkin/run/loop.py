@@ -81,7 +81,7 @@ def run(
     instrumented = InstrumentedWorld(world)
     restored = folder.restore(world) if folder else None
     clock = _Clock(restored.checkpoint.seconds if restored else 0.0)
-    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock)
+    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan.global_model)
     if restored:
         checkpoint, records, migrations = restored
         run_state = RunState(checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total)
@@ -144,6 +144,7 @@ class _Recorder:
     folder: Folder | None
     on_round: OnRound | None
     clock: _Clock
+    global_model: bool
 
     def __post_init__(self) -> None:
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
@@ -161,7 +162,8 @@ class _Recorder:
         """Measure the round, with test results if ``scoring`` and a checkpoint if ``keeping``."""
         training_seconds = self.clock.lap()
         round = run_state.round
-        run_state.scored = score(self.instrumented.world, run_state.state, round) if scoring else None
+        world = self.instrumented.world
+        run_state.scored = score(world, run_state.state, round, self.global_model) if scoring else None
         migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)

@@ -13,6 +13,7 @@ from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.measures.cluster_agreement import adjusted_rand_index
+from fedkin.methods.decentralized import PeerState
 from fedkin.run.observations import Observations, distances
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Scores, evaluate
@@ -25,6 +26,14 @@ _SCORED = (
 
 
 @dataclass(frozen=True)
+class GlobalModel:
+    """Test results of the auxiliary global model, one entry per client, and its distances to the cluster models."""
+
+    scores: Scores
+    distance: Float[np.ndarray, "K"]
+
+
+@dataclass(frozen=True)
 class EvaluationResults:
     """Test results of every reachable client that has a cluster, on that cluster's model."""
 
@@ -34,6 +43,7 @@ class EvaluationResults:
     partial: bool  # some reachable client has no cluster yet
     excluded: int = 0  # clients that shall have none
     detectors: list[float | None] | None = None  # accuracy of each detector on its own cluster's clients
+    global_model: GlobalModel | None = None  # scored on the same clients, where the run asks for it
 
     @property
     def client_accuracy(self) -> Float[np.ndarray, "c"]:
@@ -42,7 +52,7 @@ class EvaluationResults:
         return np.asarray(self.scores.correct / examples, np.float64)
 
 
-def score(world: World, state: State, round: int) -> EvaluationResults:
+def score(world: World, state: State, round: int, global_model: bool = False) -> EvaluationResults:
     """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do), or as the
     state says.
 
@@ -52,6 +62,7 @@ def score(world: World, state: State, round: int) -> EvaluationResults:
         world: of the clients.
         state: the method's state after the round.
         round: its number.
+        global_model: whether the mean of the cluster models is scored, too.
     """
     reachable = world.clients(round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
@@ -59,15 +70,45 @@ def score(world: World, state: State, round: int) -> EvaluationResults:
     assigned = state.models_for(assigned_clients)
     own = state.evaluation(world.spec, assigned_clients)
     with world.ledger.scoring():
+        # Before the cluster models, for a client on a node of its own stores the model that it has scored last.
+        mean = score_global_model(world, state, assigned_clients) if global_model else None
         if own is None:
             scores = evaluate(world, assigned.models, assigned_clients, assigned.model_index)
         else:
             reply = world.run(own, assigned_clients)
             scores = Scores(reply.correct, reply.examples, reply.loss)
         detectors = detector_accuracy(world, assigned, assigned_clients, cluster)
-    return EvaluationResults(
-        assigned_clients, cluster, scores, len(assigned_clients) + excluded < len(reachable), excluded, detectors
-    )
+    partial = len(assigned_clients) + excluded < len(reachable)
+    return EvaluationResults(assigned_clients, cluster, scores, partial, excluded, detectors, mean)
+
+
+def score_global_model(world: World, state: State, clients: Int[np.ndarray, "c"]) -> GlobalModel | None:
+    """Test the auxiliary global model of FedGroup and FlexCFL: the simple mean of all cluster models.
+
+    FlexCFL's code leaves out the clusters that have no client in the round's cohort; its paper does not, nor do we.
+
+    Args:
+        world: of the clients.
+        state: the method's state after the round.
+        clients: ids of those that have a cluster.
+
+    Returns:
+        None where there are no cluster models to average: of one model, of peers, of detectors, and where a part of
+        each model is on its client.
+    """
+    assigned = state.models_for(clients)
+    of_clusters = not isinstance(state, PeerState) and assigned.positive is None
+    if not of_clusters or len(state.models) < 2 or state.evaluation(world.spec, clients) is not None:
+        return None
+    mean, distance = mean_and_distances(state.models)
+    scores = evaluate(world, mean[None], clients, np.zeros(len(clients), np.int64))
+    return GlobalModel(scores, distance)
+
+
+def mean_and_distances(models: Float[np.ndarray, "K P"]) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "K"]]:
+    """The simple mean of the models, and each model's Euclidean distance to it."""
+    mean = models.mean(axis=0, dtype=np.float64)
+    return mean.astype(models.dtype), np.linalg.norm(models - mean, axis=1)
 
 
 def detector_accuracy(
@@ -123,7 +164,19 @@ def accuracy_record(
         "cluster_sizes": np.bincount(scored.cluster, minlength=clusters).tolist(),
         **({"excluded": scored.excluded} if scored.excluded else {}),
         **({} if scored.detectors is None else {"accuracy_by_detector": scored.detectors}),
+        **({} if scored.global_model is None else global_record(scored.global_model)),
         **true_cluster_agreement(scored, true_clusters),
+    }
+
+
+def global_record(mean: GlobalModel) -> Record:
+    """Accuracy and loss of the mean of the cluster models over the same clients, and its distance to each of these
+    models (the group-to-global discrepancy of FedGroup's code, which adds their sum to each by mistake)."""
+    examples = mean.scores.examples
+    return {
+        "global_accuracy": ratio(int(mean.scores.correct.sum()), int(examples.sum())),
+        "global_loss": weighted_mean(mean.scores.loss, examples),
+        "discrepancy_to_global": [finite_or_none(float(distance)) for distance in mean.distance],
     }
 
 

@@ -50,6 +50,7 @@ def simulate(
     evaluate_every: int = 1,
     checkpoint_every: int = 10,
     selection: Selection = "uniform",
+    global_model: bool = False,
     devices: int | None = None,
     clients_per_batch: int | None = None,
     out: str | Path | None = None,
@@ -75,6 +76,7 @@ def simulate(
         evaluate_every: rounds from one evaluation to the next; 0: only after the last.
         checkpoint_every: rounds from one checkpoint to the next.
         selection: ``uniform``, or ``round_robin`` (all clients take turns once, then uniform).
+        global_model: score the mean of the cluster models, too (``run.metrics.global_record`` says what is recorded).
         devices: how many to use; by default all.
         clients_per_batch: how many clients are computed at once; by default as many as fit.
         out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
@@ -94,7 +96,7 @@ def simulate(
     local, scenario = local or LocalTraining(), scenario or Population()
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
-    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection)
+    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
     if resume and not out:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
