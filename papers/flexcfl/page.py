@@ -1,17 +1,12 @@
-"""FlexCFL's part of docs/results.md, and the figure of its curves."""
+"""FlexCFL's part of docs/results.md."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
 from papers.flexcfl.communication import bytes_of, relative_bytes
-from papers.flexcfl.recipes import COUNTED, FIGURE_6, MNIST, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV
+from papers.flexcfl.figures import NO_SHIFT, SHIFTED
+from papers.flexcfl.figures import draw as draw  # the catalogue takes it from here
+from papers.flexcfl.recipes import COUNTED, FIGURE_6, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV
 from papers.tables_markdown import Results, accuracies, by_classes, markdown, mean_and_range, percent, share, values_of
-
-CURVES = "images/flexcfl-shift.svg"
 
 
 def table_iii(results: Results) -> str:
@@ -25,6 +20,7 @@ def table_iii(results: Results) -> str:
             accuracies(results, TABLE_III, "best"),
             "### The same runs: accuracy in the last round (%)",
             accuracies(results, TABLE_III, "final", with_paper=False),
+            f"![Fig. 3: accuracy over the rounds without a shift]({NO_SHIFT})",
         ]
     )
 
@@ -38,7 +34,7 @@ def table_iv(results: Results) -> str:
             accuracies(results, TABLE_IV, "best"),
             "### The same runs: accuracy in the last round (%)",
             accuracies(results, TABLE_IV, "final", with_paper=False),
-            f"![accuracy over the rounds, MNIST-MCLR, three kinds of shift]({CURVES})",
+            f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
             "### Shifts detected (swap all)",
             detected(results),
         ]
@@ -79,35 +75,3 @@ def communication(results: Results) -> str:
             shown = [f"**{b / a:.4g}**" if a else "not run" for a, b in zip(base, ours, strict=True)]
             lines.append([row, column, *shown, f"*{printed}* {marks[row, column]}".rstrip() if printed else ""])
     return markdown(["", "method", "with clients", "and between servers", "paper"], lines)
-
-
-def draw(results: Results, docs: Path) -> None:
-    """Every method's whole curve on MNIST-MCLR under the three kinds of shift: mean over the seeds, range shaded."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    from fedkin.reporting.style import STYLE, write
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-        _curves(results, figure.subplots(1, 3, sharey=True))
-        write(figure, docs / CURVES)
-
-
-def _curves(results: Results, panels: Any) -> None:
-    """One panel per kind of shift."""
-    from fedkin.reporting.style import COLOURS, DASHES, prepare
-
-    columns = [c for c in dict.fromkeys(c.column for c in TABLE_IV) if c not in ("FeSEM", "FlexCFL, eta_g 5")]
-    for axes, kind in zip(panels, ("swap all", "swap part", "incremental"), strict=True):
-        prepare(axes, kind.capitalize(), "accuracy of all clients, each on its cluster's model")
-        for column, colour, dash in zip(columns, COLOURS, DASHES, strict=False):
-            curves = values_of(results, "IV", f"{MNIST.row}: {kind}", column, "curve")
-            if curves:
-                scores = np.array([[np.nan if a is None else a for a in curve] for curve in curves])
-                rounds = 1 + np.arange(scores.shape[1]) * (MNIST.rounds // 100)
-                axes.plot(rounds, scores.mean(axis=0), color=colour, ls=dash, lw=1.6, label=column)
-                axes.fill_between(rounds, scores.min(axis=0), scores.max(axis=0), color=colour, alpha=0.15, lw=0)
-        axes.set_xlabel("communication round")
-        axes.set_ylim(0.5, 1)
-    panels[-1].legend(loc="lower right", frameon=False, fontsize=8.5)

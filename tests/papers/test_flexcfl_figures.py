@@ -1,0 +1,48 @@
+"""FlexCFL's Figures 3 and 4, drawn from invented runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from papers.flexcfl import figures
+from papers.flexcfl.recipes import MNIST, TABLE_III, TABLE_IV
+
+
+def line(table: str, row: str, column: str, seed: int, curve: list[float | None]) -> dict[str, Any]:
+    return {"table": table, "row": row, "column": column, "seed": seed, "curve": curve}
+
+
+def test_a_curve_is_the_mean_over_the_seeds_in_rounds_that_all_have_complete() -> None:
+    runs = [
+        line("III", MNIST.row, "FlexCFL", 0, [None, 0.8, 0.9]),
+        line("III", MNIST.row, "FlexCFL", 1, [None, None, 0.7]),
+        line("III", MNIST.row, "RAC", 0, [0.1, 0.1, 0.1]),  # not in the figure
+    ]
+    panel = figures.without_shift(runs).axes[0]
+    drawn = {each.get_label(): each for each in panel.lines}
+    assert tuple(drawn) == figures.METHODS_3
+    x, y = drawn["FlexCFL"].get_data()
+    assert x.tolist() == [1, 4, 7]  # every third of 300 rounds is stored, from the first on
+    assert np.isnan(y[:2]).all() and y[2] == pytest.approx(0.8)
+    assert "mean of 2 seeds" in panel.texts[0].get_text()
+
+
+def test_each_panel_is_a_kind_of_shift() -> None:
+    panels = figures.under_shift([line("IV", f"{MNIST.row}: swap part", "IFCA", 0, [0.6, 0.7])]).axes
+    assert [panel.get_title(loc="left") for panel in panels] == ["Swap all", "Swap part", "Incremental"]
+    assert ["one seed" in panel.texts[0].get_text() for panel in panels] == [False, True, False]
+
+
+def test_every_method_of_a_figure_is_a_column_of_its_table() -> None:
+    assert set(figures.METHODS_3) <= {cell.column for cell in TABLE_III}
+    assert set(figures.METHODS_4) <= {cell.column for cell in TABLE_IV}
+
+
+def test_figures_of_nothing_are_written(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    figures.draw([], tmp_path)
+    assert (tmp_path / figures.NO_SHIFT).is_file() and (tmp_path / figures.SHIFTED).is_file()
