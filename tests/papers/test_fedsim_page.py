@@ -1,0 +1,74 @@
+"""FedSim's Figure 7 on the page, and the functions of all pages."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import papers
+from papers.catalogue import PAPERS
+from papers.fedsim import page
+from papers.fedsim.recipes import FEMNIST, MNIST, SYNTHETIC
+from papers.results_page import section
+
+FOLDER = Path(papers.__file__).parent
+
+
+def runs(row: str, column: str, gain: int, seeds: int, table: str = "4") -> list[dict[str, Any]]:
+    """``gain`` points above 50 in the first round, two points more in the second; nothing counts in round 0."""
+    line = {"table": table, "row": row, "column": column, "tested": 100}
+    return [{**line, "seed": seed, "right": [10 + 30 * seed, 50 + gain, 52 + gain]} for seed in range(seeds)]
+
+
+def cells(results: list[dict[str, Any]]) -> list[str]:
+    (line,) = page.variants(results, [FEMNIST]).splitlines()[2:]
+    return line.strip("| ").split(" | ")
+
+
+def test_similarity_and_round_robin_are_compared_over_the_seeds_that_both_have() -> None:
+    row = FEMNIST.row
+    results = [*runs(row, "FedAvg", 0, 3), *runs(row, "FedSim", 4, 2), *runs(row, page.ROUND_ROBIN, 3, 2)]
+    results += [{**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)]  # round robin lacks this seed
+    assert cells(results) == [row, "+6.00 (4.00 to 10.00)", "not run", "+3.00", "+1.00", "75%", "2"]
+
+
+def test_a_share_is_of_two_gains_and_of_nothing_else() -> None:
+    row = FEMNIST.row
+    results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedSim", -8, 2), *runs(row, page.ROUND_ROBIN, -4, 2)]
+    assert cells(results)[1:] == ["-8.00", "not run", "-4.00", "-4.00", "-", "2"]
+    assert cells(runs(row, "FedSim", 4, 2))[1:] == ["not run", "not run", "not run", "not run", "-", "0"]
+
+
+def test_the_page_has_figure_7_of_both_tables_data() -> None:
+    results = [
+        run
+        for setting, table in ((MNIST, "4"), (SYNTHETIC["IID"], "7"))
+        for column, gain in {"FedAvg": 0, "FedProx": 0, "FedSim": 4, page.ROUND_ROBIN: 1}.items()
+        for run in runs(setting.row, column, gain, 2, table)
+    ]
+    text = section(PAPERS["fedsim"], results)
+    _, figure_7 = text.split("### Figure 7")
+    assert "images/fedsim-random.svg" in figure_7
+    for row in (MNIST.row, "IID"):
+        assert f"| {row} | +4.00 | not run | +1.00 | +3.00 | 25% | 2 |" in figure_7
+
+
+def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
+    """The text quotes it of the draws: the least and the largest gain."""
+    row = MNIST.row
+    results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedProx", 0, 2), *runs(row, "FedSim", -3, 1)]
+    results += [{**run, "seed": 1} for run in runs(row, "FedSim", 5, 1)]
+    assert "| -3.0 to +5.0 | 1 |" in page.gains(results, {MNIST: ((7.32, 2.69), (5.65, 4.35))})
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*/page.py")), ids=lambda path: path.parent.name)
+def test_no_part_of_a_page_is_called_from_nowhere(path: Path) -> None:
+    """Every public function of a page is named outside its own definition, in its file or in the catalogue."""
+    tree, catalogue = ast.parse(path.read_text()), (FOLDER / "catalogue.py").read_text()
+    for part in (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"):
+        inside = set(map(id, ast.walk(part)))
+        names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inside]
+        assert part.name in names or f"_page.{part.name}" in catalogue, part.name
