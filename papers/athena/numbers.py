@@ -27,6 +27,7 @@ from papers.reproduction_marks import ComparedNumber, Results, compare_number, m
 
 Run = dict[str, Any]
 DETECTORS = 10
+ARITHMETIC = "arithmetic, from the paper's epochs"
 
 
 def first_run(results: Results, table: str, row: str, column: str) -> Run | None:
@@ -124,13 +125,14 @@ def _gain(row: str, printed: str, ours: float | None, options: dict[str, Any]) -
 
 
 def table_1(results: Results) -> list[ComparedNumber]:
-    """The share of FedAvg's bytes that is saved, percent: from the paper's own epochs, and from ours."""
+    """The share of FedAvg's bytes that is saved, percent: from the paper's own epochs, which is arithmetic, and from our
+    runs."""
     numbers = []
     for data, printed in ECONOMY_PUBLISHED.items():
         for split, percent in zip(("IID", "5 classes", "2 classes"), printed, strict=True):
             row, setting = f"{split}, {TITLES[data]}", COMBINED[data, split]
             options = {"unit": "% of the bytes", "margin": 0.01}
-            numbers.append(compare_number(row, "from the paper's epochs", percent, _as_printed(data, split), **options))
+            numbers.append(compare_number(row, ARITHMETIC, percent, _as_printed(data, split), **options))
             runs = [first_run(results, "Fig. 2-4", setting.row, name) for name in ("ATHENA-FL", "FedAvg")]
             traffic = [None if run is None else until_convergence(run)[1] for run in runs]
             ours = 100 * economy(traffic[0], traffic[1]) if traffic[0] is not None and traffic[1] else None
