@@ -125,8 +125,7 @@ def _gain(row: str, printed: str, ours: float | None, options: dict[str, Any]) -
 
 
 def table_1(results: Results) -> list[ComparedNumber]:
-    """The share of FedAvg's bytes that is saved, percent: from the paper's own epochs, which is arithmetic, and from our
-    runs."""
+    """The share of FedAvg's bytes that is saved, percent: from the paper's own epochs, and from our runs."""
     numbers = []
     for data, printed in ECONOMY_PUBLISHED.items():
         for split, percent in zip(("IID", "5 classes", "2 classes"), printed, strict=True):

@@ -186,7 +186,7 @@ def _interval(accuracies: Sequence[float]) -> str:
 
 
 def published_table_1() -> str:
-    """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files: nothing is trained."""
+    """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files; no training."""
     lines = []
     for (data, split), (ours, theirs) in TABLE_1.items():
         size = transmitted_mib(ours, 10, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE)
