@@ -64,6 +64,11 @@ class Client:
         """The same before any shift of its data, where that is known; a real client knows its present samples only."""
         return self._rows.first_data.label_counts(clients=self._position)[0]
 
+    @property
+    def stale_counts(self) -> bool:
+        """Whether it compares with its label counts before any shift, not with those when it was placed."""
+        return self._rows.stale_counts
+
     def rng(self) -> np.random.Generator:
         """Its random numbers of this call, the same in every world. Raises TaskError without a stream."""
         return self._rows.drawn().client(self.id)
@@ -136,6 +141,7 @@ class ClientRows:
         declared: what the task declares of it.
         together: whether rows of one client stay in one portion.
         stream: random numbers of the call; None where it was given none.
+        stale_counts: whether clients compare with their label counts before any shift, not with those when placed.
     """
 
     task: str
@@ -151,6 +157,7 @@ class ClientRows:
     declared: Mapping[str, Memory]
     together: bool
     stream: Stream | None
+    stale_counts: bool = False
 
     @property
     def every(self) -> slice:

@@ -80,11 +80,19 @@ class Incremental:
 
     Release 0 is in round 0, release j in round 1 + j ``every``. With release j a client has the first ceil(r_j n) of
     its n training samples, in a random order of its own. A client that arrives late has all that was released before.
+
+    ``as_coded``, as the authors' code does it: in round 0, and so in the cold start, clients have all their data.
+    Release 0 cuts them in round 1, and each release takes its portion of the client's *current* samples, so that their
+    number falls. Until they detect a shift, clients compare with their label counts before any shift. So those with a
+    cluster from round 0 on detect the cut in round 1. In a later round r newcomers are placed, by the data they have
+    then, before clients are tested: one placed in round r passes its first test, and detects the cut in round r + 1.
+    (Of a method whose newcomers choose while they train, like IFCA, the first test is in round r + 1, and they detect
+    the cut in round r + 2.) Without ``as_coded``, clients compare with what they had when placed.
     """
 
     every: int = 50  # rounds
     releases: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)  # r_j
-    as_coded: bool = False  # the authors' code takes r_j of the client's *current* samples, so their number falls
+    as_coded: bool = False
 
     def __post_init__(self) -> None:
         at_least(1, "every", self.every)
@@ -117,9 +125,14 @@ class Incremental:
         release = min(max(round - 1, 0) // self.every, len(self.releases) - 1)
         if not self.as_coded:
             return _portion(self.releases[release], sizes)
-        for rate in self.releases[: release + 1]:
+        for rate in self.releases[: release + 1] if round else ():
             sizes = _portion(rate, sizes)
         return sizes
+
+
+def stale_counts(shift: Shift | None) -> bool:
+    """Whether placed clients compare with their label counts before any shift, as in the authors' code."""
+    return isinstance(shift, Incremental) and shift.as_coded
 
 
 def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:

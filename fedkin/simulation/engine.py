@@ -19,7 +19,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.shift import Shift, ShiftedData
+from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
 from fedkin.simulation.model_checks import check_ids
 from fedkin.simulation.workers import AnyModel, check_samples, worker_factory
 
@@ -65,6 +65,7 @@ class SimulatedWorld:
         self._workers = worker_factory(model, self._ids, devices, clients_per_batch)
         self._scorer, self._trainer = self._workers(data)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
+        self._stale_counts = stale_counts(shift)
         self._memory = ClientMemory(data.clients, memory_limit, self._ids)
         self.true_clusters = data.true_clusters
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
@@ -153,7 +154,8 @@ class SimulatedWorld:
                     failed = failed | straggling
         workers = {"scorer": self._scorer, "trainer": self._trainer, "memory": self._memory, "stream": stream}
         data = {"ids": self._ids, "data": self.data, "first_data": self._first_data, "together": self.spec.detects}
-        return ClientRows(task.name, clients, ~failed, steps, declared=task.memory, **data, **workers)
+        coded = {"declared": task.memory, "stale_counts": self._stale_counts}
+        return ClientRows(task.name, clients, ~failed, steps, **coded, **data, **workers)
 
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Rows whose client does not reply. One that never replies can still do work that nobody waits for."""

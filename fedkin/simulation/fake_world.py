@@ -54,6 +54,7 @@ class FakeWorld(SimulatedWorld):
         self._scorer = self._trainer = _Quadratic(self)
         self._ids, self._memory = np.arange(self.total_clients), ClientMemory(self.total_clients)
         self._shifted_data, self._compiled, self._now = None, True, Stream(0)
+        self._stale_counts = False
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))

@@ -32,7 +32,11 @@ class _Noted(NamedTuple):
 
 @dataclass(frozen=True)
 class Note(Task):
-    """Clients that were just placed store their present label counts."""
+    """Clients that were just placed store their present label counts.
+
+    Where counts are stale (``Incremental(as_coded=True)``), those of a first placement hold for one test only: see
+    ``Shifted``. ``samples_at_first`` is stored with counts that last, so that without it they are for one test.
+    """
 
     memory = _MEMORY
     delivery = "next"
@@ -41,7 +45,8 @@ class Note(Task):
     can_be_lost = False
 
     def compute(self, client: Client) -> dict[str, Any]:
-        if "samples_at_first" not in client.memory:
+        lasting = not client.stale_counts or "noted_labels" in client.memory
+        if lasting and "samples_at_first" not in client.memory:
             client.memory["samples_at_first"] = client.first_label_counts.sum()
         client.memory["noted_labels"] = client.label_counts
         return {}
@@ -49,7 +54,9 @@ class Note(Task):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         every = np.arange(len(rows.clients))
         if len(every):
-            rows.store("samples_at_first", every, _noted(rows).samples)
+            noted = rows.memory.has("noted_labels", rows.clients)
+            lasting = np.flatnonzero(noted) if rows.stale_counts else every
+            rows.store("samples_at_first", lasting, _noted(rows).samples[lasting])
             rows.store("noted_labels", every, rows.data.label_counts(clients=rows.clients))
         yield rows.every, {}
 
@@ -63,6 +70,10 @@ class Shifted(Task):
     classes; its n_i is always the client's number of samples before any shift, as in FlexCFL's code. ``label_aware`` is
     ours: it compares the counts class by class, and its n_i is the number of samples when the counts were stored: with
     the number at the start, a client that lost most samples would hardly ever detect a shift.
+
+    In the authors' code a client is first tested in the round after its placement, against its counts before any shift;
+    here it is tested in the round of its placement too. Where counts are stale, that test is against those at its
+    placement, and stores the counts before any shift for the next.
     """
 
     test: str = "label_blind"
@@ -83,14 +94,29 @@ class Shifted(Task):
         labels = client.memory.get("noted_labels", client.first_label_counts)
         samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
         noted = _Noted(labels[None], np.asarray(samples)[None])
+        if client.stale_counts and "noted_labels" in client.memory and "samples_at_first" not in client.memory:
+            client.memory["noted_labels"] = client.first_label_counts
+            client.memory["samples_at_first"] = client.first_label_counts.sum()
         return {"shifted": self._shifted(noted, client.label_counts[None])[0]}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        yield rows.every, {"shifted": self._shifted(_noted(rows), rows.data.label_counts(clients=rows.clients))}
+        noted = _noted(rows)
+        if rows.stale_counts:
+            _store_first(rows)
+        yield rows.every, {"shifted": self._shifted(noted, rows.data.label_counts(clients=rows.clients))}
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
         return TESTS[self.test](counts, noted.labels) > shift_threshold(size, counts.shape[1], self.threshold)
+
+
+def _store_first(rows: ClientRows) -> None:
+    """Clients whose counts were for one test store those before any shift."""
+    noted, lasting = (rows.memory.has(name, rows.clients) for name in ("noted_labels", "samples_at_first"))
+    once = np.flatnonzero(noted & ~lasting)
+    first = rows.first_data.label_counts(clients=rows.clients[once])
+    rows.store("noted_labels", once, first)
+    rows.store("samples_at_first", once, first.sum(axis=1))
 
 
 def _noted(rows: ClientRows) -> _Noted:

@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
+from fedkin.core.training import SGD
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.methods.flexcfl import FlexCFL
+from fedkin.models import mclr
+from fedkin.run.instrumented_world import InstrumentedWorld
+from fedkin.run.loop import run_round
 from fedkin.scenarios.drift import Relabel, Rotate
 from fedkin.scenarios.shift import SHIFTS, Incremental, Shift, ShiftedData
 from fedkin.scenarios.swaps import SwapAll, SwapPart
+from fedkin.simulation.engine import SimulatedWorld
 
 Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(5, 0, "run/shift")
@@ -116,6 +124,47 @@ def test_incremental_sizes(oracle: Oracle, as_coded: bool) -> None:
         now, _ = moving.at(STREAM.at(round + 1))
         kind = "sizes_as_coded" if as_coded else "intended"
         assert now.train.sizes.tolist() == [vectors[str(size)][kind][index][1] for size in sizes]
+
+
+def test_incremental_as_coded_cuts_after_the_cold_start() -> None:
+    """All data in round 0, a quarter of 100 in round 1, half of that in round 4; each cut is a shift."""
+    moving = ShiftedData(federation(100, 1), Incremental(every=3, as_coded=True), lambda _: np.arange(2))
+    rounds = [moving.at(STREAM.at(round)) for round in range(5)]
+    assert [now.train.sizes.tolist() for now, _ in rounds] == [[100, 1], [25, 1], [25, 1], [25, 1], [13, 1]]
+    assert [shifted.tolist() for _, shifted in rounds] == [[r in (1, 4), False] for r in range(5)]
+
+
+def detected(shift: Shift, rounds: int = 6, **options: Any) -> tuple[list[int], list[set[int]], list[set[int]]]:
+    """Who has a cluster from round 0 on; in each round from 1 on, who is placed and who detects a shift. The cohorts
+    are clients 0 and 1, 2 and 3, 4 and 5, 0 and 1, ..."""
+    data, method = federation(*(40,) * 6), FlexCFL(clusters=2, alpha=1)
+    world = InstrumentedWorld(SimulatedWorld(data, mclr(data), SGD(epochs=1, lr=0.01), shift=shift, **options))
+    world.begin(STREAM)
+    state = method.init(world, STREAM)
+    first, placed, found = np.flatnonzero(state.assignment != UNASSIGNED).tolist(), [], []
+    for round in range(1, rounds + 1):
+        world.begin(STREAM.at(round))
+        cold = np.flatnonzero(state.assignment == UNASSIGNED)
+        plan = Plan(rounds=rounds, cohort=2, selection="round_robin", seed=STREAM.seed)
+        state = run_round(world, method, state, round, plan)
+        placed.append(set(cold[state.assignment[cold] != UNASSIGNED].tolist()))
+        assert world.observations.detected is not None
+        found.append(set(np.flatnonzero(world.observations.detected).tolist()))
+    return first, placed, found
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_as_coded_clients_detect_the_cut_once(compiled: bool) -> None:
+    """Those of the cold start in round 1, newcomers in the round after their placement."""
+    first, placed, found = detected(Incremental(as_coded=True), compiled=compiled)
+    assert len(first) == 2 and sum(map(len, placed)) == 4 and len([p for p in placed if p]) >= 2
+    assert found == [set(first), *placed[:-1]]
+
+
+def test_in_the_sound_form_clients_compare_with_what_they_had_when_placed() -> None:
+    """Release 1 is in round 5, and a quarter of the data more is a shift to all who were placed with less."""
+    _, placed, found = detected(Incremental(every=4))
+    assert any(placed) and found == [set(), set(), set(), set(), set(range(6)), set()]
 
 
 def test_incremental_round_by_round() -> None:
