@@ -1,0 +1,33 @@
+"""FedGroup's FEMNIST-MCLR row on candidates for the authors' file, beside the row's published numbers: with which
+sharing of images do all six cells fit?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from papers.fedgroup.recipes import FEMNIST, METHODS, PUBLISHED
+from papers.recipe import Cell, Options, Setting
+
+TABLE = "FEMNIST candidates"
+POOLS = (300, 600, 1000, 2000)  # images a class
+
+OPTIONS: dict[str, Options] = {
+    "training writers, images shared": (("training_writers", True),),
+    **{f"{images} images a class, wrapping": (("cursor", "wraps"), ("images", images)) for images in POOLS},
+    "classes u, u - 1, .., images shared": (("step", -1),),
+    "own images": (("cursor", "own"),),
+}
+
+
+def _row(row: str, options: Options) -> Setting:
+    """Two seeds, each with its own shuffle and sizes."""
+    setting = replace(FEMNIST, row=row, data="femnist candidate", data_options=(("classes", 26), *options))
+    return replace(setting, draws=(), seeds=(0, 1), deviation="a candidate for the authors' file")
+
+
+CANDIDATES = [_row(row, options) for row, options in OPTIONS.items()]
+CELLS = [
+    Cell(TABLE, setting, column, method, value)
+    for setting in CANDIDATES
+    for (column, method), value in zip(METHODS.items(), PUBLISHED[FEMNIST], strict=True)
+]
