@@ -1,0 +1,138 @@
+"""Every table and figure that the papers print: what it shows, and the recipe that reproduces it or the reason why
+there is none.
+
+A panel of a figure that has a caption of its own, and rows of a table that have no recipe beside others that have one,
+are entries of their own. PANM's poster prints neither table nor figure. A new recipe is named here too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from papers.tables_markdown import markdown
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A printed table or figure. ``recipe``: the name, in the catalogue, of the table that reproduces it; without one,
+    the ``reason``.
+
+    Raises ValueError unless exactly one of them is given.
+    """
+
+    paper: str
+    number: str
+    shows: str
+    recipe: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.recipe) == bool(self.reason):
+            raise ValueError(f"{self.paper}, {self.number}: expected a recipe or a reason, and not both")
+
+    @property
+    def whole(self) -> str:
+        """The table or figure that this is, or is a part of: ``Fig. 3`` of ``Fig. 3(a)``."""
+        return re.split(r" ?\(", self.number)[0]
+
+
+FEDGROUP, FLEXCFL, FEDSIM = "FedGroup", "FlexCFL", "FedSim"
+SBRC, ATHENA = "Hierarchical clustering", "ATHENA-FL"  # SBRC 2022; the summary of both
+DIAGRAM = "a diagram, no result"
+SETTINGS = "statistics or settings, no result"
+SURVEY = "a survey of other papers, no result"
+TIMES = "times of the authors' machines"
+DATA = "the data before any training; no method, and no number is printed"
+CURVES = "curves of Table I's runs, which keep no discrepancy by round; not drawn"
+LOSS = "test loss; the runs of ATHENA-FL's Fig. 1 keep the accuracy"
+NOT_YET = "no recipe yet"
+
+ENTRIES = (
+    Entry(FEDGROUP, "Table I", "FedAvg on MNIST by classes per client", "fedgroup-table1"),
+    Entry(FEDGROUP, "Table II", "data sets and model sizes", reason=SETTINGS),
+    Entry(FEDGROUP, "Table III", "best accuracies of the methods", "fedgroup-table3"),
+    Entry(FEDGROUP, "Table III (Sent140-LSTM)", "the row of tweets", reason=NOT_YET),
+    Entry(FEDGROUP, "Fig. 1", "FedAvg's accuracy and discrepancy by classes per client", reason=CURVES),
+    Entry(FEDGROUP, "Fig. 2", "overview of FedGroup", reason=DIAGRAM),
+    Entry(FEDGROUP, "Fig. 3", "accuracy and discrepancy over the rounds, MNIST and FEMNIST", reason=NOT_YET),
+    Entry(FEDGROUP, "Fig. 4", "accuracy over the rounds, Synthetic(1,1) and Sent140", reason=NOT_YET),
+    Entry(FEDGROUP, "Fig. 5", "distances by all clients' cosines against those by three directions", reason=NOT_YET),
+    Entry(FLEXCFL, "Table I", "FedAvg on MNIST by classes per client", "flexcfl-table1"),
+    Entry(FLEXCFL, "Table II", "data sets and model sizes", reason=SETTINGS),
+    Entry(FLEXCFL, "Table III", "best accuracies without a shift", "flexcfl-table3"),
+    Entry(FLEXCFL, "Table IV", "best accuracies under three kinds of shift", "flexcfl-table4"),
+    Entry(FLEXCFL, "Table IV (CNN rows)", "MNIST, FEMNIST, FashionMNIST", reason=NOT_YET),
+    Entry(FLEXCFL, "Fig. 1", "FedAvg's accuracy and discrepancy by classes per client", reason=CURVES),
+    Entry(FLEXCFL, "Fig. 2", "overview of FlexCFL", reason=DIAGRAM),
+    Entry(FLEXCFL, "Fig. 3(a)", "accuracy, loss, discrepancy over the rounds, MNIST-MCLR", "flexcfl-figure3"),
+    Entry(FLEXCFL, "Fig. 3(b)", "the same, MNIST-MLP", "flexcfl-figure3"),
+    Entry(FLEXCFL, "Fig. 3(c)", "the same, MNIST-CNN", reason="the runs of Table III's CNN have 50 rounds of 300"),
+    Entry(FLEXCFL, "Fig. 3(d)", "MNIST-MLP by eta_g", reason=NOT_YET),
+    Entry(FLEXCFL, "Fig. 4(a)", "accuracy under three kinds of shift, MNIST-MCLR", "flexcfl-figure4"),
+    Entry(FLEXCFL, "Fig. 4(b)", "the same, FEMNIST-CNN", reason=NOT_YET),
+    Entry(FLEXCFL, "Fig. 4(c)", "the same, FashionMNIST-CNN", reason=NOT_YET),
+    Entry(FLEXCFL, "Fig. 5(a)", "accuracy by eta_g, FEMNIST-MLP, swap part", reason=NOT_YET),
+    Entry(FLEXCFL, "Fig. 5(b)", "training loss by eta_g, FEMNIST-MLP, swap part", reason=NOT_YET),
+    Entry(FLEXCFL, "Fig. 6(a)", "communication of 300 rounds, MNIST, swap all", "flexcfl-figure6"),
+    Entry(FLEXCFL, "Fig. 6(b)", "the same, FEMNIST, swap part", "flexcfl-figure6"),
+    Entry(FLEXCFL, "Fig. 6(c)", "the same, FashionMNIST, incremental", "flexcfl-figure6"),
+    Entry(FEDSIM, "Table 1", "data sets and metrics in the literature", reason=SURVEY),
+    Entry(FEDSIM, "Table 2", "hyper-parameters", reason=SETTINGS),
+    Entry(FEDSIM, "Table 3", "milliseconds per round", reason=TIMES),
+    Entry(FEDSIM, "Table 4", "gains over FedAvg and FedProx, real data", "fedsim-table4"),
+    Entry(FEDSIM, "Table 5", "architectures of other networks", reason=SETTINGS),
+    Entry(FEDSIM, "Table 6", "gains with other networks", reason=NOT_YET),
+    Entry(FEDSIM, "Table 7", "gains on synthetic data", "fedsim-table7"),
+    Entry(FEDSIM, "Fig. 1", "similarity of the clients' data, pair by pair", reason=DATA),
+    Entry(FEDSIM, "Fig. 2", "overview of FedSim", reason=DIAGRAM),
+    Entry(FEDSIM, "Fig. 3", "accuracy over the rounds, real data", "fedsim-figure3"),
+    Entry(FEDSIM, "Fig. 4", "all clients' gradients in two dimensions, in ten clusters", reason=NOT_YET),
+    Entry(FEDSIM, "Fig. 5", "gains over the rounds, and where they are significant", "fedsim-figure5"),
+    Entry(FEDSIM, "Fig. 6", "accuracy over the rounds, other networks", reason=NOT_YET),
+    Entry(FEDSIM, "Fig. 7", "similarity against round robin, FEMNIST", "fedsim-figure7"),
+    Entry(FEDSIM, "Fig. 8", "variance kept by principal components", "fedsim-figure8"),
+    Entry(FEDSIM, "Fig. 9", "accuracy over the rounds, synthetic data", "fedsim-figure9"),
+    Entry(FEDSIM, "Fig. 10", "non-IID index (PNI) by alpha and beta", "fedsim-figure10"),
+    Entry(SBRC, "Table 1", "settings of the training", reason=SETTINGS),
+    Entry(SBRC, "Table 2", "clusters that DBSCAN and OPTICS find", "athena-eps"),
+    Entry(SBRC, "Table 3", "ranges of eps that find the clusters", "athena-eps"),
+    Entry(SBRC, "Table 4", "accuracy by cluster, 2 classes", "athena-figure1"),
+    Entry(SBRC, "Fig. 1", "how the clusters begin", reason=DIAGRAM),
+    Entry(SBRC, "Fig. 2", "how a client joins", reason=DIAGRAM),
+    Entry(SBRC, "Fig. 3", "accuracy over the rounds, IID, one cluster or several", "athena-figure1"),
+    Entry(SBRC, "Fig. 4", "test loss over the rounds, 2 classes", reason=LOSS),
+    Entry(SBRC, "Fig. 5", "test loss over the rounds, 5 classes", reason=LOSS),
+    Entry(ATHENA, "Table 1", "epochs and bytes until convergence", "athena-table1"),
+    Entry(ATHENA, "Fig. 1", "accuracy of a model for each cluster, CIFAR-10", "athena-figure1"),
+    Entry(ATHENA, "Fig. 2", "combined detectors, IID", "athena-figure2"),
+    Entry(ATHENA, "Fig. 3", "combined detectors, 5 classes", "athena-figure3"),
+    Entry(ATHENA, "Fig. 4", "combined detectors, 2 classes", "athena-figure4"),
+)
+
+
+def without_recipe() -> tuple[Entry, ...]:
+    """The entries that no recipe reproduces."""
+    return tuple(entry for entry in ENTRIES if not entry.recipe)
+
+
+def sentence() -> str:
+    """How many entries have a recipe; the others, by their reason."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    for entry in without_recipe():
+        by_reason.setdefault(entry.reason, {}).setdefault(entry.paper, []).append(entry.number)
+    lists = []
+    for reason, by_paper in by_reason.items():
+        names = ", ".join(f"{paper} {', '.join(numbers)}" for paper, numbers in by_paper.items())
+        lists.append(f"{names} ({reason})")
+    count = len(ENTRIES) - len(without_recipe())
+    return (
+        f"{count} of the papers' {len(ENTRIES)} tables and figures, panels counted one by one, have a recipe. These "
+        f"have none: {'; '.join(lists)}."
+    )
+
+
+def markdown_table() -> str:
+    """All entries, in the order of the papers."""
+    lines = [[e.paper, e.number, e.shows, f"`{e.recipe}`" if e.recipe else f"none: {e.reason}"] for e in ENTRIES]
+    return markdown(["paper", "table or figure", "shows", "recipe"], lines)

@@ -1,0 +1,117 @@
+"""The inventory has what the papers print, each once, and the recipes of the catalogue."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from papers.catalogue import OURS, PAPERS, tables
+from papers.inventory import ATHENA, ENTRIES, FEDGROUP, FEDSIM, FLEXCFL, SBRC, Entry, markdown_table, sentence
+from papers.inventory import without_recipe as without
+from tests.conftest import SHARED
+
+# Tables and figures, counted in the captions. SBRC's: in the paper's PDF (AiramL/ATHENA-FL, src/app/papers/artigo.pdf).
+PRINTED = {FEDGROUP: (3, 5), FLEXCFL: (4, 6), FEDSIM: (7, 10), SBRC: (4, 5), ATHENA: (1, 4)}
+PANELS = {"Fig. 3": "abcd", "Fig. 4": "abc", "Fig. 5": "ab", "Fig. 6": "abc"}  # with captions of their own: FlexCFL's
+CAPTIONS = {  # file of the text, beginning of a caption
+    FEDGROUP: ("fedgroup", r"(TABLE [IVX]+)$|(Fig\. \d+)\. "),
+    FLEXCFL: ("flexcfl", r"(TABLE [IVX]+):|(Figure \d+):"),
+    FEDSIM: ("fedsim", r"(Table \d+):|(Figure \d+):"),
+    ATHENA: ("athena", r"(Table \d+):|(Figure \d+):"),
+}
+REPRODUCING = ("fedgroup", "flexcfl", "fedsim", "athena")  # PANM's poster prints nothing to reproduce
+
+
+def of(paper: str) -> list[Entry]:
+    return [entry for entry in ENTRIES if entry.paper == paper]
+
+
+def text(name: str) -> list[str]:
+    """The lines of a paper's text, from $FEDKIN_PAPERS or beside the checkout."""
+    path = Path(os.environ.get("FEDKIN_PAPERS", SHARED / "papers")) / f"{name}.txt"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}; set FEDKIN_PAPERS to the folder of the papers")
+    return path.read_text().splitlines()
+
+
+def test_each_table_and_figure_is_there_once() -> None:
+    assert set(Counter((entry.paper, entry.number) for entry in ENTRIES).values()) == {1}
+    assert {entry.paper for entry in ENTRIES} == PRINTED.keys()
+    assert all(entry.shows for entry in ENTRIES)
+
+
+@pytest.mark.parametrize("paper", PRINTED)
+def test_there_are_as_many_as_are_printed(paper: str) -> None:
+    whole = {entry.whole for entry in of(paper)}
+    kinds = Counter(name.split()[0] for name in whole)
+    assert (kinds["Table"], kinds["Fig."]) == PRINTED[paper] and len(whole) == sum(PRINTED[paper])
+
+
+def test_each_panel_with_a_caption_is_an_entry() -> None:
+    found: dict[str, str] = {}
+    for entry in of(FLEXCFL):
+        if match := re.fullmatch(r"(Fig\. \d+)\((\w)\)", entry.number):
+            found[match[1]] = found.get(match[1], "") + match[2]
+    assert found == PANELS
+
+
+@pytest.mark.parametrize("paper", CAPTIONS)
+def test_the_numbers_are_those_of_the_captions(paper: str) -> None:
+    name, caption = CAPTIONS[paper]
+    printed = {match[1] or match[2] for line in text(name) if (match := re.match(caption, line))}
+    printed = {each.replace("TABLE", "Table").replace("Figure", "Fig.") for each in printed}
+    assert {entry.whole for entry in of(paper)} == printed
+
+
+def test_pages_without_captions_have_no_entry() -> None:
+    assert not [line for line in text("panm") if re.match(r"(?i)(table|fig\.|figure) ?\d", line)]
+
+
+def test_panels_are_read_again_from_the_text() -> None:
+    """FlexCFL's panels stand above the caption of their figure."""
+    panels, above = {}, ""
+    for line in text("flexcfl"):
+        if panel := re.match(r"\(([a-d])\) (?:MNIST|FEMNIST|FeshionMNIST|FashionMNIST)", line):
+            above += panel[1]
+        elif (caption := re.match(r"Figure (\d+):", line)) and above:
+            panels[f"Fig. {caption[1]}"], above = above, ""
+    assert panels == PANELS
+
+
+def test_every_recipe_is_in_the_catalogue() -> None:
+    names = {name for _, table in tables().values() for name in (table.name, *table.also)}
+    assert {entry.recipe for entry in ENTRIES if entry.recipe} <= names
+
+
+@pytest.mark.parametrize("paper", REPRODUCING)
+def test_every_name_in_the_catalogue_is_the_recipe_of_an_entry(paper: str) -> None:
+    recipes = {entry.recipe for entry in ENTRIES}
+    names = {name for t in PAPERS[paper].tables if t.rule != OURS for name in (t.name, *t.also)}
+    assert names <= recipes, "papers/inventory.py: name the recipe in the entry of its table or figure"
+
+
+@pytest.mark.parametrize("given", [{}, {"recipe": "flexcfl-table3", "reason": "a diagram"}])
+def test_an_entry_has_a_recipe_or_a_reason(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="a recipe or a reason"):
+        Entry("FlexCFL", "Table III", "accuracies", **given)
+
+
+def test_the_sentence_names_each_without_a_recipe_and_counts_the_others() -> None:
+    said = sentence()
+    with_recipe = sum(bool(entry.recipe) for entry in ENTRIES)
+    assert said.startswith(f"{with_recipe} of the papers' {len(ENTRIES)} tables and figures")
+    for entry in without():
+        assert entry.number in said and entry.reason in said and entry.paper in said
+    diagrams = f"; FedGroup Fig. 2, FlexCFL Fig. 2, FedSim Fig. 2, {SBRC} Fig. 1, Fig. 2 (a diagram, no result); "
+    assert diagrams in said
+
+
+def test_the_table_has_a_line_for_each_entry() -> None:
+    lines = markdown_table().splitlines()[2:]
+    assert len(lines) == len(ENTRIES)
+    assert "| FlexCFL | Fig. 6(b) | the same, FEMNIST, swap part | `flexcfl-figure6` |" in lines
+    assert "| FedSim | Table 3 | milliseconds per round | none: times of the authors' machines |" in lines
