@@ -4,8 +4,8 @@ One seed makes one federation, and the methods' order depends on it; the papers'
 matched where it has what the paper prints, or what its published test file holds, to the margins of this file: number
 of samples, sizes of the largest clients, and purity, the share of the samples that have the most frequent label of
 their client. Seeds are tried in turn from 0, until five match. Draws are measured on the test part that the recipes
-make, as the file is: purity is higher in small parts than in all data (by 0.03 in IID). FedSim's rows all have the same sizes from
-one seed, and alpha changes no draw.
+make, as the file is: purity is higher in small parts than in all data (by 0.03 in IID). One seed gives FedSim's rows
+the same sizes, and alpha changes no draw.
 
 ``python -m papers.synthetic_draws`` searches, and writes synthetic_draws.json, which the recipes read.
 """
