@@ -1,4 +1,4 @@
-"""FedSim's Figures 3, 5, 7, 8, 9 and 10, from what was measured."""
+"""FedSim's Figures 3 and 5 to 10, from what was measured."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 from fedkin.analysis.paired_comparison import compare
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
+from papers.fedsim.network_recipes import FEMNIST_CNN, GOODREADS_TRAINED, MEX_MLP, MNIST_CNN, TABLE
 from papers.fedsim.numbers import curves_of, table_of
 from papers.fedsim.recipes import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
 from papers.recipe import Setting
 from papers.reproduction_marks import Results, values_of
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
+NETWORKS = (MNIST_CNN, FEMNIST_CNN, MEX_MLP, GOODREADS_TRAINED)
 
 
 def draw(results: Results, docs: Path) -> None:
@@ -28,6 +30,7 @@ def draw(results: Results, docs: Path) -> None:
     with matplotlib.rc_context(STYLE):
         for name, figure in {
             "real": _curves(results, REAL, 2),
+            "networks": _curves(results, NETWORKS, 2, TABLE),
             "gain": _gains(results, REAL),
             "synthetic": _curves(results, list(SYNTHETIC.values()), 2),
             "random": _random(results),
@@ -43,13 +46,13 @@ def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
     return figure, figure.subplots(rows, columns, squeeze=False).ravel()
 
 
-def _curves(results: Results, settings: Sequence[Setting], columns: int) -> Any:
-    """Figures 3 and 9: mean accuracy of the three methods."""
+def _curves(results: Results, settings: Sequence[Setting], columns: int, table: str = "") -> Any:
+    """Figures 3, 6 and 9: mean accuracy of the three methods. ``table``: of the settings, where not 4 or 7."""
     from fedkin.reporting.seeds_figure import accuracies
 
     figure, panels = _panels(-(-len(settings) // columns), columns)
     for axes, setting in zip(panels, settings, strict=True):
-        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
+        curves = curves_of(results, table or table_of(setting), setting.row, list(THREE))
         axes.set_visible(bool(curves))
         if curves:
             accuracies(axes, curves, setting.row)

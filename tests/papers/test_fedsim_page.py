@@ -10,7 +10,8 @@ import pytest
 
 import papers
 from papers.catalogue import PAPERS
-from papers.fedsim import page
+from papers.fedsim import figures, page
+from papers.fedsim.network_recipes import MNIST_CNN
 from papers.fedsim.recipes import FEMNIST, MNIST, SYNTHETIC
 from papers.results_page import section
 
@@ -40,6 +41,19 @@ def test_a_share_is_of_two_gains_and_of_nothing_else() -> None:
     results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedSim", -8, 2), *runs(row, page.ROUND_ROBIN, -4, 2)]
     assert cells(results)[1:] == ["-8.00", "not run", "-4.00", "-4.00", "-", "2"]
     assert cells(runs(row, "FedSim", 4, 2))[1:] == ["not run", "not run", "not run", "not run", "-", "0"]
+
+
+def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedkin.reporting import style
+
+    drawn = {}
+    monkeypatch.setattr(style, "write", lambda figure, path: drawn.update({path.stem: figure}))
+    figures.draw([*runs(MNIST_CNN.row, "FedSim", 4, 2, "6"), *runs(MNIST_CNN.row, "FedAvg", 0, 2)], tmp_path)
+    shown, *others = drawn["fedsim-networks"].axes
+    assert shown.get_visible() and shown.get_title(loc="left") == MNIST_CNN.row
+    (line,) = shown.lines  # FedSim's; a run of Table 4 is none of this figure's
+    assert line.get_ydata()[1:].tolist() == pytest.approx([0.54, 0.56])
+    assert not any(axes.get_visible() for axes in others)
 
 
 def test_the_page_has_figure_7_of_both_tables_data() -> None:
