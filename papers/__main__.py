@@ -1,22 +1,25 @@
-"""``python -m papers [ROW ...]``: run the cells that have no run yet, then write docs/results.md.
+"""``python -m papers``: write docs/results.md from the stored runs; run nothing.
 
-ROW is the beginning of a row's name, such as ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or
-``flexcfl/IV/`` (or ``flexcfl-table4/``) where only that paper's or table's rows are meant. Without any, all are run.
-``--seed 0`` runs the first seed only, ``--page`` only writes the page. Delete a line of papers/results/PAPER.jsonl, or
-the file, to run it again. ``fedkin reproduce`` runs one table, and prints it.
+``python -m papers --hours 2`` first runs what the stores lack, the most valuable runs for their time first, on all
+cores, and says what is left. With the beginnings of rows' names, such as ``MNIST`` or ``FEMNIST-MCLR``, behind
+``fedgroup/``, ``flexcfl/`` or ``flexcfl/IV/`` (or ``flexcfl-table4/``) where only that paper's or table's rows are
+meant, it runs these. ``--check 5`` runs five stored runs again and compares. Delete a line of
+papers/results/PAPER.jsonl to run it again. ``fedkin reproduce`` runs one table, and prints it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from papers import run_queue
 from papers.catalogue import PAPERS
-from papers.result_store import Job, carry_out, pending, read
+from papers.result_store import Job, Line, Stored, read
 from papers.results_page import page
 
 DOCS = Path("docs")
@@ -26,21 +29,31 @@ RESULTS = Path("papers/results")
 def main(arguments: list[str]) -> None:
     """Run what the command line names, and write the page."""
     options = _parser().parse_args(arguments)
-    unknown = [row for row in options.rows if not any(_begins(job.names, row) for job in named_jobs())]
-    if unknown:
-        raise SystemExit(f"no row begins with {', '.join(unknown)}; nothing was run")
-    if not options.page:
-        for paper in PAPERS:
-            run_paper(paper, options.rows, options.seed)
+    jobs = _select(options.rows)
+    if options.check:
+        raise SystemExit(_check(options.check))
+    if options.rows or options.hours is not None:
+        run_missing(jobs, options.seed, options.hours, options.workers)
     write(DOCS)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="the beginning of a row's name; all rows where none")
+    parser = argparse.ArgumentParser(
+        prog="python -m papers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="run these rows, by the beginnings of their names")
+    parser.add_argument("--hours", type=_positive, help="run what is missing for so long, the most valuable first")
     parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
-    parser.add_argument("--page", action="store_true", help="only write the page and its figures")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    parser.add_argument("--check", type=int, default=0, metavar="N", help="run N stored runs again, and compare")
     return parser
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a number of hours above 0, got {text}")
+    return value
 
 
 class NamedJob(NamedTuple):
@@ -61,37 +74,71 @@ def named_jobs() -> Iterator[NamedJob]:
                 yield NamedJob(paper.name, job, (job.row, *(f"{prefix}/{job.row}" for prefix in prefixes)))
 
 
+def _select(rows: Sequence[str]) -> list[Job] | None:
+    """The jobs of the rows that begin so; None: all. Ends the program at a row that does not exist."""
+    unknown = [row for row in rows if not any(_begins(job.names, row) for job in named_jobs())]
+    if unknown:
+        raise SystemExit(f"no row begins with {', '.join(unknown)}; nothing was run")
+    return [each.job for each in named_jobs() if any(_begins(each.names, row) for row in rows)] if rows else None
+
+
 def _begins(names: Sequence[str], row: str) -> bool:
     return any(name.startswith(row) for name in names)
 
 
-def run_paper(paper: str, rows: Sequence[str] = (), seeds: Sequence[int] = ()) -> None:
-    """Run the jobs of a paper that its store lacks, and print each run.
+def run_missing(
+    jobs: Sequence[Job] | None, seeds: Sequence[int] = (), hours: float | None = None, workers: int = 1
+) -> None:
+    """Run what the stores lack, print each run, and say what is left.
 
     Args:
-        paper: its name in the catalogue.
-        rows: how the names of rows begin; empty: all.
+        jobs: which; None: all.
         seeds: only these; empty: the recipe's.
+        hours: of all together; None: until all are done.
+        workers: processes side by side.
     """
-    store = RESULTS / f"{paper}.jsonl"
-    jobs = [
-        each.job
-        for each in named_jobs()
-        if each.paper == paper and (not rows or any(_begins(each.names, row) for row in rows))
-    ]
-    missing = pending([(job, [s for s in job.seeds if not seeds or s in seeds]) for job in jobs], read(store))
-    for line in carry_out(missing, store) if missing else ():
-        print(json.dumps(line), flush=True)
+    runs = run_queue.queue(RESULTS, jobs, seeds)
+    done = 0
+    try:
+        for line in run_queue.carry_out(runs, RESULTS, hours, workers):
+            done += 1
+            print(json.dumps({k: v for k, v in line.items() if not isinstance(v, (list, dict))}), flush=True)
+    except KeyboardInterrupt:
+        raise SystemExit(f"interrupted; {done} runs are kept in {RESULTS}, and the same command goes on") from None
+    finally:
+        left = run_queue.queue(RESULTS, jobs, seeds)
+        seconds = sum(run.seconds for run in left)
+        print(f"{done} runs made; {len(left)} left, about {seconds / 3600:.1f} hours of a core", file=sys.stderr)
+
+
+def _check(count: int) -> int:
+    """Run stored runs again, the shortest first of each paper in turn; 1 where a figure differs."""
+    differing = 0
+    for job, line in run_queue.stored_runs(RESULTS, count):
+        again = job.run(line["seed"])
+        names = [name for name in line if name != "seconds" and line[name] != json.loads(json.dumps(again.get(name)))]
+        print(f"{job.name}, seed {line['seed']}: {'differs in ' + ', '.join(names) if names else 'equal'}", flush=True)
+        differing += bool(names)
+    return int(differing > 0)
+
+
+def stored() -> dict[str, Stored]:
+    """What the stores hold of today's recipes, and what is left out."""
+    return {name: read(RESULTS / f"{name}.jsonl", paper.jobs()) for name, paper in PAPERS.items()}
 
 
 def write(docs: Path) -> None:
-    """Write the page and its figures."""
-    results = {name: read(RESULTS / f"{name}.jsonl") for name in PAPERS}
+    """Write the page and its figures; name on standard error what is left out of them."""
+    stores = stored()
+    results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
+    left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}
+    for name, words in left_out.items():
+        print(f"{name}: left out: {'; '.join(words)}", file=sys.stderr)
     notes = {name: RESULTS / f"{name}.md" for name in PAPERS}
     for name, paper in PAPERS.items():
         if paper.draw:
             paper.draw(results[name], docs)
-    text = page(results, {name: path.read_text() for name, path in notes.items() if path.exists()})
+    text = page(results, {name: path.read_text() for name, path in notes.items() if path.exists()}, left_out)
     (docs / "results.md").write_text(text)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from papers.recipe import Cell
 from papers.reproduction_marks import (
@@ -46,27 +45,19 @@ RULE_BY_CLASSES = (
 
 def best_accuracies(results: Results, cells: Sequence[Cell]) -> list[ComparedNumber]:
     """The highest accuracy of a complete round, in percent, mean over the seeds: a number for each cell."""
-    with_defect = {(c.setting.row, c.defect_of): _best(results, c).percent for c in cells if c.defect_of}
     numbers = []
     for cell in cells:
-        ours, seeds = _best(results, cell)
-        row, deviation = cell.setting.row, cell.setting.deviation
-        if cell.defect_of:
-            deviation = f"the authors' defect, for {cell.defect_of}"
-        options = {"as_coded": with_defect.get((row, cell.column)), "seeds": seeds, "deviation": deviation}
-        numbers.append(compare_number(row, cell.column, cell.published, ours, **options))
+        runs, row = _best(results, cell), cell.setting.row
+        deviation = f"a variant of {cell.variant_of}" if cell.variant_of else cell.setting.deviation
+        options = {"seeds": len(runs), "deviation": deviation, "runs": runs, "variant_of": cell.variant_of}
+        numbers.append(compare_number(row, cell.column, cell.published, average(runs), **options))
     return numbers
 
 
-class _Best(NamedTuple):
-    percent: float | None
-    seeds: int
-
-
-def _best(results: Results, cell: Cell) -> _Best:
+def _best(results: Results, cell: Cell) -> list[float]:
+    """Of each seed, in percent; a run without a complete round has none."""
     values = values_of(results, cell.table, cell.setting.row, cell.column, "best")
-    mean = average(values)
-    return _Best(None if mean is None else 100 * mean, len(values))
+    return [100 * value for value in values if value is not None]
 
 
 def by_classes(results: Results, published: Mapping[str, Sequence[float | int]], distance: str) -> list[ComparedNumber]:
@@ -90,10 +81,9 @@ def _of_classes(results: Results, classes: str, statistic: Statistic, printed: f
         never = f"never in {sum(value is None for value in values)} of {len(values)}"
         mark = Mark.NOT_REPRODUCED
         return ComparedNumber(classes, statistic.label, digits(printed), never, None, mark, unit, len(values))
-    ours = average(values)
-    ours = 100 * ours if ours is not None and unit == POINTS else ours
-    margin = statistic.margin(printed)
-    return compare_number(classes, statistic.label, printed, ours, margin=margin, unit=unit, seeds=len(values))
+    runs = [value * 100 if unit == POINTS else value for value in values]
+    margin, options = statistic.margin(printed), {"unit": unit, "seeds": len(values), "runs": runs}
+    return compare_number(classes, statistic.label, printed, average(runs), margin=margin, **options)
 
 
 def last_of_curve(job: Job, results: Results, figure: str, unit: str, factor: int) -> ComparedNumber:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedkin.config.plan import Selection
 from fedkin.core.method import Method
 from fedkin.core.training import SGD, LocalTraining
 from fedkin.data import DATASETS
@@ -40,10 +41,19 @@ class Setting:
     cohort: int = 20
     seeds: tuple[int, ...] = (0, 1, 2)
     shift: Shift | None = None
-    data_seed: int | None = 0  # of the data; None: drawn anew from the seed of every run
+    draws: tuple[int, ...] = (0,)  # seeds of the data, in turn: seed s has draws[s mod D]; empty: its own
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
     seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
+
+    def draw(self, seed: int) -> int:
+        """The seed of the data of a run."""
+        return self.draws[seed % len(self.draws)] if self.draws else seed
+
+    @property
+    def training(self) -> LocalTraining:
+        """What a client does with a model it trains."""
+        return self.work or SGD(epochs=self.epochs, batch_size=10, lr=self.lr)
 
 
 @dataclass(frozen=True)
@@ -55,11 +65,31 @@ class Cell:
     column: str
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
-    selection: str = "uniform"
-    defect_of: str = ""  # the column that this one is the same as, but for a defect of the authors' code
+    selection: Selection = "uniform"
+    variant_of: str = ""  # the column that this one is the same as, but for what the authors' code does
+    revision: int = 0  # raised where the code behind the cell was corrected, so that older runs are not shown
+
+    def description(self, seed: int) -> dict[str, Any]:
+        """What a run from a seed is determined by, besides the seed."""
+        s = self.setting
+        return {
+            "data": s.data,
+            "data_options": dict(s.data_options),
+            "draw": s.draw(seed),
+            "model": s.model,
+            "model_options": dict(s.model_options),
+            "method": self.method(s.clusters),
+            "clusters": s.clusters,
+            "training": s.training,
+            "rounds": s.rounds,
+            "cohort": s.cohort,
+            "shift": s.shift,
+            "selection": self.selection,
+            "revision": self.revision,
+        }
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def load(name: str, options: Options, seed: int = 0) -> FederatedData:
     """A data set, drawn from one seed as the papers drew one file for all runs.
 
@@ -95,14 +125,14 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 def run(cell: Cell, seed: int) -> Run:
     """Run a cell from one seed."""
     s = cell.setting
-    data = load(s.data, s.data_options, seed if s.data_seed is None else s.data_seed)
+    data = load(s.data, s.data_options, s.draw(seed))
     return simulate(
         cell.method(s.clusters),
         data,
         MODELS[s.model](data, **dict(s.model_options)),
         rounds=s.rounds,
         cohort=s.cohort,
-        local=s.work or SGD(epochs=s.epochs, batch_size=10, lr=s.lr),
+        local=s.training,
         seed=seed,
         shift=s.shift,
         selection=cell.selection,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from papers.catalogue import NO_RECIPE, PAPERS, Table
-from papers.reproduction_marks import MARGIN, POINTS, ComparedNumber, Mark, Results
+from papers.reproduction_marks import MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
 from papers.result_store import seconds_of_rows
 from papers.tables_markdown import markdown
 
@@ -21,10 +22,19 @@ class Share:
     sized: int = 0  # of these: the recipe is the paper's, and a run takes at most CPU_SIZED
     run: int = 0  # of these
     reproduced: int = 0
-    defect: int = 0  # reproduced with the authors' defect only
-    above: int = 0
+    code: int = 0  # of those that differ: the cause that is shown
+    spread: int = 0
+    data: int = 0
+    authors: int = 0
+    unknown: int = 0
+    above: int = 0  # of those that differ
     below: int = 0
     single_seed: int = 0  # of those run
+
+    @property
+    def shown(self) -> int:
+        """Numbers that differ, with a cause that a run shows."""
+        return self.code + self.spread + self.data + self.authors
 
     def __add__(self, other: Share) -> Share:
         return Share(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -32,17 +42,18 @@ class Share:
 
 def share_of(table: Table, results: Results) -> Share:
     """The counts of one table."""
-    countable = [number for number in table.compare(results) if number.counts]
+    countable = [number for number in table.numbers(results) if number.counts]
     small = cpu_sized(table, results)
     sized = [number for number in countable if number.row in small]
     ran = [number for number in sized if number.mark != Mark.NOT_RUN]
-    off = [number for number in ran if number.mark == Mark.NOT_REPRODUCED]
+    off = [number for number in ran if number.mark in (Mark.NOT_REPRODUCED, Mark.EXPLAINED)]
+    causes = Counter(number.cause for number in off)
     return Share(
         printed=len(countable) + sum(table.without_recipe.values()),
         sized=len(sized),
         run=len(ran),
         reproduced=sum(number.mark == Mark.REPRODUCED for number in ran),
-        defect=sum(number.mark == Mark.DEFECT for number in ran),
+        **{str(cause): causes[cause] for cause in Cause},
         above=sum((number.difference or 0) > 0 for number in off),
         below=sum((number.difference or 0) < 0 for number in off),
         single_seed=sum(number.seeds == 1 for number in ran),
@@ -80,18 +91,19 @@ def section(results: Mapping[str, Results]) -> str:
 
 HEAD = (
     *("", "numbers printed", "CPU-sized", "of these run", f"within {MARGIN} points"),
-    *("needs the authors' defect", "above", "below", "from one seed"),
+    *(*(f"differs: {cause}" for cause in Cause), "above", "below", "from one seed"),
 )
 
 
 def headline(total: Share) -> str:
     """The share in a sentence."""
     run = f" ({total.reproduced / total.run:.0%} of the {total.run} that were run)" if total.run else ""
-    defect = f"; {total.defect} more are with a defect of the authors' code" if total.defect else ""
+    causes = ", ".join(f"{getattr(total, cause)} {cause}" for cause in Cause if cause != Cause.UNKNOWN)
     return (
         f"**{total.reproduced} of {total.sized}** published numbers that take a CPU at most five minutes a run are "
-        f"reproduced within {MARGIN} points{run}{defect}. {total.above} came out above the paper's and {total.below} "
-        f"below. {total.single_seed} of these rest on a single seed."
+        f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they differ ({causes}). "
+        f"**{total.unknown}** differ from a cause that is unknown. {total.above} of all that differ came out above the "
+        f"paper's and {total.below} below; {total.single_seed} of those run rest on a single seed."
     )
 
 
@@ -116,7 +128,7 @@ def other_numbers(results: Mapping[str, Results]) -> str:
     lines = []
     for paper in PAPERS.values():
         for table in paper.tables:
-            numbers = [number for number in table.compare(results.get(paper.name, [])) if _is_other(number)]
+            numbers = [number for number in table.numbers(results.get(paper.name, [])) if _is_other(number)]
             if numbers:
                 ran = [number for number in numbers if number.mark != Mark.NOT_RUN]
                 reproduced = sum(number.mark == Mark.REPRODUCED for number in ran)

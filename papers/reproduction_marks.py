@@ -18,18 +18,30 @@ class Mark(StrEnum):
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
-    DEFECT = "needs the authors' defect"
+    EXPLAINED = "differs, and a run shows why"
     NO_NUMBER = "no number in the paper"
     NOT_RUN = "not run"
 
 
-SYMBOLS = {Mark.REPRODUCED: "✓", Mark.NOT_REPRODUCED: "≠", Mark.DEFECT: "⚑", Mark.NO_NUMBER: "", Mark.NOT_RUN: ""}
+class Cause(StrEnum):
+    """Why a number differs from the published one (``papers.causes``)."""
+
+    CODE = "code"
+    SPREAD = "spread"
+    DATA = "data"
+    AUTHORS = "authors"
+    UNKNOWN = "unknown"
+
+
+SYMBOLS = {Mark.REPRODUCED: "✓", Mark.NOT_REPRODUCED: "≠", Mark.EXPLAINED: "≠", Mark.NO_NUMBER: "", Mark.NOT_RUN: ""}
 
 
 @dataclass(frozen=True)
 class ComparedNumber:
     """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it does not apply.
-    ``deviation`` is why our run is not the paper's (fewer rounds, other data): such a number is not counted."""
+    ``deviation`` is why our run is not the paper's (fewer rounds, other data): such a number is not counted.
+    ``runs`` are the values behind ours, ``variant_of`` the column that this one is a variant of. Where the number
+    differs, ``cause`` says why, and ``shown_by`` which runs show it."""
 
     row: str
     column: str
@@ -40,6 +52,24 @@ class ComparedNumber:
     unit: str = POINTS
     seeds: int = 0
     deviation: str = ""
+    runs: tuple[float, ...] = ()
+    variant_of: str = ""
+    cause: Cause | None = None
+    shown_by: str = ""
+
+    @property
+    def printed(self) -> float | None:
+        """The published number; None where it is none."""
+        try:
+            return float(self.published)
+        except ValueError:
+            return None
+
+    @property
+    def value(self) -> float | None:
+        """Ours; None where it was not run, or where there is no published number to compare it with."""
+        printed = self.printed
+        return None if printed is None or self.difference is None else printed + self.difference
 
     @property
     def counts(self) -> bool:
@@ -49,7 +79,7 @@ class ComparedNumber:
     @property
     def symbol(self) -> str:
         """The mark in a table: in brackets where the number is not counted."""
-        sign = SYMBOLS[self.mark]
+        sign = f"{SYMBOLS[self.mark]} {self.cause or ''}".strip()
         return f"({sign})" if sign and self.deviation else sign
 
 
@@ -73,28 +103,30 @@ def average(values: Sequence[float | int | None]) -> float | None:
     return float(mean(numbers)) if numbers else None
 
 
-def mark_within(
-    published: float | int | None, ours: float | None, margin: float, as_coded: float | None = None
-) -> Mark:
+def mark_within(published: float | int | None, ours: float | None, margin: float) -> Mark:
     """The mark of a number that should lie within a margin.
 
     Args:
         published: the paper's; None: it prints none.
         ours: None: not run.
         margin: largest difference, in the number's unit.
-        as_coded: ours with the authors' defect; None: no such run.
     """
     if published is None:
         return Mark.NO_NUMBER
     if ours is None:
         return Mark.NOT_RUN
-    if _near(published, ours, margin):
-        return Mark.REPRODUCED
-    return Mark.DEFECT if as_coded is not None and _near(published, as_coded, margin) else Mark.NOT_REPRODUCED
+    return Mark.REPRODUCED if near(published, ours, margin) else Mark.NOT_REPRODUCED
 
 
-def _near(published: float, ours: float, margin: float) -> bool:
-    return abs(ours - published) <= margin + 1e-9  # 91.5 is within 1.5 of 90 in any arithmetic
+def near(published: float | None, ours: float, margin: float) -> bool:
+    """Whether two numbers are within a margin; 91.5 is within 1.5 of 90 in any arithmetic.
+
+    Args:
+        published: None is near nothing.
+        ours: a number.
+        margin: largest difference.
+    """
+    return published is not None and abs(ours - published) <= margin + 1e-9
 
 
 def mark_of_statement(true: bool | None) -> Mark:
@@ -110,9 +142,10 @@ def compare_number(
     *,
     margin: float = MARGIN,
     unit: str = POINTS,
-    as_coded: float | None = None,
     seeds: int = 0,
     deviation: str = "",
+    runs: Sequence[float] = (),
+    variant_of: str = "",
 ) -> ComparedNumber:
     """A published number beside ours, with its mark.
 
@@ -123,14 +156,17 @@ def compare_number(
         ours: None: not run.
         margin: largest difference that counts as reproduced, in ``unit``.
         unit: percentage points, or a word for another.
-        as_coded: ours with the authors' defect.
         seeds: how many ours is the mean of.
         deviation: why our run is not the paper's.
+        runs: the values that ours is the mean of.
+        variant_of: the column that this one is a variant of.
     """
     gap = None if published is None or ours is None else ours - published
-    mark = mark_within(published, ours, margin, as_coded)
+    mark = mark_within(published, ours, margin)
     shown = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
-    return ComparedNumber(row, column, digits(published), shown, gap, mark, unit, seeds, deviation)
+    return ComparedNumber(
+        row, column, digits(published), shown, gap, mark, unit, seeds, deviation, tuple(runs), variant_of
+    )
 
 
 def digits(value: float | int | None) -> str:

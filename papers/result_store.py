@@ -1,17 +1,22 @@
-"""The jobs of a table, and the store of their runs: one JSON object a line, a line a run."""
+"""The jobs of a table, and the store of their runs: one JSON object a line, a line a run.
+
+A run belongs to a job if it has the job's key and the digest of its setting. Any other line, and one that is no run, is
+named, and counts nowhere.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from fedkin.core.errors import DataError
 from fedkin.core.storage import append_line, storage_errors
 from papers.recipe import Cell, measure
+from papers.setting_digest import digest
 
 Line = dict[str, Any]
 Measure = Callable[[Any, int], Line]
@@ -25,9 +30,11 @@ class Job:
     row: str
     column: str
     seeds: tuple[int, ...]
-    key: dict[str, Any]  # the entries that its lines in the store have
+    key: Mapping[str, Any]  # the entries that its lines in the store have
     measure: Callable[[int], Line]  # seed -> line
     seconds: float | int  # of a run on two cores; what the recipe guesses
+    setting: Callable[[int], str]  # seed -> digest of what is run
+    published: bool = False  # its runs are the paper's: no variant, no other data, no question of ours
 
     @property
     def name(self) -> str:
@@ -36,18 +43,39 @@ class Job:
 
     def matches(self, line: Line) -> bool:
         """Whether a line of the store is a run of this job."""
-        return all(line.get(name) == value for name, value in self.key.items())
+        same = all(line.get(name) == value for name, value in self.key.items())
+        return same and line.get("setting") == self.setting(line["seed"])
+
+    def run(self, seed: int) -> Line:
+        """Run it from a seed; the line for the store."""
+        return {"setting": self.setting(seed), **self.measure(seed)}
 
 
 def job_of(cell: Cell, how: Measure = measure) -> Job:
     """A cell as a job; ``how`` it is measured, where not by the figures of tables."""
     setting = cell.setting
     key = {"table": cell.table, "row": setting.row, "column": cell.column}
-    return Job(setting.row, cell.column, setting.seeds, key, lambda seed: how(cell, seed), setting.seconds)
+    published = not setting.deviation and not cell.variant_of
+    return Job(
+        setting.row,
+        cell.column,
+        setting.seeds,
+        key,
+        lambda seed: how(cell, seed),
+        setting.seconds,
+        lambda seed: digest(cell.description(seed)),
+        published,
+    )
 
 
 def job_of_question(
-    question: Any, seeds: tuple[int, ...], measure: Measure, row: str, column: str, seconds: float | int
+    question: Any,
+    seeds: tuple[int, ...],
+    measure: Measure,
+    row: str,
+    column: str,
+    seconds: float | int,
+    fixed: Mapping[str, Any] | None = None,
 ) -> Job:
     """A question as a job.
 
@@ -58,24 +86,76 @@ def job_of_question(
         row: where it stands in its table.
         column: likewise.
         seconds: of a run on two cores.
+        fixed: what all questions have in common, such as the number of rounds; part of the setting.
     """
-    return Job(row, column, seeds, asdict(question), lambda seed: measure(question, seed), seconds)
+    key = asdict(question)
+    of_setting = digest({**key, "fixed": dict(fixed or {})})
+    return Job(row, column, seeds, key, lambda seed: measure(question, seed), seconds, lambda seed: of_setting)
 
 
-def read(store: Path) -> list[Line]:
-    """The runs in a store; a last line that a killed process left torn is not counted.
+@dataclass(frozen=True)
+class Stored:
+    """What a store holds: the runs, and what is left out."""
 
-    Raises DataError where a line is no run.
+    runs: list[Line]
+    damaged: list[str] = field(default_factory=list)  # "FILE, line 3", of lines that are no run
+    unknown: list[Line] = field(default_factory=list)  # runs of no job of today's recipes
+
+    def left_out(self) -> list[str]:
+        """What counts nowhere, in words; empty where all lines are runs of today's recipes."""
+        rows = Counter(_name(line) for line in self.unknown)
+        return [f"{where}: not a run, damaged" for where in self.damaged] + [
+            f"{name}: {count} {'run' if count == 1 else 'runs'} of another setting" for name, count in rows.items()
+        ]
+
+
+def _name(line: Line) -> str:
+    """A run that no job knows, in words."""
+    words = [line.get(name) for name in ("table", "panel", "row", "kind", "column", "method")]
+    return ", ".join(str(word) for word in words if word) or "a run without a name"
+
+
+def read(store: Path, jobs: Sequence[Job] | None = None) -> Stored:
+    """What a store holds; a last line that a killed process left torn is ignored.
+
+    Args:
+        store: the file.
+        jobs: those whose runs are wanted; None: all runs, whatever their setting.
     """
     text = _text(store)
     lines, whole = text.splitlines(), text.endswith("\n")
     runs = [_parsed(line) for line in lines]
     if runs and runs[-1] is None and not whole:
         runs.pop()
-    if None in runs:
-        where = f"{store}, line {runs.index(None) + 1}"
-        raise DataError(f"{where}: expected a run as one JSON object; delete the line to run it again")
-    return [line for line in runs if line is not None]
+    damaged = [f"{store}, line {number}" for number, run in enumerate(runs, start=1) if run is None]
+    parsed = [run for run in runs if run is not None]
+    if jobs is None:
+        return Stored(parsed, damaged)
+    known = _membership(parsed, jobs)
+    return Stored(
+        [run for run, has_job in zip(parsed, known, strict=True) if has_job],
+        damaged,
+        [run for run, has_job in zip(parsed, known, strict=True) if not has_job],
+    )
+
+
+def _membership(lines: Sequence[Line], jobs: Sequence[Job]) -> list[bool]:
+    """Whether each line is a run of one of the jobs."""
+    by_key = {_key(job.key, job.key): job for job in jobs}
+    shapes = {tuple(job.key) for job in jobs}
+    candidates = [[by_key.get(_key(line, names)) for names in shapes] for line in lines]
+    return [
+        any(job is not None and job.matches(line) for job in found)
+        for line, found in zip(lines, candidates, strict=True)
+    ]
+
+
+def _key(values: Mapping[str, Any], names: Iterable[str]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, _hashable(values.get(name))) for name in names)
+
+
+def _hashable(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
 def _text(store: Path) -> str:
@@ -91,16 +171,21 @@ def _parsed(text: str) -> Line | None:
         line = json.loads(text)
     except ValueError:
         return None
-    return line if isinstance(line, dict) and isinstance(line.get("seed"), int) else None
+    seed = line.get("seed") if isinstance(line, dict) else None
+    return line if isinstance(seed, int) and not isinstance(seed, bool) else None
 
 
 def pending(requested: Iterable[tuple[Job, Sequence[int]]], stored: Sequence[Line]) -> JobList:
     """The runs that are requested and not in the store yet."""
-    missing = []
-    for job, seeds in requested:
-        done = {line["seed"] for line in stored if job.matches(line)}
-        missing += [(job, seed) for seed in seeds if seed not in done]
-    return missing
+    by_row: dict[Any, list[Line]] = {}
+    for line in stored:
+        by_row.setdefault(line.get("setting"), []).append(line)
+    return [
+        (job, seed)
+        for job, seeds in requested
+        for seed in seeds
+        if not any(line["seed"] == seed and job.matches(line) for line in by_row.get(job.setting(seed), []))
+    ]
 
 
 def carry_out(jobs: JobList, store: Path) -> Iterator[Line]:
@@ -108,24 +193,32 @@ def carry_out(jobs: JobList, store: Path) -> Iterator[Line]:
 
     Raises StorageError where the store cannot be written, before anything is run.
     """
-    with storage_errors(store):
-        store.parent.mkdir(parents=True, exist_ok=True)
-        _repair(store)
+    prepare(store)
     for job, seed in jobs:
-        line = job.measure(seed)
-        append_line(store, json.dumps(line))
+        line = job.run(seed)
+        keep(line, store)
         yield line
 
 
-def _repair(store: Path) -> None:
-    """End the store with a whole line, and check that it can be written."""
-    last = _text(store).rpartition("\n")[2]
-    with store.open("r+b" if store.exists() else "xb") as file:
-        end = file.seek(0, 2)
-        if last and _parsed(last):
-            file.write(b"\n")
-        elif last:
-            file.truncate(end - len(last.encode()))
+def keep(line: Line, store: Path) -> None:
+    """Append a run to a store that is prepared."""
+    append_line(store, json.dumps(line))
+
+
+def prepare(store: Path) -> None:
+    """Make the store, or end it with a whole line, and check that it can be written.
+
+    Raises StorageError where it cannot.
+    """
+    with storage_errors(store):
+        store.parent.mkdir(parents=True, exist_ok=True)
+        last = _text(store).rpartition("\n")[2]
+        with store.open("r+b" if store.exists() else "xb") as file:
+            end = file.seek(0, 2)
+            if last and _parsed(last):
+                file.write(b"\n")
+            elif last:
+                file.truncate(end - len(last.encode()))
 
 
 class RowTime(NamedTuple):
@@ -142,6 +235,8 @@ def seconds_of_rows(jobs: Iterable[Job], stored: Sequence[Line]) -> dict[str, Ro
         rows.setdefault(job.row, []).append(job)
     times = {}
     for row, of_row in rows.items():
-        seconds = [float(m["seconds"]) for m in stored if "seconds" in m and any(job.matches(m) for job in of_row)]
+        shapes = {_key(job.key, job.key) for job in of_row}
+        names = {tuple(job.key) for job in of_row}
+        seconds = [float(m["seconds"]) for m in stored if "seconds" in m and any(_key(m, n) in shapes for n in names)]
         times[row] = RowTime(median(seconds), True) if seconds else RowTime(float(of_row[0].seconds), False)
     return times

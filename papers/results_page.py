@@ -2,31 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from papers import reproduced_share
-from papers.catalogue import PAPERS, Paper
+from papers.catalogue import PAPERS, Paper, Table
 from papers.reproduction_marks import SYMBOLS, Mark, Results
+from papers.tables_markdown import markdown
 
 ABOUT = f"""\
 Written by `make results` from the runs in `papers/results/*.jsonl`, one line a run. Unless a section says otherwise,
 each cell shows **ours** (mean over the seeds, lowest - highest) and the *paper's* number. A paper's score is the
 highest accuracy of any round, which flatters a method whose accuracy varies; ours is the same statistic, so that the
 two can be compared, and the accuracy of the last round stands beside it. Marks: {SYMBOLS[Mark.REPRODUCED]} reproduced
-(within 1.5 points, or by the rule of the table), {SYMBOLS[Mark.NOT_REPRODUCED]} not reproduced, {SYMBOLS[Mark.DEFECT]}
-reproduced with a defect of the authors' code only; in brackets where our run is not the paper's (fewer rounds, other
-data, a variant), which is not counted. `fedkin reproduce` lists all tables, and `fedkin reproduce NAME` runs one."""
+(within 1.5 points, or by the rule of the table), {SYMBOLS[Mark.NOT_REPRODUCED]} not reproduced; in brackets where our
+run is not the paper's (fewer rounds, other data, a variant), which is not counted. Below each table stands the
+cause of every number that differs, and the runs that show it. `fedkin reproduce` lists all tables, and `fedkin
+reproduce NAME` runs one."""
 
 
-def page(results: Mapping[str, Results], notes: Mapping[str, str]) -> str:
-    """The whole page: for each paper the tables written from its runs, and hand-written notes on them."""
+def page(
+    results: Mapping[str, Results], notes: Mapping[str, str], left_out: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """The whole page: for each paper the tables written from its runs, and hand-written notes on them.
+
+    Args:
+        results: stored runs of today's recipes, by paper.
+        notes: text by paper.
+        left_out: what the stores hold besides, by paper.
+    """
     parts = ["# Results: the papers' tables, measured again", ABOUT, reproduced_share.section(results)]
+    parts.append(_left_out(left_out or {}))
     for name, paper in PAPERS.items():
         parts += [section(paper, results.get(name, [])), notes.get(name, "").strip()]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _left_out(left_out: Mapping[str, Sequence[str]]) -> str:
+    """Stored lines that count nowhere, and why; nothing where there are none."""
+    lines = [f"* {paper}: {words}" for paper, of_paper in left_out.items() for words in of_paper]
+    return "\n".join(["Left out of every count and table:", "", *lines]) if lines else ""
+
+
 def section(paper: Paper, results: Results) -> str:
-    """The part of one paper."""
-    parts = [table.section(results) for table in paper.tables if table.section]
+    """The part of one paper: each table, and the causes of what differs in it."""
+    parts = [part for table in paper.tables for part in (_table(table, results), differences(table, results))]
     return "\n\n".join(part for part in (f"## {paper.heading}", paper.about, *parts) if part)
+
+
+def _table(table: Table, results: Results) -> str:
+    return table.section(results) if table.section else ""
+
+
+def differences(table: Table, results: Results) -> str:
+    """Every number that differs by more than the margin, its cause, and the runs that show it."""
+    lines = [
+        [n.row, n.column, n.ours, n.published, f"{n.difference:+.1f}", str(n.cause), n.shown_by or "-"]
+        for n in table.numbers(results)
+        if n.cause is not None
+    ]
+    head = ["", "", "ours", "paper", "difference", "cause", "shown by"]
+    return f"#### {table.name}: what differs, and why\n\n{markdown(head, lines)}" if lines else ""

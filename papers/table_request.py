@@ -12,7 +12,7 @@ from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
 from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.reproduction_marks import ComparedNumber, Results
-from papers.result_store import Job, JobList, pending, read, seconds_of_rows
+from papers.result_store import Job, JobList, Stored, pending, read, seconds_of_rows
 
 CHECKOUT = Path("papers/results")
 
@@ -24,6 +24,7 @@ class TableRequest:
     table: Table
     store: Path
     jobs: tuple[Job, ...]
+    paper: Paper
     seeds: int | None = None  # how many, from 0 on; None: what the recipe says
 
     def missing(self) -> JobList:
@@ -36,12 +37,16 @@ class TableRequest:
 
     def results(self) -> Results:
         """The stored runs of the paper, of these seeds."""
-        return [line for line in read(self.store) if self.seeds is None or line["seed"] < self.seeds]
+        runs = self.stored().runs
+        return [line for line in runs if self.seeds is None or line["seed"] < self.seeds]
+
+    def stored(self) -> Stored:
+        """What the store holds of the paper, and what is left out."""
+        return read(self.store, self.paper.jobs())
 
     def seconds(self) -> dict[str, float]:
         """How long a run of each row takes."""
-        paper = tables()[self.table.name][0]
-        timed = [*read(self.store), *shipped(self.store.parent, paper)]
+        timed = [*self.stored().runs, *shipped(self.store.parent, self.paper)]
         return {row: time.seconds for row, time in seconds_of_rows(self.table.jobs, timed).items()}
 
     def numbers(self) -> list[ComparedNumber]:
@@ -49,7 +54,7 @@ class TableRequest:
         rows, columns = ({getattr(job, name) for job in self.jobs} for name in ("row", "column"))
         other = [job for job in self.table.jobs if job not in self.jobs]
         no_rows, no_columns = {job.row for job in other} - rows, {job.column for job in other} - columns
-        numbers = self.table.compare(self.results())
+        numbers = self.table.numbers(self.results())
         return [number for number in numbers if number.row not in no_rows and number.column not in no_columns]
 
 
@@ -80,7 +85,7 @@ def request_table(
     jobs = tuple(job for job in table.jobs if job.row in in_rows and job.column in in_columns)
     if not jobs:
         raise ConfigError(f"{table.name} has no cell in rows {', '.join(rows)} and columns {', '.join(columns)}")
-    return TableRequest(table, store(folder or default_folder(), paper), jobs, seeds)
+    return TableRequest(table, store(folder or default_folder(), paper), jobs, paper, seeds)
 
 
 def _find_table(name: str) -> tuple[Paper, Table]:
@@ -145,7 +150,7 @@ def summaries(folder: Path | None = None) -> list[TableSummary]:
     """All tables, with what a store holds of each."""
     own, summaries = folder or default_folder(), []
     for paper in PAPERS.values():
-        stored = read(store(own, paper))
+        stored = read(store(own, paper), paper.jobs()).runs
         summaries += [_summary(table, stored, [*stored, *shipped(own, paper)]) for table in paper.tables]
     return summaries
 
@@ -163,4 +168,4 @@ def _summary(table: Table, stored: Results, timed: Results) -> TableSummary:
 def shipped(folder: Path, paper: Paper) -> Results:
     """The runs in the checkout, which say how long a run takes; none where they are the store's own."""
     checkout = Path(__file__).resolve().parents[1] / CHECKOUT
-    return [] if checkout == folder.resolve() else read(store(checkout, paper))
+    return [] if checkout == folder.resolve() else read(store(checkout, paper), paper.jobs()).runs

@@ -125,7 +125,8 @@ def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[st
     counts = Counter(str(number.mark) for number in numbers if not number.deviation)
     lines = [f"ours: {request.table.statistic}", f"reproduced: {request.table.rule}".replace("*", "")]
     lines += [", ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []
-    return [*lines, f"runs: {request.store}"]
+    left_out = [f"left out: {words}" for words in request.stored().left_out()]
+    return [*lines, f"runs: {request.store}", *left_out]
 
 
 def numbers_as_json(request: TableRequest, numbers: Sequence[ComparedNumber], runs: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from fedkin.scenarios.planted_clusters import planted
 from papers.result_store import Job, job_of_question
 
 SEEDS = tuple(range(10))
+LOCAL = SGD(epochs=10, batch_size=10, lr=0.03)
 KINDS = ("label_permutation", "rotation")
 
 
@@ -77,7 +78,7 @@ def federation(case: Case, seed: int) -> FederatedData:
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
     """The number of clusters by each criterion; where the true number is unknown, the gain of clustering."""
-    data, local, start = federation(case, seed), SGD(epochs=10, batch_size=10, lr=0.03), time.perf_counter()
+    data, local, start = federation(case, seed), LOCAL, time.perf_counter()
     results: dict[str, Any] = {}
     if case.panel == "planted":
         count = estimate_cluster_count(data, mclr(data), local, seed=seed)
@@ -97,7 +98,9 @@ def measure(case: Case, seed: int) -> dict[str, Any]:
 def jobs() -> tuple[Job, ...]:
     """All cases as jobs: planted ones from ten seeds, the others from three."""
     cases = [(case, SEEDS) for case in PLANTED] + [(case, SEEDS[:3]) for case in OTHERS]
-    return tuple(job_of_question(case, seeds, measure, *row_and_column(case), seconds=15) for case, seeds in cases)
+    return tuple(
+        job_of_question(case, seeds, measure, *row_and_column(case), 15, {"local": LOCAL}) for case, seeds in cases
+    )
 
 
 def row_and_column(case: Case) -> tuple[str, str]:

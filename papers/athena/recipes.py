@@ -122,7 +122,7 @@ def _clusterings(setting: Setting) -> list[Cell]:
     return [
         Cell("eps", setting, str(epochs), lambda m, epochs=epochs: Hierarchical(pretraining=epochs), None)
         for epochs in PRETRAINING
-        if setting.clusters > 1 or epochs == 10
+        if setting.clusters > 1 or epochs <= 10
     ]
 
 
@@ -188,7 +188,7 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 def clustering(cell: Cell, seed: int) -> dict[str, Any]:
     """The last layers' biases after the clustering round, and what the three algorithms make of them."""
     s = cell.setting
-    data = load(s.data, s.data_options, s.data_seed or 0)
+    data = load(s.data, s.data_options, s.draw(seed))
     study = study_eps(
         cell.method(s.clusters), data, MODELS[s.model](data, **dict(s.model_options)), local=s.work, seed=seed
     )

@@ -21,6 +21,7 @@ from fedkin.methods.fedsim import QUIRKS
 from fedkin.models import MODELS
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.gradients import Gradients
+from papers import synthetic_draws
 from papers.recipe import Cell, Options, Setting, load, run
 
 SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))
@@ -36,17 +37,25 @@ THREE = {name: METHODS[name] for name in ("FedAvg", "FedProx", "FedSim")}
 
 
 def _row(row: str, data: str, options: Options, lr: float, m: int, cohort: int, rounds: int, draw: int = 0) -> Setting:
-    run: dict[str, Any] = {"rounds": rounds, "cohort": cohort, "seeds": SEEDS, "data_seed": draw, "seconds": 6}
+    run: dict[str, Any] = {"rounds": rounds, "cohort": cohort, "seeds": SEEDS, "draws": (draw,), "seconds": 6}
     return Setting(row, data, options, "mclr", (), lr, m, **run)
 
 
 MNIST = _row("MNIST", "mnist", (), 0.03, 5, 20, 30)
-FEMNIST = _row("FEMNIST, shared images", "femnist", (("classes", 26), ("shared_images", True)), 0.003, 9, 20, 500)
-FEMNIST = replace(FEMNIST, seeds=SEEDS[:10], seconds=75)
+FEMNIST = _row(
+    "FEMNIST, shared images",
+    "femnist",
+    (("classes", 26), ("shared_images", True), ("shuffled", True)),
+    0.003,
+    9,
+    20,
+    500,
+)
+FEMNIST = replace(FEMNIST, seeds=SEEDS[:10], draws=SEEDS[:5], seconds=75)
 FEMNIST_OWN = replace(
     FEMNIST,
     row="FEMNIST, own images",
-    data_options=(("classes", 26),),
+    data_options=(("classes", 26), ("shuffled", True)),
     deviation="no image twice, where the paper's has them",
 )
 MEX = replace(
@@ -54,30 +63,34 @@ MEX = replace(
 )
 GOODREADS = _row("Fed-Goodreads", "goodreads", (), 0.3, 11, 20, 250)
 
-# Synthetic(a, b): the first draw of the generator with as many test samples as the authors' file, to 2%.
-_DRAWS = {"0": 62, "0.25": 19, "0.5": 22, "0.75": 30, "1": 30}
-SYNTHETIC = {
-    "IID": _row("IID", "synthetic", (("iid", True),), 0.01, 5, 10, 100, 19),
-    **{
-        f"({a}, {a})": _row(
-            f"({a}, {a})", "synthetic", (("alpha", float(a)), ("beta", float(a))), 0.01, 5, 10, 100, draw
-        )
-        for a, draw in _DRAWS.items()
-    },
+_PARAMETERS: dict[str, Options] = {
+    "IID": (("iid", True),),
+    **{f"({a}, {a})": (("alpha", float(a)), ("beta", float(a))) for a in ("0", "0.25", "0.5", "0.75", "1")},
 }
+
+
+def _synthetic(name: str) -> Setting:
+    """A row on draws that resemble the authors' file: run after run, each in its turn."""
+    setting = _row(name, "synthetic", _PARAMETERS[name], 0.01, 5, 10, 100)
+    return replace(setting, draws=synthetic_draws.matched("fedsim", name))
+
+
+SYNTHETIC = {name: _synthetic(name) for name in _PARAMETERS}
 _FILE = (("folder", "synthetic"), ("file", "synthetic_fedsim_0_0_full.npz"))
 AUTHORS = _row("(0, 0), the authors' file", "published", _FILE, 0.01, 5, 10, 100)  # the only one that is complete
-SYNTHETIC["(0, 0)"] = replace(SYNTHETIC["(0, 0)"], deviation="another draw than the authors' file")
-DRAWN = {  # every seed its own federation
+SYNTHETIC["(0, 0)"] = replace(SYNTHETIC["(0, 0)"], deviation="other draws than the authors' file")
+UNMATCHED = {
     name: replace(
         setting,
-        row=f"{name}, a draw per seed",
-        data_seed=None,
+        row=f"{name}, other draws",
+        draws=synthetic_draws.unmatched("fedsim", name),
         seeds=SEEDS[:10],
-        deviation="a draw of the data per seed",
+        deviation="draws that do not resemble the authors' file",
     )
     for name, setting in SYNTHETIC.items()
 }
+
+READINGS = {setting.row: (UNMATCHED[name].row,) for name, setting in SYNTHETIC.items()}
 
 Published = tuple[tuple[float, float], tuple[float, float]]  # over FedAvg and over FedProx: points, deviation
 TABLE_4: dict[Setting, Published] = {
@@ -121,7 +134,7 @@ def _cell(table: str, setting: Setting, column: str, method: Callable[[int], Met
     """All seeds for the paper's three methods, ten for variants of FedSim."""
     few = column not in THREE and setting is not MNIST
     cut = replace(setting, seeds=setting.seeds[:10]) if few else setting
-    return Cell(table, cut, column, method, None, defect_of="FedSim" if column == AS_CODED else "")
+    return Cell(table, cut, column, method, None, variant_of="FedSim" if column == AS_CODED else "")
 
 
 FIGURE_8 = [  # after ten rounds
@@ -132,7 +145,7 @@ ALPHAS, BETAS = (0.0, 0.5, 1.0), (0.0, 0.5, 1.0)  # more of alpha would only rep
 FIGURE_10 = [
     Cell(
         "Fig. 10",
-        replace(SYNTHETIC["(1, 1)"], row=f"beta {beta:g}", data_options=options, seeds=HUNDRED, seconds=1),
+        replace(SYNTHETIC["(1, 1)"], row=f"beta {beta:g}", data_options=options, draws=(), seeds=HUNDRED, seconds=1),
         f"{alpha:g}",
         METHODS["FedAvg"],
         None,
@@ -146,7 +159,7 @@ CELLS_4 = [_cell("4", setting, column, method) for setting in TABLE_4 for column
 CELLS_7 = [
     *(_cell("7", setting, column, method) for setting in SYNTHETIC.values() for column, method in METHODS.items()),
     *(_cell("7", AUTHORS, column, method) for column, method in METHODS.items()),
-    *(_cell("7", setting, column, method) for setting in DRAWN.values() for column, method in THREE.items()),
+    *(_cell("7", setting, column, method) for setting in UNMATCHED.values() for column, method in THREE.items()),
 ]
 CELLS = [*CELLS_4, *CELLS_7, *FIGURE_8, *FIGURE_10]
 
@@ -170,7 +183,7 @@ def curve(cell: Cell, seed: int) -> dict[str, Any]:
 def components(cell: Cell, seed: int) -> dict[str, Any]:
     """The share of a cohort's gradients that each principal component explains, at the model of the last round."""
     s, completed = cell.setting, run(cell, seed)
-    data = load(s.data, s.data_options, s.data_seed or 0)
+    data = load(s.data, s.data_options, s.draw(seed))
     world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)))
     cohort = Stream(seed, s.rounds + 1, "cohort").rng().choice(data.clients, s.cohort, replace=False)
     gradients_of = world.run(Gradients(completed.models, np.zeros(s.cohort, np.int64)), np.sort(cohort)).gradients
@@ -180,5 +193,5 @@ def components(cell: Cell, seed: int) -> dict[str, Any]:
 def heterogeneity(cell: Cell, seed: int) -> dict[str, Any]:
     """PNI of a draw of the data, measured with one random model."""
     s = cell.setting
-    data = load(s.data, s.data_options, seed)
+    data = load(s.data, s.data_options, s.draw(seed))
     return {"pni": round(non_iid_index(data, MODELS[s.model](data), seed=seed).pni, 5)}

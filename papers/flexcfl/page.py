@@ -11,7 +11,7 @@ from papers.tables_markdown import Results, accuracies, by_classes, markdown, me
 
 def table_iii(results: Results) -> str:
     """No shift: best accuracies beside the paper's, and the last ones."""
-    printed = [c for c in TABLE_III if not c.setting.deviation and not c.defect_of]
+    printed = [c for c in TABLE_III if not c.setting.deviation and not c.variant_of]
     return "\n\n".join(
         [
             "### Table III, no shift: best accuracy of a complete round (%)",

@@ -20,6 +20,7 @@ from papers.result_store import Job, job_of_question
 
 PEERS, STAGE_ONE, ROUNDS = 100, 20, 100
 SETTINGS: dict[str, int] = {"neighbours": 5, "candidates": 10, "stage_one": STAGE_ONE, "period": 2}  # k, l, T1, tau
+LOCAL = SGD(epochs=1, batch_size=10, lr=0.05)
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,19 @@ HARDER = list(_harder())
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
     """All questions, and the seeds of each."""
     questions: list[tuple[Question, tuple[int, ...]]] = [(q, (0, 1, 2)) for q in COMPARED]
-    return questions + [(q, (0,)) for q in (*HARDER, *OTHERS)]
+    return questions + [(q, (0,)) for q in HARDER] + [(q, (0, 1, 2)) for q in OTHERS]
 
 
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, measure, _row(q), q.method, seconds=55) for q, seeds in selected)
+    return tuple(job_of_question(q, seeds, measure, _row(q), q.method, 55, _fixed(q)) for q, seeds in selected)
+
+
+def _fixed(question: Question) -> dict[str, Any]:
+    """What else a run is determined by."""
+    method, population = METHODS[question.method](question), ABSENT[question.absent]
+    return {"rounds": ROUNDS, "peers": PEERS, "local": LOCAL, "method": method, "population": population}
 
 
 def _row(question: Question) -> str:
@@ -115,7 +122,7 @@ def measure(question: Question, seed: int) -> dict[str, Any]:
         mlp(data),
         rounds=ROUNDS,
         cohort=PEERS,
-        local=SGD(epochs=1, batch_size=10, lr=0.05),
+        local=LOCAL,
         seed=seed,
         scenario=ABSENT[q.absent],
         evaluate_every=10,

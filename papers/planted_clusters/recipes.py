@@ -24,6 +24,7 @@ from fedkin.scenarios.shift import SwapAll
 from papers.result_store import Job, job_of_question
 
 CLUSTER_ROUND = 5  # of FL+HC
+CLIENTS, EPOCHS, LR = 100, 10, 0.1
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,16 @@ def questions() -> list[tuple[Question, tuple[int, ...]]]:
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, measure, *row_and_column(q), seconds=15) for q, seeds in selected)
+    return tuple(job_of_question(q, seeds, measure, *row_and_column(q), 15, _fixed(q)) for q, seeds in selected)
+
+
+def _fixed(question: Question) -> dict[str, Any]:
+    """What else a run is determined by."""
+    return {"clients": CLIENTS, "epochs": EPOCHS, "lr": LR, "method": _method(question)}
+
+
+def _method(question: Question) -> Method:
+    return {**METHODS, **MIGRATING, **LIMITS}[question.method](question.clusters)
 
 
 def row_and_column(question: Question) -> tuple[str, str]:
@@ -110,14 +120,14 @@ def row_and_column(question: Question) -> tuple[str, str]:
 def measure(question: Question, seed: int) -> dict[str, Any]:
     """Agreement with the true clusters (ARI) after every round from 0 on, accuracy, and detected shifts."""
     q = question
-    data = planted("mnist", q.kind, clusters=q.clusters, clients=100, samples=q.images, seed=seed)
+    data = planted("mnist", q.kind, clusters=q.clusters, clients=CLIENTS, samples=q.images, seed=seed)
     run = simulate(
-        {**METHODS, **MIGRATING, **LIMITS}[q.method](q.clusters),
+        _method(q),
         data,
         network() if q.model == "784-200-10" else mlp(data),
         rounds=q.rounds,
         cohort=q.participation,
-        local=SGD(epochs=10, batch_size=q.images, lr=0.1),
+        local=SGD(epochs=EPOCHS, batch_size=q.images, lr=LR),
         seed=seed,
         shift=SwapAll(q.swaps) if q.swaps else None,
         selection="round_robin",

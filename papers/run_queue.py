@@ -1,0 +1,155 @@
+"""The runs that the stores lack, the most valuable for their time first, side by side on all cores."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from papers.catalogue import PAPERS
+from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows
+
+ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # a run beside others; the same bits
+RUNS_OF_A_PROCESS = 25  # then a new one: compiled programs stay in memory
+
+
+@dataclass(frozen=True)
+class QueuedRun:
+    """A run that the store lacks: what it is worth, and how long it is expected to take."""
+
+    paper: str
+    job: Job
+    seed: int
+    value: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Information per second."""
+        return self.value / self.seconds
+
+
+def queue(folder: Path, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()) -> list[QueuedRun]:
+    """All runs that the stores lack, the most valuable for their time first.
+
+    A cell's first run is worth most: 1 where the paper prints a number, else a half (it may show a cause). The run
+    behind n others is worth 1/(n + 1)^2 of that, about what it takes off the variance of a mean.
+
+    Args:
+        folder: of the stores.
+        selected: only these jobs; None: all.
+        seeds: only these; empty: the recipe's.
+    """
+    runs: list[QueuedRun] = []
+    for paper in PAPERS.values():
+        jobs = paper.jobs()
+        stored = read(folder / f"{paper.name}.jsonl", jobs).runs
+        times = seconds_of_rows(jobs, stored)
+        for job in jobs if selected is None else [job for job in jobs if job in selected]:
+            wanted = [seed for seed in job.seeds if not seeds or seed in seeds]
+            missing = pending([(job, wanted)], stored)
+            done = len(wanted) - len(missing)
+            runs += [
+                QueuedRun(paper.name, job, seed, _value(job, done + i), max(times[job.row].seconds, 0.1))
+                for i, (_, seed) in enumerate(missing)
+            ]
+    return sorted(runs, key=lambda run: -run.rate)
+
+
+def _value(job: Job, earlier: int) -> float:
+    return (1.0 if job.published else 0.5) / (1 + earlier) ** 2
+
+
+def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, workers: int) -> Iterator[Line]:
+    """Run side by side what fits into the time; each run is in its store as soon as it is done.
+
+    A run that is expected to end after the time is up is passed over for shorter ones. Interrupt it at any time: the
+    same command goes on with what is left.
+
+    Args:
+        runs: in the order in which they shall start.
+        folder: of the stores.
+        hours: of all together; None: until all are done.
+        workers: processes, of a core each.
+    """
+    for paper in {run.paper for run in runs}:
+        prepare(folder / f"{paper}.jsonl")
+    end = time.monotonic() + 3600 * hours if hours is not None else float("inf")
+    left, running = list(runs), dict[Future[Line], QueuedRun]()
+    with _pool(workers) as pool:
+        try:
+            while left or running:
+                while len(running) < workers and (run := _next(left, end - time.monotonic())):
+                    left.remove(run)
+                    running[pool.submit(_run, run.paper, _index(run), run.seed)] = run
+                if not running:
+                    return
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    run, line = running.pop(future), future.result()
+                    keep(line, folder / f"{run.paper}.jsonl")
+                    yield line
+        except BaseException:
+            _stop(pool)
+            raise
+
+
+def _next(left: Sequence[QueuedRun], seconds: float) -> QueuedRun | None:
+    """The first run that is expected to end in time."""
+    return next((run for run in left if run.seconds <= seconds), None)
+
+
+def _index(run: QueuedRun) -> int:
+    """Where a job stands in its paper: jobs hold functions, which do not travel between processes."""
+    return PAPERS[run.paper].jobs().index(run.job)
+
+
+def _run(paper: str, index: int, seed: int) -> Line:
+    return PAPERS[paper].jobs()[index].run(seed)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Processes with a core each, that leave Ctrl-C to this one and are renewed after some runs."""
+    context = multiprocessing.get_context("spawn")
+    if workers > 1:
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} {ONE_CORE}".strip()
+    return ProcessPoolExecutor(workers, context, initializer=_ignore_interrupts, max_tasks_per_child=RUNS_OF_A_PROCESS)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End the processes at once; what they were doing is done again later."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+
+
+def stored_runs(folder: Path, count: int) -> list[tuple[Job, Line]]:
+    """Runs of today's recipes that are stored: of each paper in turn, the next of its rows, by the shortest first.
+
+    Args:
+        folder: of the stores.
+        count: how many, at most.
+    """
+    by_paper: list[list[tuple[Job, Line]]] = []
+    for paper in PAPERS.values():
+        jobs = paper.jobs()
+        runs = sorted(read(folder / f"{paper.name}.jsonl", jobs).runs, key=lambda line: line.get("seconds", 0))
+        rows: dict[str, tuple[Job, Line]] = {}
+        for line in runs:
+            job = next(job for job in jobs if job.matches(line))
+            rows.setdefault(job.row, (job, line))
+        by_paper.append(list(rows.values()))
+    turns = [run for turn in itertools.zip_longest(*by_paper) for run in turn if run is not None]
+    return turns[:count]
