@@ -1,0 +1,115 @@
+"""Curves of runs over the rounds: what is stored of them, and lines of a figure, mean over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.records import Record
+from fedkin.models import MODELS
+from fedkin.run.simulate import simulate
+from papers.recipe import Cell, load
+from papers.reproduction_marks import Results, values_of
+
+POINTS = 100  # of a stored curve
+TESTED = ("accuracy", "loss", "global_accuracy", "global_loss")  # empty in rounds that the papers leave out
+TRAINED = ("train_loss", "discrepancy_sum", "discrepancy_mean")
+BY_CLUSTER = ("accuracy_by_cluster", "discrepancy_to_global")
+
+
+def measure(cell: Cell, seed: int) -> dict[str, Any]:
+    """Run a cell from one seed with the auxiliary global model scored beside the clusters; the curves of the run."""
+    s = cell.setting
+    data = load(s.data, s.data_options, s.draw(seed))
+    run = simulate(
+        cell.method(s.clusters),
+        data,
+        MODELS[s.model](data, **dict(s.model_options)),
+        rounds=s.rounds,
+        cohort=s.cohort,
+        local=s.training,
+        seed=seed,
+        shift=s.shift,
+        selection=cell.selection,  # type: ignore[arg-type]
+        checkpoint_every=s.rounds,
+        global_model=True,
+    )
+    line = {"table": cell.table, "row": s.row, "column": cell.column, "seed": seed, "seconds": round(run.seconds, 1)}
+    return {**line, **curves_of(run.records)}
+
+
+def curves_of(records: Sequence[Record]) -> dict[str, Any]:
+    """What is stored of a run: each quantity at a hundred of the rounds from 1 on, and ``every`` so many rounds.
+
+    Quantities by cluster are a curve per cluster. A quantity that a run does not have is left out.
+    """
+    every = max(1, (len(records) - 1) // POINTS)
+    kept = records[1::every]
+    curves: dict[str, Any] = {"every": every}
+    for name in (*TESTED, *TRAINED):
+        curves[name] = [None if name in TESTED and r["partial"] else _rounded(r.get(name)) for r in kept]
+    for name in BY_CLUSTER:
+        rows = [r.get(name) or [] for r in kept]
+        if min(map(len, rows)) > 1:
+            curves[name] = [[_rounded(value) for value in curve] for curve in zip(*rows, strict=True)]
+    return {name: curve for name, curve in curves.items() if name == "every" or any(v is not None for v in curve)}
+
+
+def _rounded(value: float | int | None) -> float | None:
+    return None if value is None else round(float(value), 4)
+
+
+def plot(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -> None:
+    """Add a cell's line, mean over the seeds that were run, with their range as a band.
+
+    Args:
+        axes: the panel.
+        results: stored runs; without one of the cell nothing is drawn.
+        cell: whose runs.
+        quantity: the key of the curve in a run.
+        style: of the line, as matplotlib has it.
+    """
+    place = cell.table, cell.setting.row, cell.column
+    curves = values_of(results, *place, quantity)
+    if curves:
+        values = np.array([_floats(curve) for curve in curves])
+        rounds = 1 + np.arange(values.shape[1]) * values_of(results, *place, "every")[0]
+        (line,) = axes.plot(rounds, values.mean(axis=0), **{"lw": 1.6, **style})
+        if len(values) > 1:
+            axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15, lw=0)
+
+
+def plot_clusters(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -> None:
+    """Add a line for each cluster in the run from the first seed: clusters of different seeds are not the same.
+
+    Args:
+        axes: the panel.
+        results: stored runs.
+        cell: whose runs.
+        quantity: the key of the curves in a run.
+        style: of the lines; a label stands beside the first of them.
+    """
+    place = cell.table, cell.setting.row, cell.column
+    for curves in values_of(results, *place, quantity)[:1]:
+        label = style.pop("label", None)
+        for number, curve in enumerate(curves):
+            rounds = 1 + np.arange(len(curve)) * values_of(results, *place, "every")[0]
+            axes.plot(rounds, _floats(curve), **{"lw": 0.8, **style}, label=None if number else label)
+
+
+def _floats(curve: Sequence[float | None]) -> Float[np.ndarray, "R"]:
+    return np.array([np.nan if value is None else value for value in curve], np.float64)
+
+
+def finish(axes: Any, percent: bool = False, legend: bool = False) -> None:
+    """Label the rounds, and where asked for write the other axis in percent and add a legend of the lines there are."""
+    from matplotlib.ticker import PercentFormatter
+
+    axes.set_xlabel("communication round")
+    if percent:
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    if legend and axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8, loc="best")

@@ -1,0 +1,146 @@
+"""FedGroup's Figs. 3 to 5 from stored runs, and what the paper describes and does not show: the auxiliary global model,
+training losses, and the distances of the groups to the global model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from papers.curves import finish, plot, plot_clusters
+from papers.fedgroup.figure_recipes import FIGURE_3, FIGURE_4, FIGURE_5, SETTINGS_3, SETTINGS_4
+from papers.recipe import Cell, Setting
+from papers.reproduction_marks import Results, values_of
+
+GROUPED = ("FedGroup", "FedGrouProx")
+
+
+def draw(results: Results, docs: Path) -> None:
+    """Write every figure into ``docs/images``."""
+    import matplotlib
+
+    from fedkin.reporting.style import STYLE, write
+
+    with matplotlib.rc_context(STYLE):
+        for name, figure in {
+            "figure3": _accuracies(results, FIGURE_3, SETTINGS_3),
+            "figure4": _accuracies(results, FIGURE_4, SETTINGS_4),
+            "figure5": _pairs(results),
+            "global": _losses_and_distances(results),
+        }.items():
+            write(figure, docs / "images" / f"fedgroup-{name}.svg")
+
+
+def section(results: Results) -> str:
+    """Figs. 3 to 5 on the page."""
+    lines = [
+        f"{cell.setting.row}: {values[0]:.3f}"
+        for cell in FIGURE_5
+        if (values := values_of(results, cell.table, cell.setting.row, cell.column, "correlation"))
+    ]
+    return "\n\n".join(
+        [
+            "### Figs. 3 and 4: accuracy over the rounds, the groups' and the auxiliary global model's",
+            "Mean of the seeds, their range as a band; single groups from the first seed. The global model is the "
+            "simple mean of the group models; no client is ever sent it.",
+            "![Fig. 3: accuracy over the rounds, MNIST and FEMNIST](images/fedgroup-figure3.svg)",
+            "![Fig. 4: accuracy over the rounds, Synthetic(1,1)](images/fedgroup-figure4.svg)",
+            "![Training loss, and distance of the groups to the global model](images/fedgroup-global.svg)",
+            "### Fig. 5: distances of clients by all cosines and by three",
+            f"Correlation over all pairs: {'; '.join(lines) or 'not run'}.",
+            "![Fig. 5: pairs of clients, distance in M over distance in M'](images/fedgroup-figure5.svg)",
+        ]
+    )
+
+
+def _cell(cells: Sequence[Cell], setting: Setting, column: str) -> Cell:
+    return next(cell for cell in cells if (cell.setting, cell.column) == (setting, column))
+
+
+def _accuracies(results: Results, cells: Sequence[Cell], settings: Sequence[Setting]) -> Any:
+    """One model, FedGroup, FedGrouProx: below each other for each setting, side by side for a single one."""
+    from fedkin.reporting.style import new_figure
+
+    alone = len(settings) == 1
+    figure = new_figure(13.0, 3.8) if alone else new_figure(10.5, 9.0)
+    panels = figure.subplots(*((1, 3) if alone else (3, len(settings))), squeeze=False)
+    for setting, column in zip(settings, panels.reshape(3, -1).T, strict=True):
+        _one_model(column[0], results, cells, setting)
+        for axes, method in zip(column[1:], GROUPED, strict=True):
+            _groups(axes, results, _cell(cells, setting, method))
+    return figure
+
+
+def _one_model(axes: Any, results: Results, cells: Sequence[Cell], setting: Setting) -> None:
+    """Accuracy, and on the right axis discrepancy, of FedAvg and FedProx."""
+    from fedkin.reporting.style import COLOURS, prepare
+
+    prepare(
+        axes, f"FedAvg and FedProx, {setting.row}", "accuracy; dotted, right axis: discrepancy, summed over clients"
+    )
+    right = axes.twinx()
+    for column, colour in zip(("FedAvg", "FedProx"), COLOURS, strict=False):
+        plot(axes, results, _cell(cells, setting, column), "accuracy", color=colour, label=column)
+        plot(right, results, _cell(cells, setting, column), "discrepancy_sum", color=colour, ls=":", lw=1.2)
+    right.margins(x=0)
+    right.set_ylim(bottom=0)
+    axes.set_ylim(0, 1)
+    finish(axes, percent=True)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+
+
+def _groups(axes: Any, results: Results, cell: Cell) -> None:
+    """Accuracy of all clients, of each group's, and of the global model."""
+    from fedkin.reporting.style import COLOURS, FADED, prepare
+
+    prepare(axes, f"{cell.column}, {cell.setting.row}", "accuracy of all clients, each on its group's model")
+    plot_clusters(axes, results, cell, "accuracy_by_cluster", color=FADED, label="each group")
+    plot(axes, results, cell, "global_accuracy", color=COLOURS[1], ls="--", label="all, on the global model")
+    plot(axes, results, cell, "accuracy", color=COLOURS[0], label="all, on their group's")
+    axes.set_ylim(0, 1)
+    finish(axes, percent=True, legend=True)
+
+
+def _losses_and_distances(results: Results) -> Any:
+    """For each setting the training loss of every method, and below it each group's distance to the global model."""
+    from fedkin.reporting.style import line_style, new_figure, prepare
+
+    settings = [*SETTINGS_3, *SETTINGS_4]
+    figure = new_figure(4.6 * len(settings), 6.6)
+    for setting, (above, below) in zip(settings, figure.subplots(2, len(settings), squeeze=False).T, strict=True):
+        cells = [cell for cell in (*FIGURE_3, *FIGURE_4) if cell.setting == setting]
+        prepare(above, setting.row, "training loss of the cohort, last local epoch")
+        prepare(below, setting.row, "distance of each group's model to their mean, first seed")
+        for number, cell in enumerate(cells):
+            colour, dash = line_style(number)
+            plot(above, results, cell, "train_loss", color=colour, ls=dash, label=cell.column)
+            style = {"color": colour, "ls": dash, "label": cell.column}
+            plot_clusters(below, results, cell, "discrepancy_to_global", **style)
+        for axes in (above, below):
+            axes.set_ylim(bottom=0)
+            finish(axes, legend=True)
+    return figure
+
+
+def _pairs(results: Results) -> Any:
+    """Fig. 5: distances of pairs of clients in M over those in M', and the line through all pairs."""
+    from fedkin.reporting.style import COLOURS, new_figure, prepare
+
+    figure = new_figure(11.0, 6.6)
+    panels = figure.subplots(2, 3).ravel()
+    for axes in panels[len(FIGURE_5) :]:
+        axes.set_axis_off()
+    for axes, cell in zip(panels, FIGURE_5, strict=False):
+        runs = [r for r in results if (r["table"], r["row"]) == (cell.table, cell.setting.row)][:1]
+        prepare(axes, cell.setting.row, f"correlation {runs[0]['correlation']:.3f}" if runs else "not run")
+        for run in runs:
+            full, ternary = np.array(run["pairs"])
+            axes.scatter(full, ternary, s=6, color=COLOURS[0], alpha=0.6, lw=0)
+            ends = np.array([full.min(), full.max()])
+            axes.plot(ends, run["offset"] + run["slope"] * ends, color=COLOURS[1], lw=1.4)
+        axes.set_xlabel("distance in M'")
+        axes.set_ylabel("distance in M")
+    return figure
