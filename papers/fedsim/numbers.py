@@ -45,6 +45,26 @@ def curves_of(results: Results, table: str, row: str, columns: Sequence[str]) ->
     return {column: np.stack([by_seed[seed] for seed in seeds]) for column, by_seed in available.items() if seeds}
 
 
+def paired_curves(results: Results, setting: Setting, columns: Sequence[str]) -> Curves:
+    """Accuracies [S, R] of each column in pairs: a pair for each seed; where the data have several draws, a pair for
+    each draw, the mean over its seeds, because seeds of one draw are no independent samples of the data.
+
+    Args:
+        results: stored runs.
+        setting: of the row.
+        columns: the methods.
+    """
+    table = table_of(setting)
+    if len(setting.draws) == 1:
+        return curves_of(results, table, setting.row, columns)
+    of_draws = [
+        curves_of([m for m in results if setting.draw(m["seed"]) == draw], table, setting.row, columns)
+        for draw in setting.draws
+    ]
+    complete = [curves for curves in of_draws if len(curves) == len(columns)]
+    return {name: np.stack([curves[name].mean(axis=0) for curves in complete]) for name in columns if complete}
+
+
 def table_of(setting: Setting) -> str:
     """Which table a setting belongs to."""
     return "4" if setting.row in {s.row for s in TABLE_4} else "7"
@@ -64,8 +84,8 @@ def improvements(results: Results, rows: Mapping[Setting, Published]) -> list[Co
 def _improvements(
     results: Results, setting: Setting, published: Published, method: str, suffix: str
 ) -> Iterator[ComparedNumber]:
-    curves = curves_of(results, table_of(setting), setting.row, [method, *BASELINES])
-    by_draw = gains_by_draw(results, setting, method)
+    curves = paired_curves(results, setting, [method, *BASELINES])
+    runs = _seeds(results, setting, method)
     for baseline, (printed, _) in zip(BASELINES, published, strict=True):
         column = f"over {baseline}"
         yield compare_number(
@@ -73,9 +93,9 @@ def _improvements(
             column + suffix,
             printed,
             _gain(curves, method, baseline),
-            seeds=len(curves[method]) if len(curves) == len(THREE) else 0,
+            seeds=len(runs),
             deviation=f"a variant of {FEDSIM}" if suffix else setting.deviation,
-            runs=by_draw.get(baseline, ()),
+            runs=_gains_by_draw(curves, setting, method, baseline),
             variant_of=column if suffix else "",
         )
 
@@ -85,21 +105,29 @@ def _gain(curves: Curves, method: str, baseline: str) -> float | None:
     return float(improvement(curves[method], curves[baseline])[0]) if len(curves) == len(THREE) else None
 
 
-def gains_by_draw(results: Results, setting: Setting, method: str = "FedSim") -> dict[str, list[float]]:
-    """Points gained over each baseline on each draw of the data; the paper has one draw, and seeds on it.
+def _gains_by_draw(curves: Curves, setting: Setting, method: str, baseline: str) -> list[float]:
+    """Points gained on each draw of the data; a single draw says nothing about others, however many seeds it has."""
+    if len(setting.draws) == 1 or len(curves) < len(THREE):
+        return []
+    pairs = zip(curves[method], curves[baseline], strict=True)
+    return [float(improvement(ours[None], theirs[None])[0]) for ours, theirs in pairs]
 
-    Args:
-        results: stored runs.
-        setting: of the row.
-        method: that gains.
-    """
-    gains: dict[str, list[float]] = {}
-    for draw in setting.draws:
-        of_draw = [line for line in results if setting.draw(line["seed"]) == draw]
-        curves = curves_of(of_draw, table_of(setting), setting.row, [method, *BASELINES])
-        for baseline in BASELINES if len(curves) == len(THREE) else ():
-            gains.setdefault(baseline, []).append(float(improvement(curves[method], curves[baseline])[0]))
-    return gains
+
+def _seeds(results: Results, setting: Setting, method: str = FEDSIM) -> list[int]:
+    """The seeds that a method and both baselines have."""
+    by_column = [
+        {m["seed"] for m in results if (m["table"], m["row"], m["column"]) == (table_of(setting), setting.row, column)}
+        for column in (method, *BASELINES)
+    ]
+    return sorted(set.intersection(*by_column))
+
+
+def counted(results: Results, setting: Setting) -> str:
+    """How many seeds there are, how many the recipe asks for where these are fewer, and on how many draws."""
+    seeds = _seeds(results, setting)
+    text = str(len(seeds)) if len(seeds) >= len(setting.seeds) else f"{len(seeds)} of {len(setting.seeds)}"
+    draws = len({setting.draw(seed) for seed in seeds})
+    return f"{text} on {draws} draws" if len(setting.draws) > 1 else text
 
 
 def components(results: Results) -> list[ComparedNumber]:

@@ -12,7 +12,7 @@ from fedkin.analysis.paired_comparison import BETTER, WORSE, compare, improvemen
 from fedkin.analysis.statistics import as_printed, bootstrap, holm, paired_p
 from fedkin.core.randomness import Stream
 from fedkin.measures.pca import component_count
-from papers.fedsim.numbers import BASELINES, Curves, curves_of, improvements, table_of
+from papers.fedsim.numbers import BASELINES, Curves, counted, curves_of, improvements, paired_curves
 from papers.fedsim.recipes import (
     AS_CODED,
     AUTHORS,
@@ -62,7 +62,7 @@ def table_7(results: Results) -> str:
             "### The same runs: mean accuracy in the last round (%)",
             finals(results, list(SEVEN)),
             "![accuracy over the rounds, synthetic data](images/fedsim-synthetic.svg)",
-            "### Table 7 again, a draw of the data per seed",
+            "### Table 7 again, on draws that were not chosen",
             gains(results, SEVEN_UNMATCHED),
             figure_7(results),
         ]
@@ -96,14 +96,14 @@ def figures(results: Results) -> str:
 
 ABOUT = """\
 *Improvement* is the paper's number, computed as its tables are: the difference of the mean curves, summed over rounds 0
-to T and divided by T, with its deviation *over the rounds*. *Difference* is the mean over the seeds of each run's mean
-over rounds 1 to T, with a bootstrap interval over the seeds (95%, not adjusted for several comparisons); *of single
-seeds* is its range over them, and *ahead* the number of seeds in which it is above zero. *Verdict* is that of two one-
-tailed paired t-tests on the seeds, each at 0.05 and Holm-adjusted over all comparisons of the table. *Sign* says
-whether a significant difference has the sign of the paper's. All seeds of a row share one federation, as in the paper,
-so intervals and verdicts speak for other initial models, cohorts and batches on that federation; the table with *a draw
-per seed* speaks for the generator. The paper does not say FedProx's mu: here it is 1 without stragglers, a guess that
-the curves of MNIST and of the IID data bear out."""
+to T and divided by T, with its deviation *over the rounds*. *Difference* is the mean of each run's mean over rounds 1
+to T, with a bootstrap interval (95%, not adjusted for several comparisons) and its range; *ahead* is the number of
+seeds in which it is above zero. *Verdict* is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over
+all comparisons of the table. *Sign* says whether a significant difference has the sign of the paper's. In a row with
+one draw of the data, as in the paper, the samples are the seeds: they speak for other initial models, cohorts and
+batches on that federation. In a row with several draws the samples are the draws (each the mean of its seeds): they
+speak for the generator too. The paper does not say FedProx's mu: here it is 1 without stragglers, a guess that the
+curves of MNIST and of the IID data bear out."""
 
 
 def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
@@ -111,7 +111,7 @@ def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
     marks = {(n.row, n.column): n.symbol for n in improvements(results, rows)}
     rows_run: list[tuple[Setting, int, Curves, tuple[float, float]]] = []
     for setting, published in rows.items():
-        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
+        curves = paired_curves(results, setting, list(THREE))
         if len(curves) == len(THREE):
             rows_run += [(setting, i, curves, published[i]) for i in range(len(BASELINES))]
     if not rows_run:
@@ -125,7 +125,7 @@ def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
         "improvement",
         "paper",
         "difference (95% interval)",
-        "of single seeds",
+        "lowest to highest",
         "ahead",
         "verdict",
         "sign",
@@ -133,7 +133,7 @@ def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
     ]
     p = zip(better.tolist(), worse.tolist(), strict=True)
     lines = [
-        _line(*each, gain, both, marks[each[0].row, f"over {BASELINES[each[1]]}"])
+        _line(*each, gain, both, counted(results, each[0]), marks[each[0].row, f"over {BASELINES[each[1]]}"])
         for each, gain, both in zip(rows_run, points, p, strict=True)
     ]
     return markdown(head, lines)
@@ -152,6 +152,7 @@ def _line(
     published: tuple[float, float],
     points: Float[np.ndarray, "S"],
     p: tuple[float, float],
+    seeds: str,
     mark: str,
 ) -> list[str]:
     """``p`` is that FedSim is better, and that it is worse."""
@@ -167,7 +168,7 @@ def _line(
         str(int((points > 0).sum())),
         verdict_text,
         _sign(setting, float(points.mean()), published[0]) if verdict_text in (BETTER, WORSE) else "-",
-        counted(len(points), setting),
+        seeds,
     ]
 
 
@@ -177,11 +178,6 @@ def _sign(setting: Setting, ours: float, printed: float) -> str:
     if abs(printed) < 0.1:  # the paper's one difference of that size is -0.06 with a deviation of 2.47
         return "the paper has none"
     return "agrees" if np.sign(ours) == np.sign(printed) else "**differs**"
-
-
-def counted(seeds: int, setting: Setting) -> str:
-    """How many seeds there are, and how many the recipe asks for where these are fewer."""
-    return str(seeds) if seeds >= len(setting.seeds) else f"{seeds} of {len(setting.seeds)}"
 
 
 def significance(results: Results) -> str:
@@ -202,7 +198,7 @@ def finals(results: Results, settings: Sequence[Setting]) -> str:
     """Mean accuracy in the last round, with the authors' logs."""
     lines = []
     for setting in settings:
-        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
+        curves = paired_curves(results, setting, list(THREE))
         printed = FINAL_PUBLISHED.get(setting.row, (None,) * 3)
         cells = [
             (f"**{100 * curves[column][:, -1].mean():.1f}**" if column in curves else "not run")
@@ -241,7 +237,7 @@ def variants(results: Results, settings: Sequence[Setting]) -> str:
 def _points_over_fedavg(results: Results, setting: Setting, *columns: str) -> dict[str, Float[np.ndarray, "S"]]:
     """Points gained over FedAvg by each of these columns, over the seeds that all of them have; nothing where one was
     not run."""
-    curves = curves_of(results, table_of(setting), setting.row, ["FedAvg", *columns])
+    curves = paired_curves(results, setting, ["FedAvg", *columns])
     if len(curves) < 1 + len(columns):
         return {}
     return {name: 100 * (curves[name] - curves["FedAvg"])[:, 1:].mean(axis=1) for name in columns}
