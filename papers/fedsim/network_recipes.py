@@ -23,10 +23,12 @@ TEXT: Options = (("text", True),)
 ADAM = Adam(epochs=10, batch_size=10, lr=1e-4)
 
 FEMNIST_CNN = replace(
-    recipes.FEMNIST, row="FEMNIST-CNN, shared images", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=20_000
+    recipes.FEMNIST, row="FEMNIST-CNN, shared images", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=140_000
 )
-MNIST_CNN = replace(recipes.MNIST, row="MNIST-CNN", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=2000)
-MEX_MLP = replace(recipes.MEX, row="Fed-MEx-MLP, its test part", model="mlp", model_options=LAYERS, seconds=60)
+MNIST_CNN = replace(recipes.MNIST, row="MNIST-CNN", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=6000)
+MEX_MLP = replace(
+    recipes.MEX, row="Fed-MEx-MLP, its test part", model="mlp", model_options=LAYERS, seeds=(0, 1, 2), seconds=450
+)
 GOODREADS_RNN = replace(
     recipes.GOODREADS,
     row="Fed-Goodreads-RNN",
@@ -35,7 +37,8 @@ GOODREADS_RNN = replace(
     lr=ADAM.lr,
     epochs=10,
     work=ADAM,
-    seconds=60,
+    seeds=(0, 1, 2),
+    seconds=220,
 )
 GOODREADS_TRAINED = replace(
     GOODREADS_RNN,
