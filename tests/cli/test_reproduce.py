@@ -78,7 +78,7 @@ def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, replace(table(), jobs=tuple(replace(job, seconds=600) for job in table().jobs)))
-    line = {"table": "I", "row": DIGITS.row, "column": "FedAvg", "seed": 0, "best": 0.5, "seconds": 30.0}
+    line = job_of(CELLS[0], fake).run(0) | {"seconds": 30.0}
     (elsewhere / "results").mkdir()
     (elsewhere / "results" / "toy.jsonl").write_text(json.dumps(line) + "\n")
     (summary,) = json.loads(reproduce("--json").stdout)
@@ -102,7 +102,7 @@ def test_a_cell_is_run_and_shown_beside_the_papers_number(elsewhere: Path) -> No
     (number,) = output["numbers"]
     assert (number["row"], number["column"], number["published"]) == (DIGITS.row, "FedAvg", "200")
     assert number["mark"] == "not reproduced" and number["seeds"] == 1
-    (line,) = read(elsewhere / "results" / "toy.jsonl")
+    (line,) = read(elsewhere / "results" / "toy.jsonl").runs
     assert number["difference"] == pytest.approx(100 * line["best"] - 200)
     assert "1/1  Digits-MCLR, own, FedAvg, seed 0" in result.stderr and "left" in result.stderr
     assert json.loads(reproduce(*arguments).stdout)["ran"] == 0
@@ -140,7 +140,7 @@ def test_ctrl_c_keeps_what_is_done(elsewhere: Path, monkeypatch: pytest.MonkeyPa
     use(monkeypatch, table(stopped))
     result = reproduce("toy-table1", "--out", "mine")
     assert result.exit_code == 130 and "interrupted; 1 of 8 runs are kept in mine/toy.jsonl" in result.stderr
-    assert len(read(elsewhere / "mine" / "toy.jsonl")) == 1
+    assert len(read(elsewhere / "mine" / "toy.jsonl").runs) == 1
     use(monkeypatch, table(fake))
     assert json.loads(reproduce("toy-table1", "--out", "mine", "--json").stdout)["ran"] == 7
 
@@ -150,7 +150,7 @@ def test_in_a_checkout_runs_go_to_its_store(elsewhere: Path, monkeypatch: pytest
     for folder in ("papers/results",):
         (elsewhere / folder).mkdir(parents=True)
     assert json.loads(reproduce("toy-table1", "--json").stdout)["store"] == "papers/results/toy.jsonl"
-    assert len(read(elsewhere / "papers" / "results" / "toy.jsonl")) == 8
+    assert len(read(elsewhere / "papers" / "results" / "toy.jsonl").runs) == 8
 
 
 # --- refusals
@@ -198,14 +198,50 @@ def test_rows_and_columns_without_a_cell_in_common() -> None:
     refused(reproduce("flexcfl-table3", *rows), "flexcfl-table3 has no cell", "femnist-mlp-own-images")
 
 
-@pytest.mark.usefixtures("toy")
-def test_a_damaged_store_and_a_file_for_a_folder(elsewhere: Path) -> None:
+def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged line, and a run of a recipe that has changed since: its learning rate was another."""
+    use(monkeypatch, table(fake))
+    changed = replace(CELLS[0], setting=replace(DIGITS, lr=0.2))
     (elsewhere / "results").mkdir()
-    (elsewhere / "results" / "toy.jsonl").write_text("nonsense\n")
-    refused(reproduce("toy-table1"), "toy.jsonl, line 1", "delete the line")
-    refused(reproduce(), "toy.jsonl, line 1")
+    old = job_of(changed, lambda cell, seed: fake(cell, seed) | {"best": 1.99}).run(0)
+    (elsewhere / "results" / "toy.jsonl").write_text(f"nonsense\n{json.dumps(old)}\n")
+    (summary,) = json.loads(reproduce("--json").stdout)
+    assert (summary["cells"], summary["measured"]) == (4, 0)
+    shown = reproduce("toy-table1").stdout
+    assert "left out: results/toy.jsonl, line 1: not a run, damaged" in shown
+    assert f"left out: I, {DIGITS.row}, FedAvg: 1 run of another setting" in shown
+    assert "50.00" in shown and "199" not in shown and "124.50" not in shown  # neither the old run nor a mean with it
+    output = json.loads(reproduce("toy-table1", "--json").stdout)
+    assert [number["seeds"] for number in output["numbers"]] == [2] * 4  # seed 0 was run again
+
+
+def test_a_store_without_faults_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, table(fake))
+    assert "left out" not in reproduce("toy-table1").stdout
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_file_for_a_folder(elsewhere: Path) -> None:
     (elsewhere / "file").touch()
     refused(reproduce("toy-table1", "--out", "file"), "--out", "file is a file")
+
+
+def test_a_recipe_whose_data_are_missing_ends_in_one_line(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes into the store, and no number is shown."""
+    monkeypatch.setenv("FEDKIN_DATA", str(elsewhere))
+    monkeypatch.setenv("FEDKIN_CACHE", str(elsewhere / "cache"))
+    options = (("folder", "synthetic"), ("file", "lost.npz"))
+    cell = replace(CELLS[0], setting=replace(DIGITS, data="published", data_options=options))
+    use(monkeypatch, replace(table(), jobs=(job_of(cell),), compare=lambda lines: best_accuracies(lines, [cell])))
+    result = reproduce("toy-table1", "--out", "mine")
+    assert result.exit_code == 2 and result.stdout == "" and "Traceback" not in result.stderr
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert "lost.npz not found" in error and "set FEDKIN_DATA to the folder that has synthetic/ in it" in error
+    assert (elsewhere / "mine" / "toy.jsonl").read_text() == ""
+    (summary,) = json.loads(reproduce("--out", "mine", "--json").stdout)
+    assert summary["measured"] == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
