@@ -36,8 +36,8 @@ wheel: .venv/dev ## build wheel and sdist into dist/, check them, and run the de
 bench: .venv/bench .venv/flower/done ## measure speed side by side, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-results: .venv/core ## the papers' tables, into docs/results.md (hours)
-	$(BIN)/python -m papers
+results: .venv/core ## the page of the papers' tables from its stored runs; HOURS=2 first runs what is missing for so long
+	$(BIN)/python -m papers $(if $(HOURS),--hours $(HOURS))
 
 docs: .venv/dev ## the site, into site/; nothing is fetched
 	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

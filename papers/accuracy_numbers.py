@@ -60,23 +60,28 @@ def _best(results: Results, cell: Cell) -> list[float]:
     return [100 * value for value in values if value is not None]
 
 
-def by_classes(results: Results, published: Mapping[str, Sequence[float | int]], distance: str) -> list[ComparedNumber]:
+def by_classes(
+    results: Results, published: Mapping[str, Sequence[float | int]], distance: str, column: str = "FedAvg"
+) -> list[ComparedNumber]:
     """Table I of both papers: FedAvg's clients with more and more classes, and the distance of their solutions.
 
     Args:
         results: stored runs.
         published: the paper's numbers by classes per client, in the order of STATISTICS.
         distance: which figure of the runs it is: ``discrepancy`` or ``distance``.
+        column: which runs.
     """
     return [
-        _of_classes(results, classes, statistic, float(printed), statistic.figure.format(distance=distance))
+        _of_classes(results, classes, column, statistic, float(printed), statistic.figure.format(distance=distance))
         for classes, numbers in published.items()
         for statistic, printed in zip(STATISTICS, numbers, strict=True)
     ]
 
 
-def _of_classes(results: Results, classes: str, statistic: Statistic, printed: float, figure: str) -> ComparedNumber:
-    values, unit = values_of(results, "I", classes, "FedAvg", figure), statistic.unit
+def _of_classes(
+    results: Results, classes: str, column: str, statistic: Statistic, printed: float, figure: str
+) -> ComparedNumber:
+    values, unit = values_of(results, "I", classes, column, figure), statistic.unit
     if any(value is None for value in values):  # a run that never got there: how many rounds it needs is unknown
         never = f"never in {sum(value is None for value in values)} of {len(values)}"
         mark = Mark.NOT_REPRODUCED

@@ -21,6 +21,7 @@ from fedkin.models import MODELS
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate
 from fedkin.scenarios.shift import Shift
+from papers.femnist_candidates import CANDIDATES
 
 Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable
 
@@ -94,13 +95,13 @@ def load(name: str, options: Options, seed: int = 0) -> FederatedData:
     """A data set, drawn from one seed as the papers drew one file for all runs.
 
     Args:
-        name: a registered data set, or ``published``: a file of the paper's authors.
+        name: a registered data set, a candidate for FEMNIST's file, or ``published``: a file of the paper's authors.
         options: of the data set.
         seed: from which it is drawn.
     """
     if name == "published":
         return published(**dict(options))
-    return DATASETS[name](seed=seed, **dict(options))
+    return {**DATASETS, **CANDIDATES}[name](seed=seed, **dict(options))
 
 
 def published(folder: str, file: str) -> FederatedData:

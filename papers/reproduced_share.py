@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from papers.catalogue import NO_RECIPE, PAPERS, Table
+from papers import inventory
+from papers.catalogue import PAPERS, Table
 from papers.reproduction_marks import MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
 from papers.result_store import seconds_of_rows
 from papers.tables_markdown import markdown
@@ -118,8 +119,8 @@ def _legend(tables: Sequence[Table]) -> str:
         "*CPU-sized*: the recipe is the paper's, and a run takes at most 300 seconds on two cores (the median of the "
         "row's runs in the store; the recipe's estimate where there is none). A number counts as run from one seed "
         "on; the tables below say how many there are. Shortened runs, other data and variants of ours are shown below "
-        "and not counted. Printed, but not CPU-sized or not available: "
-        f"{without_recipe}. {NO_RECIPE}"
+        "and not counted. Printed, but with no runs of "
+        f"the paper's size: {without_recipe}. {inventory.sentence()}"
     )
 
 

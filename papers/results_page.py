@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from papers import reproduced_share
+from papers import findings, inventory, reproduced_share
 from papers.catalogue import PAPERS, Paper, Table
 from papers.reproduction_marks import SYMBOLS, Mark, Results
 from papers.tables_markdown import markdown
@@ -30,10 +30,15 @@ def page(
         notes: text by paper.
         left_out: what the stores hold besides, by paper.
     """
-    parts = ["# Results: the papers' tables, measured again", ABOUT, reproduced_share.section(results)]
+    parts = [
+        "# Results: the papers' tables, measured again",
+        findings.section({name: () for name in PAPERS} | {**results}),
+    ]
+    parts += [ABOUT, reproduced_share.section(results)]
     parts.append(_left_out(left_out or {}))
     for name, paper in PAPERS.items():
         parts += [section(paper, results.get(name, [])), notes.get(name, "").strip()]
+    parts += ["## All tables and figures of the papers", inventory.markdown_table()]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -53,27 +53,36 @@ def accuracies(results: Results, cells: Sequence[Cell], figure: str, with_paper:
             return ours
         return f"{ours}<br>*{number if number is not None else 'none'}*" + (f" {mark}" if mark else "")
 
-    lines = [
-        [s.row, *(entry(s, c) for c in columns), seeds(results, [c for c in cells if c.setting == s])] for s in rows
-    ]
-    return markdown(["", *columns, "seeds"], lines)
+    of_row = {s: [c for c in cells if c.setting == s] for s in rows}
+    counts = {s: seeds(results, of_row[s]) for s in rows}
+    lines = [[s.row, *(entry(s, c) for c in columns), counts[s]] for s in rows if counts[s] != "0"]
+    no_run = [f"{s.row} ({len(of_row[s])} cells)" for s in rows if counts[s] == "0"]
+    return "\n\n".join(
+        [
+            *([markdown(["", *columns, "seeds"], lines)] if lines else []),
+            *([f"Not run yet: {'; '.join(no_run)}."] if no_run and with_paper else []),
+        ]
+    )
 
 
-def by_classes(results: Results, published: Mapping[str, Sequence[float | int]], distance: str) -> str:
+def by_classes(
+    results: Results, published: Mapping[str, Sequence[float | int]], distance: str, column: str = "FedAvg"
+) -> str:
     """Table I of FedGroup and FlexCFL: FedAvg's clients with more and more classes.
 
     Args:
         results: stored runs.
         published: the paper's numbers by classes per client.
         distance: the figure that measures how far solutions are apart: ``discrepancy`` or ``distance``.
+        column: which runs.
     """
     forms: list[Callable[[list], str]] = [mean_and_range, mean_and_range, percent, percent, mean_and_range]
-    marks = {(n.row, n.column): n.symbol for n in accuracy_numbers.by_classes(results, published, distance)}
+    marks = {(n.row, n.column): n.symbol for n in accuracy_numbers.by_classes(results, published, distance, column)}
     rows = []
     for classes, printed in published.items():
         row = [classes]
         for statistic, form, theirs in zip(accuracy_numbers.STATISTICS, forms, printed, strict=True):
-            ours = form(values_of(results, "I", classes, "FedAvg", statistic.figure.format(distance=distance)))
+            ours = form(values_of(results, "I", classes, column, statistic.figure.format(distance=distance)))
             row.append(f"{ours}<br>*{theirs}* {marks[classes, statistic.label]}".rstrip())
         rows.append(row)
     return markdown(["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS)], rows)

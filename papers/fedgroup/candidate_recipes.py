@@ -15,7 +15,6 @@ OPTIONS: dict[str, Options] = {
     "training writers, images shared": (("training_writers", True),),
     **{f"{images} images a class, wrapping": (("cursor", "wraps"), ("images", images)) for images in POOLS},
     "classes u, u - 1, .., images shared": (("step", -1),),
-    "own images": (("cursor", "own"),),
 }
 
 

@@ -12,6 +12,7 @@ from fedkin.analysis.paired_comparison import BETTER, WORSE, compare, improvemen
 from fedkin.analysis.statistics import as_printed, bootstrap, holm, paired_p
 from fedkin.core.randomness import Stream
 from fedkin.measures.pca import component_count
+from papers.fedsim import network_recipes
 from papers.fedsim.numbers import BASELINES, Curves, counted, curves_of, improvements, paired_curves
 from papers.fedsim.recipes import (
     AS_CODED,
@@ -65,6 +66,21 @@ def table_7(results: Results) -> str:
             "### Table 7 again, on draws that were not chosen",
             gains(results, SEVEN_UNMATCHED),
             figure_7(results),
+        ]
+    )
+
+
+def table_6(results: Results) -> str:
+    """Other networks: what FedSim gains, and the curves."""
+    lines = [
+        [n.row, n.column, f"**{n.ours}**" if n.ours else "not run", f"*{n.published}* {n.symbol}".strip(), str(n.seeds)]
+        for n in network_recipes.improvements(results)
+    ]
+    return "\n\n".join(
+        [
+            "### Table 6: what FedSim gains with other networks, in percentage points",
+            markdown(["", "", "improvement", "paper", "seeds"], lines),
+            "![accuracy over the rounds, other networks](images/fedsim-networks.svg)",
         ]
     )
 

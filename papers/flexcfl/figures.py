@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from papers.flexcfl import eta_figures
 from papers.flexcfl.recipes import FEMNIST, MNIST, MNIST_MLP, SHIFTS, SYNTHETIC
 from papers.reproduction_marks import Results, values_of
 
@@ -18,7 +19,7 @@ METHODS_4 = ("FedAvg", "IFCA", "FedGroup", "FlexCFL", "FlexCFL, label-aware", "I
 
 
 def draw(results: Results, docs: Path) -> None:
-    """Write both figures into ``docs/images``."""
+    """Write all figures into ``docs/images``."""
     import matplotlib
 
     from fedkin.reporting.style import STYLE, write
@@ -26,6 +27,7 @@ def draw(results: Results, docs: Path) -> None:
     with matplotlib.rc_context(STYLE):
         write(without_shift(results), docs / NO_SHIFT)
         write(under_shift(results), docs / SHIFTED)
+    eta_figures.draw(results, docs)
 
 
 def without_shift(results: Results) -> Any:
