@@ -30,10 +30,7 @@ def page(
         notes: text by paper.
         left_out: what the stores hold besides, by paper.
     """
-    parts = [
-        "# Results: the papers' tables, measured again",
-        findings.section({name: () for name in PAPERS} | {**results}),
-    ]
+    parts = ["# Results: the papers' tables, measured again", findings.section(results)]
     parts += [ABOUT, reproduced_share.section(results)]
     parts.append(_left_out(left_out or {}))
     for name, paper in PAPERS.items():
