@@ -93,10 +93,11 @@ def _by_readings(number: ComparedNumber, numbers: Sequence[ComparedNumber], evid
 
 
 def _by_authors(number: ComparedNumber, evidence: Evidence) -> str:
-    """The number that the authors' code gave, where ours is near it."""
+    """The number that the authors' code gave, where ours is near it and the published one is not."""
     value, how = evidence.authors.get((number.row, number.column), (None, ""))
-    ours = number.value
-    return f"{value:.1f} ({how})" if value is not None and ours is not None and near(value, ours, MARGIN) else ""
+    if value is None or number.value is None or near(number.printed, value, MARGIN):
+        return ""
+    return f"{value:.1f} ({how})" if near(value, number.value, MARGIN) else ""
 
 
 def _among(printed: float | None, runs: Sequence[float]) -> bool:
