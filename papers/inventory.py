@@ -58,7 +58,7 @@ ENTRIES = (
     Entry(FEDGROUP, "Fig. 3", "accuracy and discrepancy over the rounds, MNIST and FEMNIST", "fedgroup-figure3"),
     Entry(FEDGROUP, "Fig. 4", "accuracy over the rounds, Synthetic(1,1) and Sent140", "fedgroup-figure4"),
     Entry(
-        FEDGROUP, "Fig. 5", "distances by all clients' cosines against those by three directions", "fedgroup-figure5"
+        FEDGROUP, "Fig. 5", "distances by all cosines against those by three directions", "fedgroup-figure5"
     ),
     Entry(FLEXCFL, "Table I", "FedAvg on MNIST by classes per client", "flexcfl-table1"),
     Entry(FLEXCFL, "Table II", "data sets and model sizes", reason=SETTINGS),
