@@ -84,12 +84,15 @@ def _by_runs(number: ComparedNumber) -> str:
 
 
 def _by_readings(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
-    """The range over the readings of the data, where it holds the published number."""
+    """The range over the readings of the data, where it holds the published number: of the method, or of a variant."""
     rows = (number.row, *evidence.readings.get(number.row, ()))
-    runs = {n.row: n.runs for n in numbers if n.row in rows and n.column == number.column and n.runs}
-    if len(runs) < 2 or not _among(number.printed, [value for of_row in runs.values() for value in of_row]):
-        return ""
-    return "; ".join(f"{row}: {_range(values)}" for row, values in runs.items())
+    variants = {n.column for n in numbers if n.row == number.row and n.variant_of == number.column}
+    for column in (number.column, *sorted(variants)):
+        runs = {n.row: n.runs for n in numbers if n.row in rows and n.column == column and n.runs}
+        if len(runs) > 1 and _among(number.printed, [value for of_row in runs.values() for value in of_row]):
+            name = "" if column == number.column else f"{column}; "
+            return name + "; ".join(f"{row}: {_range(values)}" for row, values in runs.items())
+    return ""
 
 
 def _by_authors(number: ComparedNumber, evidence: Evidence) -> str:

@@ -13,7 +13,7 @@ from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
 from papers.fedsim.network_recipes import FEMNIST_CNN, GOODREADS_TRAINED, MEX_MLP, MNIST_CNN, TABLE
 from papers.fedsim.numbers import curves_of, table_of
-from papers.fedsim.recipes import ALPHAS, BETAS, FEMNIST, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
+from papers.fedsim.recipes import ALPHAS, BETAS, FEMNIST, FIGURE_4, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
 from papers.recipe import Setting
 from papers.reproduction_marks import Results, values_of
 
@@ -34,6 +34,7 @@ def draw(results: Results, docs: Path) -> None:
             "gain": _gains(results, REAL),
             "synthetic": _curves(results, list(SYNTHETIC.values()), 2),
             "random": _random(results),
+            "plane": _plane(results),
             "components-pni": _components_and_pni(results),
         }.items():
             write(figure, docs / "images" / f"fedsim-{name}.svg")
@@ -87,6 +88,22 @@ def _random(results: Results) -> Any:
         axes.set_visible(bool(shown))
         if shown:
             accuracies(axes, shown, setting.row)
+    return figure
+
+
+def _plane(results: Results) -> Any:
+    """Figure 4: all clients' gradients on two principal components, in ten clusters."""
+    from fedkin.reporting.style import COLOURS, prepare
+
+    figure, panels = _panels(2, 2)
+    for axes, cell in zip(panels, FIGURE_4, strict=True):
+        runs = [m for m in results if m["table"] == "Fig. 4" and m["row"] == cell.setting.row]
+        axes.set_visible(bool(runs))
+        if runs:
+            prepare(axes, cell.setting.row, f"{len(runs[0]['points'])} clients' gradients after ten rounds")
+            points, clusters = np.array(runs[0]["points"]), np.array(runs[0]["clusters"])
+            axes.scatter(*points.T, c=[COLOURS[k % len(COLOURS)] for k in clusters], s=9, lw=0, alpha=0.8)
+            axes.set_xlabel("first component")
     return figure
 
 

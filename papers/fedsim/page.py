@@ -50,6 +50,8 @@ def table_4(results: Results) -> str:
             significance(results),
             "![accuracy over the rounds, real data](images/fedsim-real.svg)",
             "![what FedSim gains over the rounds, real data](images/fedsim-gain.svg)",
+            "### Figure 4: all clients' gradients on two principal components, in ten clusters of K-means",
+            "![all clients' gradients on two principal components](images/fedsim-plane.svg)",
         ]
     )
 

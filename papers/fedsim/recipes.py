@@ -11,11 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from fedkin.analysis.non_iid_index import non_iid_index
+from fedkin.clustering.kmeans import kmeans
 from fedkin.core.method import Method
 from fedkin.core.randomness import Stream
-from fedkin.measures.pca import explained_variance
+from fedkin.measures.pca import explained_variance, principal_scores
 from fedkin.methods import FedAvg, FedProx, FedSim
 from fedkin.methods.fedsim import QUIRKS
 from fedkin.models import MODELS
@@ -141,6 +143,11 @@ FIGURE_8 = [  # after ten rounds
     Cell("Fig. 8", replace(setting, rounds=10, seeds=SEEDS[:5], seconds=5), "FedSim", METHODS["FedSim"], None)
     for setting in (MNIST, FEMNIST, MEX, GOODREADS)
 ]
+FIGURE_4 = [  # all clients, one trial
+    Cell("Fig. 4", replace(setting, rounds=10, seeds=(0,), seconds=10), "FedSim", METHODS["FedSim"], None)
+    for setting in (MNIST, FEMNIST, MEX, GOODREADS)
+]
+PLANE_CLUSTERS = 10
 ALPHAS, BETAS = (0.0, 0.5, 1.0), (0.0, 0.5, 1.0)  # more of alpha would only repeat these: it changes no label
 FIGURE_10 = [
     Cell(
@@ -161,12 +168,12 @@ CELLS_7 = [
     *(_cell("7", AUTHORS, column, method) for column, method in METHODS.items()),
     *(_cell("7", setting, column, method) for setting in UNMATCHED.values() for column, method in THREE.items()),
 ]
-CELLS = [*CELLS_4, *CELLS_7, *FIGURE_8, *FIGURE_10]
+CELLS = [*CELLS_4, *CELLS_7, *FIGURE_4, *FIGURE_8, *FIGURE_10]
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """What a cell asks for, from one seed."""
-    figures = {"Fig. 8": components, "Fig. 10": heterogeneity}.get(cell.table, curve)(cell, seed)
+    figures = {"Fig. 4": plane, "Fig. 8": components, "Fig. 10": heterogeneity}.get(cell.table, curve)(cell, seed)
     return {"table": cell.table, "row": cell.setting.row, "column": cell.column, "seed": seed, **figures}
 
 
@@ -182,12 +189,26 @@ def curve(cell: Cell, seed: int) -> dict[str, Any]:
 
 def components(cell: Cell, seed: int) -> dict[str, Any]:
     """The share of a cohort's gradients that each principal component explains, at the model of the last round."""
+    shares = explained_variance(_gradients(cell, seed, cell.setting.cohort))
+    return {"explained": [round(float(share), 5) for share in shares]}
+
+
+def plane(cell: Cell, seed: int) -> dict[str, Any]:
+    """All clients' gradients on their first two principal components, clustered there by K-means."""
+    points = principal_scores(_gradients(cell, seed), 1)[:, :2]
+    points = points / np.abs(points).max()
+    clusters = kmeans(points, PLANE_CLUSTERS, seed)
+    return {"points": [[round(float(v), 4) for v in point] for point in points], "clusters": clusters.tolist()}
+
+
+def _gradients(cell: Cell, seed: int, count: int | None = None) -> Float[np.ndarray, "n P"]:
+    """Gradients at the model of the last round: of so many clients, drawn; of all where no count is given."""
     s, completed = cell.setting, run(cell, seed)
     data = load(s.data, s.data_options, s.draw(seed))
     world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)))
-    cohort = Stream(seed, s.rounds + 1, "cohort").rng().choice(data.clients, s.cohort, replace=False)
-    gradients_of = world.run(Gradients(completed.models, np.zeros(s.cohort, np.int64)), np.sort(cohort)).gradients
-    return {"explained": [round(float(share), 5) for share in explained_variance(gradients_of)]}
+    random = Stream(seed, s.rounds + 1, "cohort").rng()
+    clients = np.arange(data.clients) if count is None else np.sort(random.choice(data.clients, count, replace=False))
+    return world.run(Gradients(completed.models, np.zeros(len(clients), np.int64)), clients).gradients
 
 
 def heterogeneity(cell: Cell, seed: int) -> dict[str, Any]:
