@@ -11,13 +11,14 @@ import pytest
 
 from fedkin.methods import FedAvg, FedSim
 from papers.catalogue import PAPERS
+from papers.causes import Evidence, explained
 from papers.fedsim import figures as fedsim_figures
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
 from papers.fedsim.numbers import components, curves_of, heterogeneity, improvements
 from papers.fedsim.recipes import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
 from papers.recipe import Cell, Setting
-from papers.reproduction_marks import Mark
+from papers.reproduction_marks import Cause, Mark
 from papers.results_page import section
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=2, cohort=4, seeds=(0, 1))
@@ -122,7 +123,7 @@ def test_rounds_better_than_both() -> None:
     assert "| MNIST | **50%** | **2** | *every round* |" in fedsim_page.significance(ahead)
 
 
-def test_a_gain_needs_the_authors_defect_where_only_the_variant_as_coded_is_near() -> None:
+def test_a_gain_differs_by_the_authors_code_where_only_the_variant_as_coded_is_near() -> None:
     """FedSim gains 4.5 points over FedAvg (6 and 3 over two rounds) and none over FedProx; the variant 3.5 points less
     (2 in one round, 5 in the other)."""
     results = runs(MNIST.row, 5, 12)
@@ -130,15 +131,22 @@ def test_a_gain_needs_the_authors_defect_where_only_the_variant_as_coded_is_near
     for run in with_defect:
         run["right"] = [right - cut for right, cut in zip(run["right"], (0, 2, 5), strict=True)]
     rows = {MNIST: ((1.0, 0.0), (0.5, 0.0))}
-    over_avg, over_prox = improvements([*results, *with_defect], rows)
-    assert (over_avg.mark, over_prox.mark) == (Mark.DEFECT, Mark.REPRODUCED)
+    over_avg, over_prox, *coded = explained(improvements([*results, *with_defect], rows), Evidence())
+    assert (over_avg.mark, over_prox.mark) == (Mark.EXPLAINED, Mark.REPRODUCED)
+    assert (over_avg.cause, over_avg.shown_by) == (Cause.CODE, "over FedAvg, as coded: 1.0")
+    assert [(n.column, n.variant_of, n.counts) for n in coded] == [
+        ("over FedAvg, as coded", "over FedAvg", False),
+        ("over FedProx, as coded", "over FedProx", False),
+    ]
     assert over_avg.difference == pytest.approx(3.5) and over_avg.seeds == 12 and over_avg.unit == "points"
-    assert [number.mark for number in improvements(results, rows)] == [Mark.NOT_REPRODUCED, Mark.REPRODUCED]
-    assert [number.mark for number in improvements([], rows)] == [Mark.NOT_RUN] * 2
+    without = explained(improvements(results, rows), Evidence())
+    assert [n.mark for n in without] == [Mark.NOT_REPRODUCED, Mark.REPRODUCED, Mark.NOT_RUN, Mark.NOT_RUN]
+    assert without[0].cause == Cause.UNKNOWN
+    assert [number.mark for number in improvements([], rows)] == [Mark.NOT_RUN] * 4
 
 
 def test_other_data_are_compared_and_not_counted() -> None:
-    (over_avg, _) = improvements(runs(fedsim.MEX.row, 5, 3), {fedsim.MEX: ((4.5, 1.26), (2.68, 0.78))})
+    over_avg, *_ = improvements(runs(fedsim.MEX.row, 5, 3), {fedsim.MEX: ((4.5, 1.26), (2.68, 0.78))})
     assert over_avg.mark == Mark.REPRODUCED and not over_avg.counts and over_avg.symbol == "(✓)"
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from papers import accuracy_numbers, reproduced_share
 from papers.catalogue import tables
+from papers.causes import Evidence, explained
 from papers.flexcfl import recipes as flexcfl
 from papers.flexcfl.communication import relative_bytes
 from papers.reproduced_share import Share, cpu_sized, headline, share_of
-from papers.reproduction_marks import ComparedNumber, Mark, compare_number
+from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_number
 
 
 def line(column: str, best: float | None, row: str = "MNIST-MCLR", table: str = "III", **more: Any) -> dict[str, Any]:
@@ -21,7 +22,8 @@ def line(column: str, best: float | None, row: str = "MNIST-MCLR", table: str = 
 
 def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, ComparedNumber]:
     """Of FlexCFL's Table III: in MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg, IFCA and FeSEM."""
-    return {n.column: n for n in accuracy_numbers.best_accuracies(lines, flexcfl.TABLE_III) if n.row == row}
+    numbers = explained(accuracy_numbers.best_accuracies(lines, flexcfl.TABLE_III), Evidence())
+    return {n.column: n for n in numbers if n.row == row}
 
 
 @pytest.mark.parametrize(
@@ -37,20 +39,22 @@ def test_the_mean_over_the_seeds_is_compared() -> None:
     assert number.difference == pytest.approx(0.6) and number.seeds == 2
 
 
-def test_a_cell_needs_the_defect_only_where_the_variant_with_it_is_near() -> None:
+def test_a_cell_differs_by_the_authors_code_only_where_the_variant_with_it_is_near() -> None:
     near, far = line("IFCA, first client", 0.945), line("IFCA, first client", 0.97)
-    assert marks(line("IFCA", 0.962), near)["IFCA"].mark == Mark.DEFECT
+    found = marks(line("IFCA", 0.962), near)["IFCA"]
+    assert (found.mark, found.cause) == (Mark.EXPLAINED, Cause.CODE)
+    assert found.shown_by == "IFCA, first client: 94.5"
     assert marks(line("IFCA", 0.962), far)["IFCA"].mark == Mark.NOT_REPRODUCED
     assert marks(line("IFCA", 0.962))["IFCA"].mark == Mark.NOT_REPRODUCED
     assert marks(line("IFCA", 0.942), near)["IFCA"].mark == Mark.REPRODUCED
     assert marks(near)["IFCA"].mark == Mark.NOT_RUN
-    assert marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED  # the defect of another column
+    assert marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED  # a variant of another column
 
 
-def test_a_variant_with_the_defect_is_shown_and_not_counted() -> None:
+def test_a_variant_as_in_the_authors_code_is_shown_and_not_counted() -> None:
     number = marks(line("IFCA, first client", 0.945))["IFCA, first client"]
     assert (number.mark, number.counts, number.symbol) == (Mark.REPRODUCED, False, "(✓)")
-    assert number.deviation == "the authors' defect, for IFCA"
+    assert (number.deviation, number.variant_of) == ("a variant of IFCA", "IFCA")
 
 
 def test_a_shortened_run_is_not_the_papers_cell() -> None:
@@ -119,12 +123,17 @@ def test_the_share_counts_what_came_of_each_number() -> None:
         line("FedProx", 0.95),  # above 90.9
         line("RCC", 0.90),  # below 93.4
         line("IFCA", 0.962),
-        line("IFCA, first client", 0.945),  # needs the defect
+        line("IFCA, first client", 0.945),  # what the authors' code does
         line("FedAvg", 0.973, flexcfl.MNIST_CNN.row),  # shortened
         line("FedAvg", 0.749, flexcfl.FEMNIST_OWN.row),  # other data
     ]
     # 8 methods x 8 rows, one not printed; without the three rows of convolutional networks 39
-    assert share_of(three(), results) == Share(63, 39, 4, reproduced=1, defect=1, above=1, below=1, single_seed=4)
+    counts = {"reproduced": 1, "code": 1, "unknown": 2, "above": 2, "below": 1, "single_seed": 4}
+    assert share_of(three(), results) == Share(63, 39, 4, **counts)
+    assert share_of(three(), results).shown == 1
+    # FedProx from a second seed too: 95 and 80 for 90.9, which lies between them; no single seed any more
+    spread = share_of(three(), [*results, {**line("FedProx", 0.8), "seed": 1}])
+    assert spread == Share(63, 39, 4, **{**counts, "spread": 1, "unknown": 1, "above": 1, "below": 2, "single_seed": 3})
 
 
 def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:
@@ -135,8 +144,12 @@ def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:
 
 
 def test_the_share_in_words() -> None:
-    assert headline(Share(63, 39, 4, 1, 1, 1, 1)).startswith("**1 of 39** published numbers")
-    assert "25% of the 4 that were run" in headline(Share(63, 39, 4, 1, 1, 1, 1))
+    words = headline(Share(63, 39, 9, 1, code=1, spread=2, data=0, authors=1, unknown=4, above=5, below=3))
+    assert words.startswith("**1 of 39** published numbers")
+    assert "11% of the 9 that were run" in words
+    assert "Of 4 more a run shows why they differ (1 code, 2 spread, 0 data, 1 authors)" in words
+    assert "**4** differ from a cause that is unknown" in words
+    assert "5 of all that differ came out above the paper's and 3 below" in words
     assert "were run" not in headline(Share(63, 39))
     top = reproduced_share.section({"flexcfl": [line("FedAvg", 0.894)]})
     assert "| flexcfl-table3 | 63 | 39 | 1 | 1 | 0 | 0 | 0 |" in top and "| **all** |" in top
