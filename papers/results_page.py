@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from papers import findings, inventory, reproduced_share
 from papers.catalogue import PAPERS, Paper, Table
+from papers.notes import fill
 from papers.reproduction_marks import SYMBOLS, Mark, Results
 from papers.tables_markdown import markdown
 
@@ -34,7 +35,8 @@ def page(
     parts += [ABOUT, reproduced_share.section(results)]
     parts.append(_left_out(left_out or {}))
     for name, paper in PAPERS.items():
-        parts += [section(paper, results.get(name, [])), notes.get(name, "").strip()]
+        runs = results.get(name, [])
+        parts += [section(paper, runs), fill(notes.get(name, "").strip(), paper, runs)]
     parts += ["## All tables and figures of the papers", inventory.markdown_table()]
     return "\n\n".join(part for part in parts if part) + "\n"
 
