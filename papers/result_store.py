@@ -1,7 +1,7 @@
 """The jobs of a table, and the store of their runs: one JSON object a line, a line a run.
 
-A run belongs to a job if it has the job's key and the digest of its setting. Any other line, and one that is no run, is
-named, and counts nowhere.
+A run belongs to a job if it has the job's key and the digest of its setting. Any other line, one that is no run, and
+the same run once more (of two processes at a time) are named, and count nowhere.
 """
 
 from __future__ import annotations
@@ -100,13 +100,18 @@ class Stored:
     runs: list[Line]
     damaged: list[str] = field(default_factory=list)  # "FILE, line 3", of lines that are no run
     unknown: list[Line] = field(default_factory=list)  # runs of no job of today's recipes
+    repeated: list[Line] = field(default_factory=list)  # runs of a job and a seed that are there already
 
     def left_out(self) -> list[str]:
         """What counts nowhere, in words; empty where all lines are runs of today's recipes."""
-        rows = Counter(_name(line) for line in self.unknown)
-        return [f"{where}: not a run, damaged" for where in self.damaged] + [
-            f"{name}: {count} {'run' if count == 1 else 'runs'} of another setting" for name, count in rows.items()
-        ]
+        damaged = [f"{where}: not a run, damaged" for where in self.damaged]
+        return [*damaged, *_counted(self.unknown, "of another setting"), *_counted(self.repeated, "stored again")]
+
+
+def _counted(lines: Sequence[Line], why: str) -> list[str]:
+    """How many runs of each name there are, and why they are left out."""
+    counts = Counter(_name(line) for line in lines)
+    return [f"{name}: {count} {'run' if count == 1 else 'runs'} {why}" for name, count in counts.items()]
 
 
 def _name(line: Line) -> str:
@@ -131,21 +136,23 @@ def read(store: Path, jobs: Sequence[Job] | None = None) -> Stored:
     parsed = [run for run in runs if run is not None]
     if jobs is None:
         return Stored(parsed, damaged)
-    known = _membership(parsed, jobs)
-    return Stored(
-        [run for run, has_job in zip(parsed, known, strict=True) if has_job],
-        damaged,
-        [run for run, has_job in zip(parsed, known, strict=True) if not has_job],
-    )
+    known: dict[tuple[int, int], Line] = {}
+    unknown, repeated = list[Line](), list[Line]()
+    for run, job in zip(parsed, _owners(parsed, jobs), strict=True):
+        if job is None:
+            unknown.append(run)
+        elif known.setdefault((id(job), run["seed"]), run) is not run:
+            repeated.append(run)
+    return Stored(list(known.values()), damaged, unknown, repeated)
 
 
-def _membership(lines: Sequence[Line], jobs: Sequence[Job]) -> list[bool]:
-    """Whether each line is a run of one of the jobs."""
+def _owners(lines: Sequence[Line], jobs: Sequence[Job]) -> list[Job | None]:
+    """Of each line the job whose run it is."""
     by_key = {_key(job.key, job.key): job for job in jobs}
     shapes = {tuple(job.key) for job in jobs}
     candidates = [[by_key.get(_key(line, names)) for names in shapes] for line in lines]
     return [
-        any(job is not None and job.matches(line) for job in found)
+        next((job for job in found if job is not None and job.matches(line)), None)
         for line, found in zip(lines, candidates, strict=True)
     ]
 
@@ -169,7 +176,7 @@ def _parsed(text: str) -> Line | None:
     """A run, or None where a line is none."""
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     seed = line.get("seed") if isinstance(line, dict) else None
     return line if isinstance(seed, int) and not isinstance(seed, bool) else None
