@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ import pytest
 from fedkin.core.errors import DataError, StorageError
 from fedkin.methods import FedAvg
 from papers import __main__ as program
+from papers import recipe
 from papers.catalogue import PAPERS
-from papers.fedgroup.recipes import MNIST
-from papers.recipe import Cell, Setting, measure
+from papers.fedgroup import recipes as fedgroup
+from papers.fedgroup.recipes import MNIST, TABLE_III
+from papers.fedsim import recipes as fedsim
+from papers.recipe import Cell, Setting
 from papers.result_store import Job, carry_out, job_of, job_of_question, pending, read, seconds_of_rows
 from tests.conftest import ROOT
 
@@ -26,7 +30,7 @@ def fake(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def job(column: str = "FedAvg", setting: Setting = TINY, **options: Any) -> Job:
-    return job_of(Cell("III", setting, column, lambda m: FedAvg(), None, **options), fake)
+    return job_of(Cell("III", setting, column, lambda m: FedAvg(), **{"published": None, **options}), fake)
 
 
 def run_all(jobs: list[Job], store: Path) -> list[dict[str, Any]]:
@@ -87,3 +91,213 @@ def test_how_long_a_run_takes() -> None:
     assert seconds_of_rows([job("FedProx")], lines) == {"tiny": (7.0, False)}
     without = [{**of_tiny, "seed": 0}]
     assert seconds_of_rows([job()], without) == {"tiny": (7.0, False)}
+
+
+# --- what is left out: damaged lines, and runs of other settings
+
+WHOLE = json.dumps(job().run(0))
+DAMAGED = {
+    "no JSON": b"nonsense",
+    "cut off": WHOLE[:-9].encode(),
+    "torn in its middle": WHOLE[:30].encode() + b"\x00\xff\xfe" + WHOLE[40:].encode(),
+    "two in one": (WHOLE + WHOLE).encode(),
+    "empty": b"",
+    "a number": b"3",
+    "a list": b"[]",
+    "null": b"null",
+    "nested without end": b"[" * 100_000,
+    "no seed": json.dumps({k: v for k, v in job().run(0).items() if k != "seed"}).encode(),
+    "a seed that is a bool": json.dumps(job().run(0) | {"seed": False}).encode(),
+    "a seed that is a text": json.dumps(job().run(0) | {"seed": "0"}).encode(),
+    "a seed that is no integer": json.dumps(job().run(0) | {"seed": 0.0}).encode(),
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_line_is_named_and_left_out(tmp_path: Path, damaged: bytes) -> None:
+    store, after = tmp_path / "paper.jsonl", json.dumps(job().run(1))
+    store.write_bytes(b"\n".join([WHOLE.encode(), damaged, after.encode()]) + b"\n")
+    for stored in (read(store), read(store, [job()])):
+        assert [line["seed"] for line in stored.runs] == [0, 1] and not stored.unknown
+        assert stored.damaged == [f"{store}, line 2"]
+        assert stored.left_out() == [f"{store}, line 2: not a run, damaged"]
+
+
+def test_each_damaged_line_has_its_number_and_what_it_was_is_run_again(tmp_path: Path) -> None:
+    store = tmp_path / "paper.jsonl"
+    run_all([job()], store)
+    first, second = store.read_text().splitlines()
+    store.write_text(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")
+    assert read(store, [job()]).damaged == [f"{store}, line {number}" for number in (1, 3, 4)]
+    assert [line["seed"] for line in run_all([job()], store)] == [1]
+    assert store.read_text().startswith(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")  # nothing is deleted
+
+
+CHANGED = {
+    "learning rate": replace(TINY, lr=0.2),
+    "rounds": replace(TINY, rounds=4),
+    "data": replace(TINY, data_options=(("clients", 13),)),
+    "draw": replace(TINY, draws=(1,)),
+}
+
+
+@pytest.mark.parametrize("setting", CHANGED.values(), ids=CHANGED)
+def test_a_changed_recipe_does_not_show_old_runs(tmp_path: Path, setting: Setting) -> None:
+    store, changed = tmp_path / "paper.jsonl", job(setting=setting)
+    run_all([job()], store)
+    stored = read(store, [changed])
+    assert not stored.runs and len(stored.unknown) == 2
+    assert stored.left_out() == ["III, tiny, FedAvg: 2 runs of another setting"]
+    assert len(run_all([changed], store)) == 2  # both are run again
+    assert len(read(store, [changed]).runs) == len(read(store, [job()]).runs) == 2  # and the old recipe's are kept
+
+
+def test_a_corrected_cell_does_not_show_old_runs(tmp_path: Path) -> None:
+    store = tmp_path / "paper.jsonl"
+    run_all([job()], store)
+    assert not read(store, [job(revision=1)]).runs
+    assert len(read(store, [job(published=12.0, variant_of="FedProx")]).runs) == 2  # these are not about the run
+
+
+def test_a_run_on_the_draw_of_another_seed_is_unknown(tmp_path: Path) -> None:
+    in_turn, store = job(setting=replace(TINY, draws=(7, 9))), tmp_path / "paper.jsonl"
+    run_all([in_turn], store)
+    lines = [json.loads(line) for line in store.read_text().splitlines()]
+    assert lines[0]["setting"] != lines[1]["setting"]
+    store.write_text(json.dumps(lines[0] | {"seed": 1}) + "\n" + json.dumps(lines[1]) + "\n")
+    stored = read(store, [in_turn])
+    assert stored.runs == [lines[1]] and stored.left_out() == ["III, tiny, FedAvg: 1 run of another setting"]
+
+
+@pytest.mark.parametrize("setting", ["0123456789ab", "", None, 7, "none at all"])
+def test_a_run_of_an_unknown_digest_is_left_out(tmp_path: Path, setting: object) -> None:
+    line = {name: value for name, value in job().run(0).items() if name != "setting"}
+    line |= {} if setting == "none at all" else {"setting": setting}
+    (tmp_path / "paper.jsonl").write_text(json.dumps(line) + "\n")
+    stored = read(tmp_path / "paper.jsonl", [job()])
+    assert not stored.runs and stored.left_out() == ["III, tiny, FedAvg: 1 run of another setting"]
+
+
+def test_a_run_of_no_job_is_left_out_under_its_name(tmp_path: Path) -> None:
+    store = tmp_path / "paper.jsonl"
+    store.write_text('{"table": "V", "row": ["a", "b"], "column": "FedSGD", "seed": 0}\n{"seed": 1}\n{"seed": 2}\n')
+    assert read(store, [job()]).left_out() == [
+        "V, ['a', 'b'], FedSGD: 1 run of another setting",
+        "a run without a name: 2 runs of another setting",
+    ]
+
+
+def test_the_same_run_once_more_is_no_second_seed(tmp_path: Path) -> None:
+    """Two processes had the same queue; the first line counts."""
+    store = tmp_path / "paper.jsonl"
+    lines = run_all([job(), job("FedProx")], store)
+    with store.open("a") as file:
+        file.writelines(json.dumps(line | {"best": 0.7}) + "\n" for line in (lines[0], lines[0], lines[3]))
+    stored = read(store, [job(), job("FedProx")])
+    assert stored.runs == lines
+    assert stored.left_out() == ["III, tiny, FedAvg: 2 runs stored again", "III, tiny, FedProx: 1 run stored again"]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A question that is no cell."""
+
+    panel: str
+    images: int
+
+
+def test_a_question_is_known_by_its_fields_and_by_what_all_have_in_common(tmp_path: Path) -> None:
+    def ask(images: int = 5, **fixed: Any) -> Job:
+        question = Toy("found", images)
+        return job_of_question(
+            question, (0,), lambda q, s: {"panel": q.panel, "images": 5, "seed": s}, "r", "c", 1, fixed
+        )
+
+    store = tmp_path / "paper.jsonl"
+    run_all([ask(rounds=100)], store)
+    assert len(read(store, [ask(rounds=100)]).runs) == 1
+    for other in (ask(rounds=200), ask(6, rounds=100), ask()):
+        assert read(store, [other]).left_out() == ["found: 1 run of another setting"]
+
+
+# --- the page, from a store with faults
+
+FEDAVG = next(job for job in PAPERS["fedgroup"].jobs() if job.key["table"] == "III" and job.row == MNIST.row)
+RUN = {"table": "III", "row": MNIST.row, "column": FEDAVG.column, "final": 0.8765, "seconds": 8.0}
+
+
+def store_with_faults(folder: Path) -> None:
+    """A run of today's recipe, a damaged one, and one of a recipe with another learning rate."""
+    old = replace(next(c for c in TABLE_III if c.setting is MNIST), setting=replace(MNIST, lr=0.3))
+    today = RUN | {"setting": FEDAVG.setting(0), "seed": 0, "best": 0.8931}
+    damaged = json.dumps(today | {"seed": 1, "best": 0.1234})[:-1]
+    changed = RUN | {"setting": job_of(old).setting(2), "seed": 2, "best": 0.2345}
+    (folder / "fedgroup.jsonl").write_text(f"{json.dumps(today)}\n{damaged}\n{json.dumps(changed)}\n")
+
+
+def test_the_page_names_what_is_left_out_and_shows_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_with_faults(tmp_path)
+    monkeypatch.setattr(program, "RESULTS", tmp_path)
+    monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
+    program.write(tmp_path)
+    text, said = (tmp_path / "results.md").read_text(), capsys.readouterr().err
+    damaged, changed = (
+        f"{tmp_path}/fedgroup.jsonl, line 2: not a run, damaged",
+        "III, MNIST-MCLR, FedAvg: 1 run of another",
+    )
+    assert "\nLeft out of every count and table:\n" in text
+    assert f"* fedgroup: {damaged}\n" in text and f"* fedgroup: {changed} setting\n" in text
+    assert damaged in said and changed in said
+    assert "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text  # alone: the mean with the others would be 41.7
+    for number in ("12.3", "23.4", "23.5", "56.4", "50.8", "41.7"):
+        assert f"**{number}" not in text, number
+    assert "**1 of " in text and "of the 1 that were run" in text
+
+
+def test_the_page_of_whole_stores_leaves_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_with_faults(tmp_path)
+    store = tmp_path / "fedgroup.jsonl"
+    store.write_text(store.read_text().splitlines()[0] + "\n")
+    monkeypatch.setattr(program, "RESULTS", tmp_path)
+    monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
+    program.write(tmp_path)
+    assert "Left out of every count" not in (tmp_path / "results.md").read_text()
+
+
+# --- the committed stores
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_line_of_a_committed_store_is_a_run_of_todays_recipes(paper: str) -> None:
+    stored = read(ROOT / "papers" / "results" / f"{paper}.jsonl", PAPERS[paper].jobs())
+    assert stored.left_out() == []
+
+
+# --- recipes whose data are missing
+
+CELLS = [*fedgroup.CELLS, *fedsim.CELLS]
+NOT_TO_DOWNLOAD = {  # data -> the file that is named, and what to do
+    "femnist": ("femnist_aj_pool.npz", "set FEDKIN_DATA to the folder that has FEMNIST/ in it"),
+    "goodreads": ("fed_goodreads_counts.npz", "Set FEDKIN_DATA to the folder that has FedGoodreads/ in it"),
+    "mex": ("train.json, test.json", "Put train.json and test.json of Fed-MEx there"),
+    "published": ("synthetic_fedsim_0_0_full.npz", "set FEDKIN_DATA to the folder that has synthetic/ in it"),
+}
+
+
+@pytest.mark.parametrize("data", NOT_TO_DOWNLOAD)
+def test_a_recipe_whose_data_are_missing_says_what_to_do_and_stores_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("FEDKIN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FEDKIN_CACHE", str(tmp_path / "cache"))
+    recipe.load.cache_clear()
+    cell = next(cell for cell in CELLS if cell.setting.data == data)
+    file, advice = NOT_TO_DOWNLOAD[data]
+    with pytest.raises(DataError, match=f"{file} not found in {tmp_path}/data/.*{re.escape(advice)}"):
+        list(carry_out([(job_of(cell), 0)], tmp_path / "paper.jsonl"))
+    stored = read(tmp_path / "paper.jsonl", [job_of(cell)])
+    assert (stored.runs, stored.left_out()) == ([], [])
+    assert pending([(job_of(cell), (0,))], stored.runs)  # it is still to be run
