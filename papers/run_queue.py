@@ -6,12 +6,14 @@ import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedkin.core.errors import DataError
 from papers.catalogue import PAPERS
 from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows
 
@@ -69,8 +71,9 @@ def _value(job: Job, earlier: int) -> float:
 def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, workers: int) -> Iterator[Line]:
     """Run side by side what fits into the time; each run is in its store as soon as it is done.
 
-    A run that is expected to end after the time is up is passed over for shorter ones. Interrupt it at any time: the
-    same command goes on with what is left.
+    A run that is expected to end after the time is up is passed over for shorter ones. A row whose data are missing is
+    named on standard error, and no more of it is tried. Interrupt it at any time: the same command goes on with what is
+    left.
 
     Args:
         runs: in the order in which they shall start.
@@ -92,12 +95,24 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
                     return
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    run, line = running.pop(future), future.result()
-                    keep(line, folder / f"{run.paper}.jsonl")
-                    yield line
+                    run = running.pop(future)
+                    if line := _result(future, run):
+                        keep(line, folder / f"{run.paper}.jsonl")
+                        yield line
+                    else:
+                        left = [other for other in left if (other.paper, other.job.row) != (run.paper, run.job.row)]
         except BaseException:
             _stop(pool)
             raise
+
+
+def _result(future: Future[Line], run: QueuedRun) -> Line | None:
+    """The line of a run that has ended; None, and a word on standard error, where its data are missing."""
+    try:
+        return future.result()
+    except DataError as error:
+        print(f"{run.paper}, {run.job.row}: not run: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def _next(left: Sequence[QueuedRun], seconds: float) -> QueuedRun | None:
