@@ -1,0 +1,245 @@
+"""The queue of missing runs: their order, the time that they have, and how an interrupted one goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedkin.core.errors import DataError
+from papers import __main__ as program
+from papers import run_queue
+from papers.catalogue import PAPERS, Paper, Table
+from papers.result_store import Job, keep, read
+from papers.run_queue import carry_out, queue
+
+SECONDS = {"A": 10, "B": 6, "C": 60}
+
+
+@dataclass
+class Workbench:
+    """A catalogue of three jobs whose runs take no time: they are noted, and a clock is put forward."""
+
+    folder: Path
+    clock: float = 0.0
+    started: list[str] = field(default_factory=list)
+    stored: list[int] = field(default_factory=list)  # how many lines the store had when each run began
+    failing: dict[str, BaseException] = field(default_factory=dict)
+
+    def measure(self, row: str, seed: int) -> dict[str, Any]:
+        self.stored.append(len(read(self.store).runs))
+        self.started.append(f"{row}{seed}")
+        self.clock += SECONDS[row]
+        if f"{row}{seed}" in self.failing:
+            raise self.failing[f"{row}{seed}"]
+        return {"row": row, "seed": seed, "seconds": SECONDS[row]}
+
+    def job(self, row: str, seeds: tuple[int, ...], published: bool = True) -> Job:
+        measure: Callable[[int], dict[str, Any]] = lambda seed: self.measure(row, seed)  # noqa: E731
+        return Job(row, "method", seeds, {"row": row}, measure, SECONDS[row], lambda seed: f"of {row}", published)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "toy.jsonl"
+
+    def keep(self, row: str, seed: int, setting: str = "", **figures: Any) -> None:
+        with self.store.open("a"):
+            keep({"setting": setting or f"of {row}", "row": row, "seed": seed, **figures}, self.store)
+
+    def carry_out(self, hours: float | None = None, workers: int = 1) -> list[str]:
+        """Which runs were made."""
+        return [f"{line['row']}{line['seed']}" for line in carry_out(self.queue(), self.folder, hours, workers)]
+
+    def queue(self) -> list[run_queue.QueuedRun]:
+        return queue(self.folder)
+
+
+class InThisProcess(Executor):
+    """A pool whose runs are done when they are submitted."""
+
+    _processes = None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
+    bench = Workbench(tmp_path)
+    jobs = (bench.job("A", (0, 1, 2)), bench.job("B", (0, 1), published=False), bench.job("C", (0,)))
+    toy = Table("toy", "Toy", "-", "-", jobs, lambda results: [])
+    monkeypatch.setattr(run_queue, "PAPERS", {"toy": Paper("toy", "Toy", (toy,))})
+    monkeypatch.setattr(run_queue, "_pool", lambda workers: InThisProcess())
+    monkeypatch.setattr(run_queue, "time", SimpleNamespace(monotonic=lambda: bench.clock))
+    return bench
+
+
+def names(runs: list[run_queue.QueuedRun]) -> list[str]:
+    return [f"{run.job.row}{run.seed}" for run in runs]
+
+
+def test_the_most_informative_run_for_its_time_comes_first(bench: Workbench) -> None:
+    """By hand: of A, which takes 10 s, 1, 1/4 and 1/9 by 10 s; of B, not the paper's own, half of 1 and 1/4 by 6 s;
+    of C 1 by 60 s. With 1/(n + 1) for the square A's third would come before C, without the half B before A."""
+    rates = {"A0": 1 / 10, "B0": 1 / 12, "A1": 1 / 40, "B1": 1 / 48, "C0": 1 / 60, "A2": 1 / 90}
+    assert names(bench.queue()) == list(rates)
+    assert [run.rate for run in bench.queue()] == pytest.approx(list(rates.values()))
+
+
+def test_a_run_behind_others_is_worth_less_whichever_seed_it_has(bench: Workbench) -> None:
+    bench.keep("A", 2, seconds=10)
+    assert [(f"{run.job.row}{run.seed}", run.value) for run in bench.queue()] == [
+        ("B0", 1 / 2),
+        ("A0", 1 / 4),
+        ("B1", 1 / 8),
+        ("C0", 1),
+        ("A1", 1 / 9),
+    ]
+
+
+def test_a_run_of_another_setting_fills_no_place(bench: Workbench) -> None:
+    bench.keep("A", 0, setting="of a recipe that was changed", seconds=10)
+    assert names(bench.queue()) == ["A0", "B0", "A1", "B1", "C0", "A2"]
+
+
+def test_measured_seconds_win_over_the_recipes_estimate(bench: Workbench) -> None:
+    """The row's runs took 2000 s, so that its next ones come last."""
+    bench.keep("A", 0, seconds=2000)
+    assert names(bench.queue()) == ["B0", "B1", "C0", "A1", "A2"]
+    assert bench.queue()[-1].seconds == 2000
+
+
+def test_only_what_is_selected_is_queued(bench: Workbench) -> None:
+    a, b, _ = run_queue.PAPERS["toy"].jobs()
+    assert names(queue(bench.folder, [b])) == ["B0", "B1"]
+    assert names(queue(bench.folder, [a, b], [1])) == ["A1", "B1"]
+    assert names(queue(bench.folder, seeds=[7])) == []  # a seed that no recipe has
+
+
+def test_runs_are_made_in_their_order_and_each_is_stored_before_the_next(bench: Workbench) -> None:
+    assert bench.carry_out() == bench.started == ["A0", "B0", "A1", "B1", "C0", "A2"]
+    assert bench.stored == [0, 1, 2, 3, 4, 5]
+    assert bench.queue() == [] and bench.carry_out() == []
+
+
+def test_a_run_that_is_too_long_for_what_is_left_is_passed_over_for_a_shorter_one(bench: Workbench) -> None:
+    """After A0, B0, A1 and B1 32 of 50 seconds are gone: 18 are too few for C (60 s), and enough for A2 (10 s)."""
+    assert bench.carry_out(hours=50 / 3600) == ["A0", "B0", "A1", "B1", "A2"]
+    assert names(bench.queue()) == ["C0"] and bench.clock == 42
+
+
+def test_a_run_that_ends_exactly_in_time_is_made(bench: Workbench) -> None:
+    assert bench.carry_out(hours=16 / 3600) == ["A0", "B0"]
+    assert bench.carry_out(hours=5.9 / 3600) == []  # the shortest takes 6 s
+
+
+def test_as_many_runs_as_processes_are_under_way(bench: Workbench) -> None:
+    """Three at a time: the fourth begins when the first three are in the store."""
+    assert sorted(bench.carry_out(workers=3)) == sorted(["A0", "B0", "A1", "B1", "C0", "A2"])
+    assert bench.started == ["A0", "B0", "A1", "B1", "C0", "A2"]
+    assert bench.stored == [0, 0, 0, 3, 3, 3]
+
+
+def test_an_interrupted_queue_goes_on_with_what_is_left(bench: Workbench) -> None:
+    bench.failing["A1"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        bench.carry_out()
+    assert [f"{line['row']}{line['seed']}" for line in read(bench.store).runs] == ["A0", "B0"]
+    bench.failing.clear()
+    assert bench.carry_out() == ["A1", "B1", "C0", "A2"]
+
+
+def test_a_queue_killed_while_it_wrote_goes_on_with_what_is_left(bench: Workbench) -> None:
+    bench.carry_out(hours=16 / 3600)
+    bench.store.write_text(bench.store.read_text()[:-9])  # B0 is torn
+    assert names(bench.queue())[:2] == ["B0", "A1"]
+    assert bench.carry_out() == ["B0", "A1", "B1", "C0", "A2"]
+    assert len(read(bench.store).runs) == 6 and not read(bench.store).damaged
+
+
+def test_a_recipe_whose_data_are_missing_does_not_end_the_queue(
+    bench: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named once, not tried from its other seeds, and nothing of it is stored."""
+    bench.failing["A0"] = DataError("letters.npz not found in data; set FEDKIN_DATA")
+    assert bench.carry_out() == ["B0", "B1", "C0"]
+    assert [line["row"] for line in read(bench.store).runs] == ["B", "B", "C"]
+    said = capsys.readouterr().err
+    assert said == "toy, A: not run: letters.npz not found in data; set FEDKIN_DATA\n"
+    assert names(bench.queue()) == ["A0", "A1", "A2"]
+
+
+def test_another_error_is_one_of_the_code_and_ends_the_queue(bench: Workbench) -> None:
+    bench.failing["B0"] = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        bench.carry_out()
+    assert len(read(bench.store).runs) == 1
+
+
+# --- the command line
+
+
+@pytest.fixture
+def command(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Workbench:
+    """``python -m papers`` on the workbench."""
+    monkeypatch.setattr(program, "RESULTS", bench.folder)
+    monkeypatch.setattr(program, "write", lambda docs: bench.started.append("page"))
+    return bench
+
+
+def test_without_arguments_nothing_is_run(command: Workbench) -> None:
+    program.main([])
+    assert command.started == ["page"] and not command.store.exists()
+
+
+def test_hours_run_the_most_valuable_and_say_what_is_left(
+    command: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program.main(["--hours", str(50 / 3600), "--workers", "1"])
+    assert command.started == ["A0", "B0", "A1", "B1", "A2", "page"]
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["row"] for line in out.splitlines()] == ["A", "B", "A", "B", "A"]
+    assert err == "5 runs made; 1 left, about 0.0 hours of a core\n"
+
+
+def test_ctrl_c_says_what_is_kept_and_writes_no_page(command: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
+    command.failing["A1"] = KeyboardInterrupt()
+    with pytest.raises(SystemExit, match=r"interrupted; 2 runs are kept in .*, and the same command goes on"):
+        program.main(["--hours", "1", "--workers", "1"])
+    assert "page" not in command.started and "2 runs made; 4 left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "nan", "soon"])
+def test_hours_are_above_zero(command: Workbench, hours: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        program.main(["--hours", hours])
+    assert not command.started and "--hours" in capsys.readouterr().err
+
+
+# --- real processes
+
+
+def test_two_processes_run_and_store_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedSim's Figure 10, which needs no data: jobs travel by their place in the catalogue."""
+    monkeypatch.setenv("XLA_FLAGS", "")  # the pool adds to them; here what it adds is taken back
+    job = next(job for job in PAPERS["fedsim"].jobs() if job.key["table"] == "Fig. 10" and job.row == "beta 1")
+    small = queue(tmp_path, [job], [1, 2])
+    assert [(run.seed, run.seconds) for run in small] == [(1, 1), (2, 1)]
+    made = list(carry_out(small, tmp_path, None, workers=2))
+    stored = read(tmp_path / "fedsim.jsonl", [job])
+    assert sorted(line["seed"] for line in made) == sorted(line["seed"] for line in stored.runs) == [1, 2]
+    assert sorted(stored.runs, key=lambda line: line["seed"]) == [
+        json.loads(json.dumps(job.run(seed))) for seed in (1, 2)
+    ]
+    assert not queue(tmp_path, [job], [1, 2])
