@@ -133,6 +133,7 @@ FEDGROUP = (
         _cells(fedgroup.TABLE_I),
         lambda results: accuracy_numbers.by_classes(results, fedgroup_page.PUBLISHED_I, "discrepancy"),
         fedgroup_page.table_i,
+        evidence=Evidence({}, frozenset(fedgroup_page.PUBLISHED_I)),
     ),
     Table(
         "fedgroup-femnist-candidates",
@@ -199,6 +200,7 @@ FLEXCFL = (
         _cells(flexcfl.TABLE_I),
         lambda results: accuracy_numbers.by_classes(results, flexcfl.TABLE_I_PUBLISHED, "distance"),
         flexcfl_page.table_i,
+        evidence=Evidence({}, frozenset(flexcfl.TABLE_I_PUBLISHED)),
     ),
     _curves(
         "flexcfl-figure3-curves",

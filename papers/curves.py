@@ -105,9 +105,11 @@ def _floats(curve: Sequence[float | None]) -> Float[np.ndarray, "R"]:
 
 
 def finish(axes: Any, percent: bool = False, legend: bool = False) -> None:
-    """Label the rounds, and where asked for write the other axis in percent and add a legend of the lines there are."""
+    """Label the rounds, and where asked for write the other axis in percent and add a legend of the lines there are. A
+    panel without lines is hidden."""
     from matplotlib.ticker import PercentFormatter
 
+    axes.set_visible(bool(axes.lines))
     axes.set_xlabel("communication round")
     if percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
