@@ -1,0 +1,42 @@
+"""``make results`` on a fresh clone: the committed page and figures, byte for byte, from the committed runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from papers import __main__ as program
+from tests.conftest import ROOT
+
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page and its figures, written into a folder of their own."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "images").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        program.write(folder)
+    return folder
+
+
+def test_the_page_is_the_committed_one(written: Path) -> None:
+    ours, committed = ((folder / "results.md").read_bytes() for folder in (written, DOCS))
+    pairs = zip(ours.split(b"\n"), committed.split(b"\n"), strict=False)
+    assert [f"line {n}" for n, (a, b) in enumerate(pairs, 1) if a != b][:3] == []  # a few, for people
+    assert ours == committed, "`make results` writes another page than docs/results.md"
+
+
+def test_the_figures_are_the_committed_ones(written: Path) -> None:
+    figures = {path.name: path.read_bytes() for path in (written / "images").iterdir()}
+    shown = set(re.findall(r"\(images/([\w.-]+)\)", (DOCS / "results.md").read_text()))
+    assert set(figures) == shown and shown
+    assert [name for name, content in figures.items() if (DOCS / "images" / name).read_bytes() != content] == []
+
+
+def test_nothing_is_left_out_of_the_committed_page() -> None:
+    assert "Left out of every count" not in (DOCS / "results.md").read_text()
