@@ -70,12 +70,9 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
 
 
 def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variant that gives the published number."""
-    for variant in numbers:
-        same = variant.row == number.row and variant.variant_of == number.column
-        if same and variant.value is not None and near(number.printed, variant.value, MARGIN):
-            return f"{variant.column}: {variant.value:.1f}"
-    return ""
+    """The variants that give the published number."""
+    variants = [n for n in numbers if n.row == number.row and n.variant_of == number.column and n.value is not None]
+    return "; ".join(f"{n.column}: {n.value:.1f}" for n in variants if near(number.printed, n.value or 0.0, MARGIN))
 
 
 def _by_runs(number: ComparedNumber) -> str:

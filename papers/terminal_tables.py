@@ -114,10 +114,17 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     for number in numbers:
         form = "+.2f" if number.unit == POINTS else "+.3g"
         gap = "" if number.difference is None else f"{number.difference:{form}}"
-        mark = f"{SYMBOLS[number.mark]} {number.mark}".strip() + (f" ({number.deviation})" if number.deviation else "")
-        grid.add_row(number.row, number.column, number.ours, number.published, gap, str(number.seeds), mark)
+        grid.add_row(number.row, number.column, number.ours, number.published, gap, str(number.seeds), _mark(number))
     grid.caption, grid.caption_justify = "\n".join(_legend(request, numbers)), "left"
     return grid
+
+
+def _mark(number: ComparedNumber) -> str:
+    """Whether it was reproduced; else why not, and what shows it."""
+    mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
+    if number.cause is not None:
+        return f"{SYMBOLS[number.mark]} {number.cause}" + (f" ({number.shown_by})" if number.shown_by else "")
+    return f"{mark} ({number.deviation})" if number.deviation else mark
 
 
 def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[str]:
