@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from papers.catalogue import Table, tables
 from papers.causes import Evidence, explained
+from papers.flexcfl.recipes import MNIST
 from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_number
+from papers.results_page import differences
 
 PRINTED = 90.0
 AUTHORS = Evidence(authors={("row", "FedAvg"): (85.0, "their code, 100 rounds")})
@@ -159,3 +162,54 @@ def test_an_unknown_cause_is_said_and_the_number_stays_as_it_was() -> None:
     found = first(number(80.0))
     assert (found.mark, found.cause, found.shown_by) == (Mark.NOT_REPRODUCED, Cause.UNKNOWN, "")
     assert found.symbol == "≠ unknown" and first(number(84.0, 92.0)).symbol == "≠ spread"
+
+
+# --- on the page
+
+
+def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_what_shows_it() -> None:
+    """FlexCFL's Table III prints 89.4, 90.9 and 94.2 for FedAvg, FedProx and IFCA on MNIST-MCLR."""
+    accuracies: dict[str, tuple[float, ...]] = {
+        "FedAvg": (0.894,),
+        "FedProx": (0.95,),
+        "IFCA": (0.962,),
+        "IFCA, first client": (0.945,),
+    }
+    accuracies["RCC"] = (0.89, 0.926)  # for 93.4
+    results = [
+        {"table": "III", "row": MNIST.row, "column": column, "seed": seed, "best": best, "seconds": 8.0}
+        for column, values in accuracies.items()
+        for seed, best in enumerate(values)
+    ]
+    title, head, _, *lines = filter(None, differences(tables()["flexcfl-table3"][1], results).splitlines())
+    assert title == "#### flexcfl-table3: what differs, and why" and "cause | shown by" in head
+    assert lines == [
+        "| MNIST-MCLR | FedProx | 95.00 | 90.9 | +4.1 | unknown | - |",
+        "| MNIST-MCLR | IFCA | 96.20 | 94.2 | +2.0 | code | IFCA, first client: 94.5 |",
+        "| MNIST-MCLR | RCC | 90.80 | 93.4 | -2.6 | spread | our 2 runs: 89.0 to 92.6 |",
+    ]
+    assert differences(tables()["flexcfl-table3"][1], results[:1]) == ""
+
+
+# --- the evidence in the catalogue
+
+WITH_EVIDENCE = [table for _, table in tables().values() if table.evidence != Evidence()]
+
+
+@pytest.mark.parametrize("table", WITH_EVIDENCE, ids=lambda table: table.name)
+def test_evidence_names_rows_and_columns_that_are_there(table: Table) -> None:
+    """A row by another name would silently explain nothing."""
+    rows = {number.row for number in table.compare([])}
+    cells = {(number.row, number.column) for number in table.compare([])}
+    readings = table.evidence.readings
+    assert {*readings, *table.evidence.draws} <= rows
+    assert not readings or rows & {row for of_row in readings.values() for row in of_row}
+    assert set(table.evidence.authors) <= cells
+
+
+@pytest.mark.parametrize("table", [table for _, table in tables().values()], ids=lambda table: table.name)
+def test_rows_on_several_draws_are_those_whose_runs_differ_in_their_data(table: Table) -> None:
+    """Else "spread" would stand where the data differ too, or "data" where they are the same."""
+    counted = {number.row for number in table.compare([]) if number.counts}
+    draws = {job.row: len({job.setting(seed) for seed in job.seeds}) for job in table.jobs if job.published}
+    assert {row for row, count in draws.items() if count > 1 and row in counted} == table.evidence.draws & counted
