@@ -145,4 +145,6 @@ def numbers_as_json(request: TableRequest, numbers: Sequence[ComparedNumber], ru
         runs: how many runs were made for them now.
     """
     texts = {name: getattr(request.table, name) for name in ("name", "title", "statistic", "rule")}
-    return {**texts, "store": str(request.store), "ran": runs, "numbers": [asdict(number) for number in numbers]}
+    left_out = request.stored().left_out()
+    found = [asdict(number) for number in numbers]
+    return {**texts, "store": str(request.store), "ran": runs, "left_out": left_out, "numbers": found}
