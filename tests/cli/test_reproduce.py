@@ -131,6 +131,20 @@ def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 reproduced, 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
 
 
+@pytest.mark.parametrize(
+    ("best", "words"),
+    [((1.9, 2.0), "≠ spread (our 2 runs: 190.0 to 200.0)"), ((1.9, 1.9), "≠ unknown")],
+    ids=["known", "unknown"],
+)
+def test_a_difference_is_shown_with_its_cause(
+    monkeypatch: pytest.MonkeyPatch, best: tuple[float, float], words: str
+) -> None:
+    """The toy prints 200; a run that is not the paper's has no cause."""
+    use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": best[seed]}))
+    shown = reproduce("toy-table1").stdout
+    assert words in shown and "≠ not reproduced (1 round for 2)" in shown
+
+
 def test_ctrl_c_keeps_what_is_done(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(cell: Cell, seed: int) -> dict[str, Any]:
         if seed == 1:
@@ -215,11 +229,16 @@ def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
     assert "50.00" in shown and "199" not in shown and "124.50" not in shown  # neither the old run nor a mean with it
     output = json.loads(reproduce("toy-table1", "--json").stdout)
     assert [number["seeds"] for number in output["numbers"]] == [2] * 4  # seed 0 was run again
+    assert output["left_out"] == [
+        "results/toy.jsonl, line 1: not a run, damaged",
+        f"I, {DIGITS.row}, FedAvg: 1 run of another setting",
+    ]
 
 
 def test_a_store_without_faults_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(fake))
     assert "left out" not in reproduce("toy-table1").stdout
+    assert json.loads(reproduce("toy-table1", "--json").stdout)["left_out"] == []
 
 
 @pytest.mark.usefixtures("toy")

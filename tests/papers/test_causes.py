@@ -46,6 +46,11 @@ def test_what_the_authors_code_does() -> None:
     assert found.difference == pytest.approx(-5) and found.counts  # it is counted as different, with a cause
 
 
+def test_all_variants_that_give_the_number_are_named_and_no_other() -> None:
+    numbers = [replace(variant(value), column=name) for name, value in {"a": 91.0, "b": 94.0, "c": 89.0}.items()]
+    assert first(number(85.0), *numbers).shown_by == "a: 91.0; c: 89.0"
+
+
 @pytest.mark.parametrize("other", [variant(90.0, of="IFCA"), variant(90.0, row="another"), variant()])
 def test_a_variant_of_another_cell_or_without_a_run_shows_nothing(other: ComparedNumber) -> None:
     assert first(number(85.0), other).cause == Cause.UNKNOWN
