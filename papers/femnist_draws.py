@@ -1,0 +1,125 @@
+"""Which draws of FEMNIST's partition resemble the papers' files, chosen before any training.
+
+FedProx's generator draws the sizes of 200 clients; the seed of the file that FedGroup and FlexCFL trained on is not
+published, nor is that of FedSim's. A draw matches where its samples are within 0.5% of the file's and, where their
+labels are known, those of every label within 20%: within 15%, none of the first 200,000 seeds matches. Seeds are tried
+in turn from 0, until five match. All images are counted, train and test, in the partition as published: its clients
+share images, so that no class runs out.
+
+``python -m papers.femnist_draws`` searches, and prints what it finds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.data.fedprox_partitions import femnist_counts
+from fedkin.data.partition_options import legacy_random
+from papers.femnist_candidates import CLASSES, CLASSES_PER_CLIENT, CLIENTS
+from papers.tables_markdown import markdown
+
+DRAWS = 5  # for each target
+MOST = 200_000  # seeds to try
+SAMPLES_MARGIN, LABEL_MARGINS = 0.005, (0.1, 0.15, 0.2)  # the smallest margin of a label that has five matches counts
+MARGIN = LABEL_MARGINS[-1]
+
+# The seeds that the search finds; all seeds up to the last one were tried.
+FEDGROUP: tuple[int, ...] = (1797, 2252, 5333, 7914, 8621)  # FlexCFL's as well
+FEDSIM: tuple[int, ...] = (16, 47, 63, 95, 115)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is known of a paper's file: its samples, and those of each label (empty: not published)."""
+
+    name: str
+    samples: int
+    labels: tuple[int, ...] = ()
+
+
+TRAIN = (1450, 1399, 2175, 2045, 2250, 1556, 1427, 1442, 1353, 1324)  # of the file that FedProx's authors published
+TEST = (182, 156, 246, 233, 254, 201, 171, 166, 150, 165)
+FEDGROUP_FILE = Target(
+    "FedGroup, FlexCFL", 18_345, tuple(train + test for train, test in zip(TRAIN, TEST, strict=True))
+)
+FEDSIM_FILE = Target("FedSim", 19_923)  # train and test samples in the logs of its runs
+CHOSEN = {FEDGROUP_FILE: FEDGROUP, FEDSIM_FILE: FEDSIM}
+
+
+def label_counts(counts: Int[np.ndarray, "N"]) -> Int[np.ndarray, "C"]:
+    """Samples of each label in all clients, of which client u has the labels u, u + 1, .. (mod C).
+
+    Args:
+        counts: images per label of each client.
+    """
+    firsts = counts.reshape(-1, CLASSES).sum(0)  # by the first label of a client
+    return np.sum([np.roll(firsts, j) for j in range(CLASSES_PER_CLIENT)], axis=0)
+
+
+def draw(seed: int) -> Int[np.ndarray, "N"]:
+    """Images per label of each client."""
+    return femnist_counts(CLIENTS, CLASSES_PER_CLIENT, legacy_random(seed))
+
+
+def matches(seed: int, target: Target, margin: float = MARGIN) -> bool:
+    """Whether the draw of a seed has the target's samples, and those of every label within a margin."""
+    counts = draw(seed)
+    samples = CLASSES_PER_CLIENT * int(counts.sum())
+    near = abs(samples - target.samples) <= SAMPLES_MARGIN * target.samples
+    return near and largest_deviation(label_counts(counts), target) <= margin
+
+
+def largest_deviation(labels: Int[np.ndarray, "C"], target: Target) -> float:
+    """The largest relative difference of a label's samples from the target's; 0 where it has none."""
+    return float(np.max(np.abs(labels / target.labels - 1))) if target.labels else 0.0
+
+
+def search(target: Target, margin: float = MARGIN, most: int = MOST) -> tuple[int, ...]:
+    """The first seeds whose draws match the target, five of them or fewer.
+
+    Args:
+        target: what is known of the file.
+        margin: of each label's samples.
+        most: number of seeds to try.
+    """
+    found = (seed for seed in range(most) if matches(seed, target, margin))
+    return tuple(itertools.islice(found, DRAWS))
+
+
+def markdown_table() -> str:
+    """How the draws were chosen: target, rule, seeds tried, and what the chosen draws have."""
+    head = ["target", "rule", "seeds tried", "seeds", "samples", "largest deviation of a label", "largest client"]
+    return markdown(head, [_line(target, seeds) for target, seeds in CHOSEN.items()])
+
+
+def _line(target: Target, seeds: tuple[int, ...]) -> list[str]:
+    draws = [draw(seed) for seed in seeds]
+    rule = f"samples ± {100 * SAMPLES_MARGIN:g}%" + (f", each label ± {100 * MARGIN:g}%" if target.labels else "")
+    deviations = [f"{100 * largest_deviation(label_counts(counts), target):.1f}%" for counts in draws]
+    return [
+        f"{target.name}: {target.samples:,} samples",
+        rule,
+        f"{seeds[-1] + 1:,}",
+        "; ".join(map(str, seeds)),
+        "; ".join(f"{CLASSES_PER_CLIENT * counts.sum():,}" for counts in draws),
+        "; ".join(deviations) if target.labels else "labels not published",
+        "; ".join(f"{CLASSES_PER_CLIENT * counts.max():,}" for counts in draws),
+    ]
+
+
+def main() -> None:
+    """Search the draws of both files with growing margins, and print the first five."""
+    for target in CHOSEN:
+        for margin in LABEL_MARGINS if target.labels else LABEL_MARGINS[:1]:
+            found = search(target, margin)
+            print(target.name, f"each label within {100 * margin:g}%:" if target.labels else "", found, flush=True)
+            if len(found) == DRAWS:
+                break
+
+
+if __name__ == "__main__":
+    main()

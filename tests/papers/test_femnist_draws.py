@@ -1,0 +1,71 @@
+"""Draws of FEMNIST's partition that resemble the papers' files: the rule, and the seeds that are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedkin.data import femnist
+from papers import femnist_draws as draws
+from papers.femnist_draws import CHOSEN, FEDGROUP, FEDGROUP_FILE, FEDSIM, FEDSIM_FILE, label_counts, matches
+
+SEEDS = [pytest.param(seed, target, id=f"{target.name} {seed}") for target in CHOSEN for seed in CHOSEN[target]]
+
+
+def test_the_files_are_the_published_ones() -> None:
+    assert (sum(draws.TRAIN), sum(draws.TEST)) == (16_421, 1_924)  # FACTS 3.2
+    assert sum(FEDGROUP_FILE.labels) == FEDGROUP_FILE.samples == 18_345
+    assert FEDSIM_FILE.samples == 17_840 + 2_083
+
+
+def test_labels_are_counted_as_by_hand() -> None:
+    counts = np.zeros(20, np.int64)
+    counts[[0, 8, 11]] = 7, 100, 1000  # their labels: 0 to 4; 8, 9, 0, 1, 2; 1 to 5
+    assert label_counts(counts).tolist() == [107, 1107, 1107, 1007, 1007, 1000, 0, 0, 100, 100]
+
+
+@pytest.mark.parametrize(("samples", "fits"), [(0.9951, True), (0.9949, False), (1.0049, True), (1.0051, False)])
+def test_samples_are_matched_within_half_a_percent(samples: float, fits: bool) -> None:
+    own = 5 * int(draws.draw(3).sum())
+    assert matches(3, replace(FEDSIM_FILE, samples=own / samples)) is fits
+
+
+@pytest.mark.parametrize(("factor", "fits"), [(0.801, True), (0.799, False), (1.199, True), (1.201, False)])
+@pytest.mark.parametrize("label", [0, 9])
+def test_each_label_is_matched_within_a_fifth_of_the_files_number(label: int, factor: float, fits: bool) -> None:
+    own = label_counts(draws.draw(3)).astype(float)
+    target = own.copy()
+    target[label] /= factor
+    assert matches(3, draws.Target("", int(own.sum()), tuple(target))) is fits
+
+
+@pytest.mark.parametrize("target", CHOSEN, ids=lambda target: target.name)
+def test_the_search_gives_the_chosen_seeds(target: draws.Target) -> None:
+    """So that all of them match, and no lower seed does."""
+    assert draws.search(target) == CHOSEN[target]
+
+
+def test_no_chosen_seed_matches_within_the_next_smaller_margin() -> None:
+    assert not any(matches(seed, FEDGROUP_FILE, 0.15) for seed in FEDGROUP)
+    assert not set(FEDGROUP) & set(FEDSIM)
+
+
+@pytest.mark.parametrize(("seed", "target"), SEEDS)
+def test_the_federation_of_a_seed_has_what_was_matched(shared_data: Path, seed: int, target: draws.Target) -> None:
+    """No class runs out."""
+    data, counts = femnist(shared_images=True, seed=seed), draws.draw(seed)
+    np.testing.assert_array_equal(data.train.sizes + data.test.sizes, 5 * counts)
+    labels = data.y[np.concatenate([data.train.rows, data.test.rows])]
+    np.testing.assert_array_equal(np.bincount(labels, minlength=10)[:10], label_counts(counts))
+    assert abs(len(labels) - target.samples) <= 0.005 * target.samples
+
+
+def test_the_table_has_both_files_and_their_seeds() -> None:
+    lines = draws.markdown_table().splitlines()
+    assert len(lines) == 4
+    assert "| FedGroup, FlexCFL: 18,345 samples | samples ± 0.5%, each label ± 20% | 8,622 |" in lines[2]
+    assert "| FedSim: 19,923 samples | samples ± 0.5% | 116 | 16; 47; 63; 95; 115 |" in lines[3]
+    assert "; ".join(map(str, FEDGROUP)) in lines[2] and "labels not published" in lines[3]
