@@ -27,6 +27,16 @@ def test_labels_are_counted_as_by_hand() -> None:
     assert label_counts(counts).tolist() == [107, 1107, 1107, 1007, 1007, 1000, 0, 0, 100, 100]
 
 
+def test_no_draw_can_have_the_files_labels_exactly() -> None:
+    """A client of five labels in a row has either c or c + 5."""
+    labels = label_counts(draws.draw(3))
+    assert set((labels[:5] + labels[5:]).tolist()) == {labels.sum() / 5}
+    pairs = [sum(FEDGROUP_FILE.labels[c::5]) for c in range(5)]
+    assert (min(pairs), max(pairs)) == (3_153, 4_029)
+    most = 1.005 * 18_345 / 5  # the largest sum of a pair in a draw whose samples match
+    assert 1 - most / max(pairs) > 0.08
+
+
 @pytest.mark.parametrize(("samples", "fits"), [(0.9951, True), (0.9949, False), (1.0049, True), (1.0051, False)])
 def test_samples_are_matched_within_half_a_percent(samples: float, fits: bool) -> None:
     own = 5 * int(draws.draw(3).sum())
