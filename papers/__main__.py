@@ -97,6 +97,11 @@ def run_missing(
         hours: of all together; None: until all are done.
         workers: processes side by side.
     """
+    with run_queue.claimed(RESULTS):
+        _run_missing(jobs, seeds, hours, workers)
+
+
+def _run_missing(jobs: Sequence[Job] | None, seeds: Sequence[int], hours: float | None, workers: int) -> None:
     runs = run_queue.queue(RESULTS, jobs, seeds)
     done = 0
     try:
@@ -109,6 +114,9 @@ def run_missing(
         left = run_queue.queue(RESULTS, jobs, seeds)
         seconds = sum(run.seconds for run in left)
         print(f"{done} runs made; {len(left)} left, about {seconds / 3600:.1f} hours of a core", file=sys.stderr)
+        longer = sorted({run.job.row for run in left if hours is not None and run.seconds > 3600 * hours})
+        if longer:
+            print(f"longer than {hours:g} hours a run: {', '.join(longer)}", file=sys.stderr)
 
 
 def _check(count: int) -> int:

@@ -2,28 +2,33 @@
 
 A cause is looked for in this order, and the first that is shown is the number's:
 
-* *code*: a run with what the authors' code does, and the text does not say, gives the published number;
-* *spread*: the published number, of one run, lies among ours: each has its own seed (of the first models, cohorts and
-  batches), and the highest accuracy of any round depends on it;
-* *data*: the authors' file is not published, and ours is another draw: the published number lies among our runs on the
-  draws and readings of it that we have;
-* *authors*: the authors' own code, run again, does not give the published number either, but ours;
+* *spread*: the published number, of one run, is where one more run of ours would be: in the 95% prediction interval of
+  a single run, from at least five of ours (Student's t). Each has its own seed and, where the authors' data are not
+  published, its own draw of the data;
+* *code*: a variant with what the authors' code does, and the text does not say, gives the published number. Of several
+  variants of a method only that one counts which gives most numbers of its column: the authors had one code;
+* *data*: another reading of how the authors' data, which are not published, were made gives it. Of several readings
+  only that one counts which gives most numbers of the row: the authors had one file;
+* *authors*: the authors' own code, run again, gives our number, and not theirs;
 * else the cause is *unknown*.
 
-*Gives* and *lies among* are to the margin of 1.5 points.
+*Gives*: the mean over the seeds is within 1.5 points.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import sqrt
+from statistics import mean, stdev
 
 from papers.reproduction_marks import MARGIN, Cause, ComparedNumber, Mark, near
 
+LEAST_RUNS = 5  # for a prediction interval
 MEANINGS = {
-    Cause.CODE: "a run with what the authors' code does gives the paper's number",
-    Cause.SPREAD: "the paper's number lies among our runs, which differ in their seed",
-    Cause.DATA: "the authors' data are not published; the paper's number lies among our runs on other draws of them",
+    Cause.SPREAD: "the paper's number is where one more run of ours would be, with another seed or draw of the data",
+    Cause.CODE: "a variant with what the authors' code does gives the paper's number",
+    Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
     Cause.AUTHORS: "the authors' own code, run again, gives our number and not the paper's",
     Cause.UNKNOWN: "not found",
 }
@@ -33,13 +38,11 @@ MEANINGS = {
 class Evidence:
     """What a table knows besides its own cells.
 
-    ``readings``: rows that are other draws or readings of a row's data. ``draws``: rows whose runs have a draw of the
-    data each, so that what differs between them are the data too. ``authors``: numbers that the authors' code gave when
-    it was run again, by row and column, with how.
+    ``readings``: rows that are other readings of a row's data. ``authors``: numbers that the authors' code gave when it
+    was run again, by row and column, with how.
     """
 
     readings: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    draws: frozenset[str] = frozenset()
     authors: Mapping[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
 
@@ -59,9 +62,9 @@ def _needs_cause(number: ComparedNumber) -> bool:
 
 def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> ComparedNumber:
     for cause, shown_by in (
+        (Cause.SPREAD, _by_spread(number)),
         (Cause.CODE, _by_code(number, numbers)),
-        (Cause.DATA if number.row in evidence.draws else Cause.SPREAD, _by_runs(number)),
-        (Cause.DATA, _by_readings(number, numbers, evidence)),
+        (Cause.DATA, _by_reading(number, numbers, evidence)),
         (Cause.AUTHORS, _by_authors(number, evidence)),
     ):
         if shown_by:
@@ -69,43 +72,52 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
     return replace(number, cause=Cause.UNKNOWN)
 
 
+def _by_spread(number: ComparedNumber) -> str:
+    """The interval for one more run, where it holds the published number."""
+    if len(number.runs) < LEAST_RUNS or number.printed is None:
+        return ""
+    low, high = prediction_interval(number.runs)
+    return f"one more run: {low:.1f} to {high:.1f} ({len(number.runs)} runs)" if low <= number.printed <= high else ""
+
+
+def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
+    """Where one more value would be with a probability of 95%, if all were normal: mean +- t s sqrt(1 + 1/n).
+
+    Args:
+        runs: at least two values.
+    """
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, len(runs) - 1)) * stdev(runs) * sqrt(1 + 1 / len(runs))
+    return mean(runs) - half, mean(runs) + half
+
+
 def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variants that give the published number."""
-    variants = [n for n in numbers if n.row == number.row and n.variant_of == number.column and n.value is not None]
-    return "; ".join(f"{n.column}: {n.value:.1f}" for n in variants if near(number.printed, n.value or 0.0, MARGIN))
+    """The variant of the column that gives most of its numbers, where it gives this one."""
+    of_column = [n for n in numbers if n.variant_of == number.column and _gives(n)]
+    names = [n.column for n in of_column]
+    best = max(dict.fromkeys(names), key=names.count, default="")
+    return next((f"{n.column}: {n.value:.1f}" for n in of_column if (n.row, n.column) == (number.row, best)), "")
 
 
-def _by_runs(number: ComparedNumber) -> str:
-    """The range of our runs, where it holds the published number."""
-    return f"our {len(number.runs)} runs: {_range(number.runs)}" if _among(number.printed, number.runs) else ""
+def _by_reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
+    """The reading of the row's data that gives most of its numbers, where it gives this one."""
+    readings = evidence.readings.get(number.row, ())
+    of_row = [n for n in numbers if n.row in readings and not n.variant_of and _gives(n)]
+    names = [n.row for n in of_row]
+    best = max(dict.fromkeys(names), key=names.count, default="")
+    return next((f"{n.row}: {n.value:.1f}" for n in of_row if (n.row, n.column) == (best, number.column)), "")
 
 
-def _by_readings(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
-    """The range over the readings of the data, where it holds the published number: of the method, or of a variant."""
-    rows = (number.row, *evidence.readings.get(number.row, ()))
-    variants = {n.column for n in numbers if n.row == number.row and n.variant_of == number.column}
-    for column in (number.column, *sorted(variants)):
-        runs = {n.row: n.runs for n in numbers if n.row in rows and n.column == column and n.runs}
-        if len(runs) > 1 and _among(number.printed, [value for of_row in runs.values() for value in of_row]):
-            name = "" if column == number.column else f"{column}; "
-            return name + "; ".join(f"{row}: {_range(values)}" for row, values in runs.items())
-    return ""
+def _gives(number: ComparedNumber) -> bool:
+    """Whether a variant or a reading gives the published number."""
+    return number.value is not None and near(number.printed, number.value, MARGIN)
 
 
 def _by_authors(number: ComparedNumber, evidence: Evidence) -> str:
     """The number that the authors' code gave, where ours is near it and the published one is not."""
     value, how = evidence.authors.get((number.row, number.column), (None, ""))
-    if value is None or number.value is None or near(number.printed, value, MARGIN):
+    ours = number.value
+    if value is None or ours is None or near(number.printed, value, MARGIN):
         return ""
-    return f"{value:.1f} ({how})" if near(value, number.value, MARGIN) else ""
-
-
-def _among(printed: float | None, runs: Sequence[float]) -> bool:
-    """Whether a number lies between the lowest and the highest run, or near one; of one run nothing is known."""
-    if printed is None or len(runs) < 2:
-        return False
-    return min(runs) - MARGIN <= printed + 1e-9 and printed - 1e-9 <= max(runs) + MARGIN
-
-
-def _range(runs: Sequence[float]) -> str:
-    return f"{min(runs):.1f}" if len(runs) == 1 else f"{min(runs):.1f} to {max(runs):.1f}"
+    return f"{value:.1f} ({how})" if near(value, ours, MARGIN) else ""

@@ -47,6 +47,8 @@ class Setting:
     seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
 
+    needs: str = ""  # files that nobody may hand on, without which the row cannot be run
+
     def draw(self, seed: int) -> int:
         """The seed of the data of a run."""
         return self.draws[seed % len(self.draws)] if self.draws else seed

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from papers import inventory
 from papers.catalogue import PAPERS, Table
 from papers.reproduction_marks import MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
-from papers.result_store import seconds_of_rows
 from papers.tables_markdown import markdown
 
 CPU_SIZED = 300  # seconds of a run on two cores, at most
@@ -44,7 +43,7 @@ class Share:
 def share_of(table: Table, results: Results) -> Share:
     """The counts of one table."""
     countable = [number for number in table.numbers(results) if number.counts]
-    small = cpu_sized(table, results)
+    small = cpu_sized(table)
     sized = [number for number in countable if number.row in small]
     ran = [number for number in sized if number.mark != Mark.NOT_RUN]
     off = [number for number in ran if number.mark in (Mark.NOT_REPRODUCED, Mark.EXPLAINED)]
@@ -61,9 +60,10 @@ def share_of(table: Table, results: Results) -> Share:
     )
 
 
-def cpu_sized(table: Table, results: Results) -> set[str]:
-    """The rows whose runs take at most five minutes: by the median of what is stored, else by the recipe's estimate."""
-    return {row for row, time in seconds_of_rows(table.jobs, results).items() if time.seconds <= CPU_SIZED}
+def cpu_sized(table: Table) -> set[str]:
+    """The rows whose runs take at most five minutes by the recipe, on data that can be had. Times that are measured
+    depend on what else a machine does, and must not change what is counted."""
+    return {job.row for job in table.jobs if job.seconds <= CPU_SIZED and not job.needs}
 
 
 def section(results: Mapping[str, Results]) -> str:
@@ -116,8 +116,8 @@ def _legend(tables: Sequence[Table]) -> str:
     """What the columns mean, and what is not counted."""
     without_recipe = "; ".join(f"{table.name}: {', '.join(table.without_recipe)}" for table in tables)
     return (
-        "*CPU-sized*: the recipe is the paper's, and a run takes at most 300 seconds on two cores (the median of the "
-        "row's runs in the store; the recipe's estimate where there is none). A number counts as run from one seed "
+        "*CPU-sized*: the recipe is the paper's, and the recipe says that a run takes at most 300 seconds on two "
+        "quiet cores. A number counts as run from one seed "
         "on; the tables below say how many there are. Shortened runs, other data and variants of ours are shown below "
         "and not counted. Printed, but with no runs of "
         f"the paper's size: {without_recipe}. {inventory.sentence()}"

@@ -26,8 +26,8 @@ class Mark(StrEnum):
 class Cause(StrEnum):
     """Why a number differs from the published one (``papers.causes``)."""
 
-    CODE = "code"
     SPREAD = "spread"
+    CODE = "code"
     DATA = "data"
     AUTHORS = "authors"
     UNKNOWN = "unknown"

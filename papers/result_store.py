@@ -34,6 +34,7 @@ class Job:
     measure: Callable[[int], Line]  # seed -> line
     seconds: float | int  # of a run on two cores; what the recipe guesses
     setting: Callable[[int], str]  # seed -> digest of what is run
+    needs: str = ""  # files that nobody may hand on
     published: bool = False  # its runs are the paper's: no variant, no other data, no question of ours
 
     @property
@@ -64,6 +65,7 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
         lambda seed: how(cell, seed),
         setting.seconds,
         lambda seed: digest(cell.description(seed)),
+        setting.needs,
         published,
     )
 
@@ -219,13 +221,14 @@ def prepare(store: Path) -> None:
     """
     with storage_errors(store):
         store.parent.mkdir(parents=True, exist_ok=True)
-        last = _text(store).rpartition("\n")[2]
+        content = store.read_bytes() if store.exists() else b""
+        whole = content.rfind(b"\n") + 1
         with store.open("r+b" if store.exists() else "xb") as file:
-            end = file.seek(0, 2)
-            if last and _parsed(last):
+            file.seek(0, 2)
+            if content[whole:] and _parsed(content[whole:].decode(errors="replace")):
                 file.write(b"\n")
-            elif last:
-                file.truncate(end - len(last.encode()))
+            elif content[whole:]:
+                file.truncate(whole)
 
 
 class RowTime(NamedTuple):

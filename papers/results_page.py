@@ -17,8 +17,8 @@ highest accuracy of any round, which flatters a method whose accuracy varies; ou
 two can be compared, and the accuracy of the last round stands beside it. Marks: {SYMBOLS[Mark.REPRODUCED]} reproduced
 (within 1.5 points, or by the rule of the table), {SYMBOLS[Mark.NOT_REPRODUCED]} not reproduced; in brackets where our
 run is not the paper's (fewer rounds, other data, a variant), which is not counted. Below each table stands the
-cause of every number that differs, and the runs that show it. `fedkin reproduce` lists all tables, and `fedkin
-reproduce NAME` runs one."""
+cause of every accuracy that differs by more, and the runs that show it. `fedkin reproduce` lists all tables, and
+`fedkin reproduce NAME` runs one."""
 
 
 def page(

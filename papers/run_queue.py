@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fedkin.core.errors import DataError
+from fedkin.core.errors import ConfigError, FedkinError
 from papers.catalogue import PAPERS
 from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows
 
@@ -71,9 +75,9 @@ def _value(job: Job, earlier: int) -> float:
 def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, workers: int) -> Iterator[Line]:
     """Run side by side what fits into the time; each run is in its store as soon as it is done.
 
-    A run that is expected to end after the time is up is passed over for shorter ones. A row whose data are missing is
-    named on standard error, and no more of it is tried. Interrupt it at any time: the same command goes on with what is
-    left.
+    A run that is expected to end after the time is up is passed over for shorter ones. A row of which a run fails, such
+    as one whose data are missing, is named on standard error, and no more of it is tried. Interrupt it at any time: the
+    same command goes on with what is left.
 
     Args:
         runs: in the order in which they shall start.
@@ -85,34 +89,37 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
         prepare(folder / f"{paper}.jsonl")
     end = time.monotonic() + 3600 * hours if hours is not None else float("inf")
     left, running = list(runs), dict[Future[Line], QueuedRun]()
-    with _pool(workers) as pool:
-        try:
-            while left or running:
-                while len(running) < workers and (run := _next(left, end - time.monotonic())):
-                    left.remove(run)
-                    running[pool.submit(_run, run.paper, _index(run), run.seed)] = run
-                if not running:
-                    return
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    run = running.pop(future)
-                    if line := _result(future, run):
-                        keep(line, folder / f"{run.paper}.jsonl")
-                        yield line
-                    else:
-                        left = [other for other in left if (other.paper, other.job.row) != (run.paper, run.job.row)]
-        except BaseException:
-            _stop(pool)
-            raise
+    pool = _pool(workers)
+    try:
+        while left or running:
+            while len(running) < workers and (run := _next(left, end - time.monotonic())):
+                left.remove(run)
+                running[pool.submit(_run, run.paper, dict(run.job.key), run.job.setting(run.seed), run.seed)] = run
+            if not running:
+                return
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                run = running.pop(future)
+                if line := _result(future, run):
+                    keep(line, folder / f"{run.paper}.jsonl")
+                    yield line
+                else:
+                    left = [other for other in left if (other.paper, other.job.row) != (run.paper, run.job.row)]
+            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):  # all of them are lost
+                _stop(pool)
+                pool = _pool(workers)
+    finally:
+        _stop(pool)
 
 
 def _result(future: Future[Line], run: QueuedRun) -> Line | None:
-    """The line of a run that has ended; None, and a word on standard error, where its data are missing."""
-    try:
+    """The line of a run that has ended; None, and a word on standard error, where it failed."""
+    error = future.exception()
+    if error is None:
         return future.result()
-    except DataError as error:
-        print(f"{run.paper}, {run.job.row}: not run: {error}", file=sys.stderr, flush=True)
-        return None
+    name = "" if isinstance(error, FedkinError) else f"{type(error).__name__}: "
+    print(f"{run.paper}, {run.job.row}: not run: {name}{error}", file=sys.stderr, flush=True)
+    return None
 
 
 def _next(left: Sequence[QueuedRun], seconds: float) -> QueuedRun | None:
@@ -120,13 +127,15 @@ def _next(left: Sequence[QueuedRun], seconds: float) -> QueuedRun | None:
     return next((run for run in left if run.seconds <= seconds), None)
 
 
-def _index(run: QueuedRun) -> int:
-    """Where a job stands in its paper: jobs hold functions, which do not travel between processes."""
-    return PAPERS[run.paper].jobs().index(run.job)
+def _run(paper: str, key: Mapping[str, Any], setting: str, seed: int) -> Line:
+    """Run a job of another process, by its key: jobs hold functions, which do not travel.
 
-
-def _run(paper: str, index: int, seed: int) -> Line:
-    return PAPERS[paper].jobs()[index].run(seed)
+    Raises ConfigError where the recipe has been edited since.
+    """
+    job = next((job for job in PAPERS[paper].jobs() if job.key == key and job.setting(seed) == setting), None)
+    if job is None:
+        raise ConfigError("the recipe has changed since this command began; start it again")
+    return job.run(seed)
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
@@ -168,3 +177,22 @@ def stored_runs(folder: Path, count: int) -> list[tuple[Job, Line]]:
         by_paper.append(list(rows.values()))
     turns = [run for turn in itertools.zip_longest(*by_paper) for run in turn if run is not None]
     return turns[:count]
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """The stores for this process alone, so that no two make the same runs.
+
+    Args:
+        folder: of the stores.
+
+    Raises:
+        ConfigError: another process runs what is missing.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"another command runs what {folder} lacks; wait for it, or stop it") from None
+        yield

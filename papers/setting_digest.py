@@ -1,9 +1,9 @@
 """The digest of a setting: by it a stored run is known, so that a recipe that was changed cannot show old runs.
 
-Two settings have one digest exactly where they say the same: data and draw, model, method, training, rounds, cohort,
-shift. Of a dataclass, such as a method, the fields that differ from their defaults count, so that a new field with a
-default changes no digest. A correction of code behind a setting does not show in it: then the recipe's ``revision`` is
-raised.
+Settings of one digest say the same: data and draw, model, method, training, rounds, cohort, shift. Of a dataclass, such
+as a method, the fields that differ from their defaults count, so that a new field with a default changes no digest; a
+test holds the defaults themselves. A correction of code behind a setting does not show in it: then the recipe's
+``revision`` is raised.
 """
 
 from __future__ import annotations

@@ -56,7 +56,11 @@ def accuracies(results: Results, cells: Sequence[Cell], figure: str, with_paper:
     of_row = {s: [c for c in cells if c.setting == s] for s in rows}
     counts = {s: seeds(results, of_row[s]) for s in rows}
     lines = [[s.row, *(entry(s, c) for c in columns), counts[s]] for s in rows if counts[s] != "0"]
-    no_run = [f"{s.row} ({len(of_row[s])} cells)" for s in rows if counts[s] == "0"]
+    no_run = [
+        f"{s.row} ({len(of_row[s])} cells{f'; needs {s.needs}, not among our files' if s.needs else ''})"
+        for s in rows
+        if counts[s] == "0"
+    ]
     return "\n\n".join(
         [
             *([markdown(["", *columns, "seeds"], lines)] if lines else []),

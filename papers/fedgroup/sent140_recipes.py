@@ -24,10 +24,24 @@ METHODS = recipes.METHODS | {
 
 LEAF: Options = (("fraction", 0.3), ("least", 30), ("train_fraction", 0.8), ("length", 25), ("pad", "end"))
 SENTENCES: Options = (("text", True), ("length", 25))
-TWEETS = Setting("Sent140-LSTM", "sent140", LEAF, "lstm", (), 0.3, 5, rounds=800, seeds=(0,), seconds=10_000)
+
+TWEETS = Setting(
+    "Sent140-LSTM",
+    "sent140",
+    LEAF,
+    "lstm",
+    (),
+    0.3,
+    5,
+    rounds=800,
+    seeds=(0,),
+    seconds=10_000,
+    needs="Sentiment140, GloVe",
+)
 STAND_IN = replace(
     TWEETS,
     row="LSTM on Fed-Goodreads",
+    needs="",
     data="goodreads",
     data_options=SENTENCES,
     model_options=(("embedding", WIDTH),),

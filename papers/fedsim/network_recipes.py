@@ -39,11 +39,13 @@ GOODREADS_RNN = replace(
     work=ADAM,
     seeds=(0, 1, 2),
     seconds=220,
+    needs="GloVe's vectors",
 )
 GOODREADS_TRAINED = replace(
     GOODREADS_RNN,
     row="Fed-Goodreads-RNN, trained vectors",
     model_options=(("embedding", WIDTH),),
+    needs="",
     deviation="word vectors are trained, where the paper's are GloVe's",
 )
 

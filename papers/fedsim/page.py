@@ -87,6 +87,7 @@ def table_6(results: Results) -> str:
         [
             "### Table 6: what FedSim gains with other networks, in percentage points",
             markdown(["", "", "improvement", "paper", "seeds"], lines),
+            f"{network_recipes.GOODREADS_RNN.row} needs {network_recipes.GOODREADS_RNN.needs}, not among our files.",
             "![accuracy over the rounds, other networks](images/fedsim-networks.svg)",
         ]
     )

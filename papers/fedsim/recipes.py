@@ -23,7 +23,7 @@ from fedkin.methods.fedsim import QUIRKS
 from fedkin.models import MODELS
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.gradients import Gradients
-from papers import synthetic_draws
+from papers import femnist_draws, synthetic_draws
 from papers.recipe import Cell, Options, Setting, load, run
 
 SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))
@@ -53,7 +53,7 @@ FEMNIST = _row(
     20,
     500,
 )
-FEMNIST = replace(FEMNIST, seeds=SEEDS[:10], draws=SEEDS[:5], seconds=75)
+FEMNIST = replace(FEMNIST, seeds=SEEDS[:10], draws=femnist_draws.FEDSIM, seconds=75)
 FEMNIST_OWN = replace(
     FEMNIST,
     row="FEMNIST, own images",
@@ -91,8 +91,6 @@ UNMATCHED = {
     )
     for name, setting in SYNTHETIC.items()
 }
-
-READINGS = {setting.row: (UNMATCHED[name].row,) for name, setting in SYNTHETIC.items()}
 
 Published = tuple[tuple[float, float], tuple[float, float]]  # over FedAvg and over FedProx: points, deviation
 TABLE_4: dict[Setting, Published] = {
