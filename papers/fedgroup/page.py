@@ -40,8 +40,8 @@ def candidates(results: Results) -> str:
             "gives the clients their images in another way, all shuffled class by class.",
             accuracies(results, candidate_recipes.CELLS, "best"),
             "#### Which draws of the partition resemble the papers' files",
-            "Chosen before any training, by the number of samples, and of each label where it is known. No draw can have "
-            "the file's labels exactly: in this partition the labels c and c + 5 together always have a fifth of all "
+            "Chosen before any training, by the number of samples, and of each label where it is known. No draw can "
+            "have the file's labels exactly: in this partition labels c and c + 5 together always have a fifth of all "
             "samples, in the file they do not.",
             femnist_draws.markdown_table(),
         ]
