@@ -34,8 +34,8 @@ class Job:
     measure: Callable[[int], Line]  # seed -> line
     seconds: float | int  # of a run on two cores; what the recipe guesses
     setting: Callable[[int], str]  # seed -> digest of what is run
-    needs: str = ""  # files that nobody may hand on
     published: bool = False  # its runs are the paper's: no variant, no other data, no question of ours
+    needs: str = ""  # files that nobody may hand on
 
     @property
     def name(self) -> str:
@@ -65,8 +65,8 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
         lambda seed: how(cell, seed),
         setting.seconds,
         lambda seed: digest(cell.description(seed)),
-        setting.needs,
         published,
+        setting.needs,
     )
 
 

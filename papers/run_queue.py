@@ -115,8 +115,8 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
 def _result(future: Future[Line], run: QueuedRun) -> Line | None:
     """The line of a run that has ended; None, and a word on standard error, where it failed."""
     error = future.exception()
-    if error is None:
-        return future.result()
+    if error is None or not isinstance(error, Exception):
+        return future.result()  # raises what is no error, such as an interruption
     name = "" if isinstance(error, FedkinError) else f"{type(error).__name__}: "
     print(f"{run.paper}, {run.job.row}: not run: {name}{error}", file=sys.stderr, flush=True)
     return None

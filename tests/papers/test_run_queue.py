@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedkin.core.errors import DataError
+from fedkin.core.errors import ConfigError, DataError
 from papers import __main__ as program
 from papers import run_queue
 from papers.catalogue import PAPERS, Paper, Table
@@ -180,11 +180,31 @@ def test_a_recipe_whose_data_are_missing_does_not_end_the_queue(
     assert names(bench.queue()) == ["A0", "A1", "A2"]
 
 
-def test_another_error_is_one_of_the_code_and_ends_the_queue(bench: Workbench) -> None:
-    bench.failing["B0"] = ZeroDivisionError()
-    with pytest.raises(ZeroDivisionError):
-        bench.carry_out()
-    assert len(read(bench.store).runs) == 1
+def test_any_other_failure_is_named_and_the_other_rows_go_on(
+    bench: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the same run would end every command at its beginning."""
+    bench.failing["B0"] = ZeroDivisionError("no clients")
+    assert bench.carry_out() == ["A0", "A1", "C0", "A2"]
+    assert capsys.readouterr().err == "toy, B: not run: ZeroDivisionError: no clients\n"
+
+
+def test_a_recipe_that_was_edited_meanwhile_is_not_run(bench: Workbench) -> None:
+    """A process that was renewed has today's recipes; the run was asked for with yesterday's."""
+    with pytest.raises(ConfigError, match="the recipe has changed"):
+        run_queue._run("toy", {"row": "A"}, "of another setting", 0)
+    assert run_queue._run("toy", {"row": "A"}, "of A", 0)["setting"] == "of A"
+
+
+def test_one_process_at_a_time_runs_what_is_missing(tmp_path: Path) -> None:
+    with (
+        run_queue.claimed(tmp_path / "results"),
+        pytest.raises(ConfigError, match="another command runs what"),
+        run_queue.claimed(tmp_path / "results"),
+    ):
+        pass
+    with run_queue.claimed(tmp_path / "results"):  # the first has ended
+        pass
 
 
 # --- the command line
@@ -210,7 +230,8 @@ def test_hours_run_the_most_valuable_and_say_what_is_left(
     assert command.started == ["A0", "B0", "A1", "B1", "A2", "page"]
     out, err = capsys.readouterr()
     assert [json.loads(line)["row"] for line in out.splitlines()] == ["A", "B", "A", "B", "A"]
-    assert err == "5 runs made; 1 left, about 0.0 hours of a core\n"
+    assert err.startswith("5 runs made; 1 left, about 0.0 hours of a core\n")
+    assert err.endswith("longer than 0.0138889 hours a run: C\n")
 
 
 def test_ctrl_c_says_what_is_kept_and_writes_no_page(command: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
