@@ -13,7 +13,19 @@ from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
 from papers.fedsim.network_recipes import FEMNIST_CNN, GOODREADS_TRAINED, MEX_MLP, MNIST_CNN, TABLE
 from papers.fedsim.numbers import curves_of, table_of
-from papers.fedsim.recipes import ALPHAS, BETAS, FEMNIST, FIGURE_4, FIGURE_8, GOODREADS, MEX, MNIST, SYNTHETIC, THREE
+from papers.fedsim.recipes import (
+    ALPHAS,
+    BETAS,
+    FEMNIST,
+    FIGURE_4,
+    FIGURE_8,
+    GOODREADS,
+    MEX,
+    MNIST,
+    PLANE_CLUSTERS,
+    SYNTHETIC,
+    THREE,
+)
 from papers.recipe import Setting
 from papers.reproduction_marks import Results, values_of
 
@@ -102,8 +114,11 @@ def _plane(results: Results) -> Any:
         if runs:
             prepare(axes, cell.setting.row, f"{len(runs[0]['points'])} clients' gradients after ten rounds")
             points, clusters = np.array(runs[0]["points"]), np.array(runs[0]["clusters"])
-            axes.scatter(*points.T, c=[COLOURS[k % len(COLOURS)] for k in clusters], s=9, lw=0, alpha=0.8)
+            for k in range(PLANE_CLUSTERS):
+                marker = "o^"[k // len(COLOURS)]
+                axes.scatter(*points[clusters == k].T, color=COLOURS[k % len(COLOURS)], marker=marker, s=11, lw=0)
             axes.set_xlabel("first component")
+            axes.set_xlim(-1.05, 1.05)
     return figure
 
 

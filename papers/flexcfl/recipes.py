@@ -175,7 +175,7 @@ TABLE_III = [
 ]
 TABLE_III += [
     _variant("III", setting, column, PUBLISHED_III[setting][2 if VARIANTS[column][0] == "IFCA" else 3])
-    for setting in (MNIST, MNIST_MLP, FEMNIST, FEMNIST_OWN, FEMNIST_MLP, SYNTHETIC, SYNTHETIC_UNMATCHED)
+    for setting in (MNIST, MNIST_MLP, FEMNIST, FEMNIST_OWN, FEMNIST_MLP, SYNTHETIC)
     for column in VARIANTS
 ]
 
@@ -195,11 +195,34 @@ TABLE_IV = [
 TABLE_IV += [
     _variant("IV", _shifted(setting, kind), column, values[1 if VARIANTS[column][0] == "IFCA" else 2][index], kind)
     for setting, values in PUBLISHED_IV.items()
+    if not setting.row.startswith(SYNTHETIC_UNMATCHED.row)
     for index, kind in enumerate(SHIFTS)
     for column in VARIANTS
 ]
+AS_WRITTEN = "incremental, as written"  # a quarter more every 50 rounds; the authors' code shrinks what is left
+TABLE_IV += [
+    Cell(
+        "IV",
+        replace(
+            setting, row=f"{setting.row}: {AS_WRITTEN}", shift=Incremental(), seeds=FIVE[:3], deviation="not as coded"
+        ),
+        column,
+        SHIFTED[column],
+        values[2],
+        _selection(column),
+    )
+    for setting in (MNIST, FEMNIST, SYNTHETIC)
+    for column, values in zip(SHIFTED, PUBLISHED_IV[setting], strict=True)
+]
 
-READINGS_IV = {f"{row}: {kind}": tuple(f"{r}: {kind}" for r in of) for row, of in READINGS.items() for kind in SHIFTS}
+READINGS_IV = {
+    f"{row}: {kind}": (
+        *(f"{reading}: {kind}" for reading in READINGS.get(row, ())),
+        *([f"{row}: {AS_WRITTEN}"] if kind == "incremental" else []),
+    )
+    for row in (MNIST.row, FEMNIST.row, SYNTHETIC.row)
+    for kind in SHIFTS
+}
 
 # The authors' code at the paper's commit, with five patches for today's libraries, on another MNIST partition of the
 # same recipe, from one seed: best accuracy of a complete round, in round 72; then it fell to 89.0.
