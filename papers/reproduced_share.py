@@ -22,8 +22,8 @@ class Share:
     sized: int = 0  # of these: the recipe is the paper's, and a run takes at most CPU_SIZED
     run: int = 0  # of these
     reproduced: int = 0
-    code: int = 0  # of those that differ: the cause that is shown
-    spread: int = 0
+    spread: int = 0  # of those that differ: the cause that is shown, in the order of Cause
+    code: int = 0
     data: int = 0
     authors: int = 0
     unknown: int = 0

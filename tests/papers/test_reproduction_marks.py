@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -167,3 +167,11 @@ def test_a_number_in_another_unit_is_not_counted() -> None:
     assert plain.counts and plain.mark == Mark.REPRODUCED
     assert not compare_number("row", "column", 90.0, 91.5, unit="rounds").counts
     assert not replace(plain, deviation="fewer rounds").counts
+
+
+def test_each_cause_is_counted_below_its_own_name() -> None:
+    """A table whose head and lines are in different orders would be wrong without a sign of it."""
+    head = [name.removeprefix("differs: ") for name in reproduced_share.HEAD if name.startswith("differs: ")]
+    names = [each.name for each in fields(Share)]
+    assert head == [str(cause) for cause in Cause] == names[names.index(head[0]) :][: len(head)]
+    assert names.index(head[0]) == reproduced_share.HEAD.index(f"differs: {head[0]}") - 1
