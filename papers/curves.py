@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.records import Record
-from fedkin.models import MODELS
-from fedkin.run.simulate import simulate
-from papers.recipe import Cell, load
+from papers import recipe
+from papers.recipe import Cell
 from papers.reproduction_marks import Results, values_of
 
 POINTS = 100  # of a stored curve
@@ -22,21 +21,7 @@ BY_CLUSTER = ("accuracy_by_cluster", "discrepancy_to_global")
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """Run a cell from one seed with the auxiliary global model scored beside the clusters; the curves of the run."""
-    s = cell.setting
-    data = load(s.data, s.data_options, s.draw(seed))
-    run = simulate(
-        cell.method(s.clusters),
-        data,
-        MODELS[s.model](data, **dict(s.model_options)),
-        rounds=s.rounds,
-        cohort=s.cohort,
-        local=s.training,
-        seed=seed,
-        shift=s.shift,
-        selection=cell.selection,  # type: ignore[arg-type]
-        checkpoint_every=s.rounds,
-        global_model=True,
-    )
+    s, run = cell.setting, recipe.run(cell, seed, global_model=True)
     line = {"table": cell.table, "row": s.row, "column": cell.column, "seed": seed, "seconds": round(run.seconds, 1)}
     return {**line, **curves_of(run.records)}
 

@@ -125,8 +125,8 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
     }
 
 
-def run(cell: Cell, seed: int) -> Run:
-    """Run a cell from one seed."""
+def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
+    """Run a cell from one seed; ``global_model``: with the mean of its cluster models scored too."""
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
     return simulate(
@@ -140,6 +140,7 @@ def run(cell: Cell, seed: int) -> Run:
         shift=s.shift,
         selection=cell.selection,
         checkpoint_every=s.rounds,
+        global_model=global_model,
     )
 
 
