@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedkin.core.errors import FedkinError
 from papers import run_queue
 from papers.catalogue import PAPERS
 from papers.result_store import Job, Line, Stored, read
@@ -32,9 +33,12 @@ def main(arguments: list[str]) -> None:
     jobs = _select(options.rows)
     if options.check:
         raise SystemExit(_check(options.check))
-    if options.rows or options.hours is not None:
-        run_missing(jobs, options.seed, options.hours, options.workers)
-    write(DOCS)
+    try:
+        if options.rows or options.hours is not None:
+            run_missing(jobs, options.seed, options.hours, options.workers)
+        write(DOCS)
+    except FedkinError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:

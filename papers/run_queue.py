@@ -98,6 +98,9 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
             if not running:
                 return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
+            broken = any(isinstance(future.exception(), BrokenProcessPool) for future in done)
+            if broken:  # all runs of the pool are lost
+                done, _ = wait(running)
             for future in done:
                 run = running.pop(future)
                 if line := _result(future, run):
@@ -105,7 +108,7 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
                     yield line
                 else:
                     left = [other for other in left if (other.paper, other.job.row) != (run.paper, run.job.row)]
-            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):  # all of them are lost
+            if broken:
                 _stop(pool)
                 pool = _pool(workers)
     finally:

@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fedkin.config.plan import Selection
 from papers.flexcfl import recipes
-from papers.flexcfl.recipes import NO_SHIFT, PUBLISHED_III, ROUND_ROBIN, SHIFTED, SHIFTS
+from papers.flexcfl.recipes import NO_SHIFT, PUBLISHED_III, REVISIONS, SHIFTED, SHIFTS, selection
 from papers.recipe import Cell, Setting
 
 ROUNDS = 300
-FROM_THE_START = ("FedAvg", "FedProx")  # whose cohorts are drawn in every round
 
 
 def _full(short: Setting, row: str, seconds: int) -> Setting:
@@ -25,8 +23,7 @@ FEMNIST = _full(recipes.FEMNIST_CNN, "FEMNIST-CNN, shared images", 10_000)
 FASHION = _full(recipes.FASHION_CNN, "FashionMNIST-CNN", 30_000)
 SHORT = {MNIST: recipes.MNIST_CNN, FEMNIST: recipes.FEMNIST_CNN, FASHION: recipes.FASHION_CNN}
 
-KINDS = ("swap all", "swap part", "incremental")
-Shifts = tuple[float, float, float]  # in the order of KINDS
+Shifts = tuple[float, float, float]  # in the order of SHIFTS
 PUBLISHED_IV: Mapping[Setting, Mapping[str, Shifts]] = {
     MNIST: {
         "FedAvg": (97.3, 97.5, 95.4),
@@ -55,12 +52,8 @@ PUBLISHED_IV: Mapping[Setting, Mapping[str, Shifts]] = {
 }
 
 
-def _selection(column: str) -> Selection:
-    return "uniform" if column in FROM_THE_START else ROUND_ROBIN
-
-
 TABLE_III = [
-    Cell("III", setting, column, method, value, _selection(column))
+    Cell("III", setting, column, method, value, selection(column))
     for setting, short in SHORT.items()
     for (column, method), value in zip(NO_SHIFT.items(), PUBLISHED_III[short], strict=True)
 ]
@@ -71,11 +64,12 @@ TABLE_IV = [
         column,
         SHIFTED[column],
         value,
-        _selection(column),
+        selection(column),
+        revision=REVISIONS.get(kind, 0),
     )
     for setting, row in PUBLISHED_IV.items()
     for column, values in row.items()
-    for kind, value in zip(KINDS, values, strict=True)
+    for kind, value in zip(SHIFTS, values, strict=True)
 ]
 
 CELLS = [*TABLE_III, *TABLE_IV]

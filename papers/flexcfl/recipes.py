@@ -150,7 +150,8 @@ PUBLISHED_IV: dict[
 }
 
 
-def _selection(column: str) -> Selection:
+def selection(column: str) -> Selection:
+    """How the cohorts of a method are drawn: who forms clusters gives everybody a turn first."""
     return "uniform" if column.startswith("Fed") and column != "FedGroup" else ROUND_ROBIN
 
 
@@ -169,7 +170,7 @@ def _variant(table: str, setting: Setting, column: str, published: float | None,
 
 
 TABLE_III = [
-    Cell("III", setting, column, method, value, _selection(column))
+    Cell("III", setting, column, method, value, selection(column))
     for setting, values in PUBLISHED_III.items()
     for (column, method), value in zip(NO_SHIFT.items(), values, strict=True)
 ]
@@ -185,7 +186,7 @@ def _shifted(setting: Setting, kind: str) -> Setting:
 
 
 TABLE_IV = [
-    Cell("IV", _shifted(setting, kind), column, method, value, _selection(column), revision=REVISIONS.get(kind, 0))
+    Cell("IV", _shifted(setting, kind), column, method, value, selection(column), revision=REVISIONS.get(kind, 0))
     for setting, values in PUBLISHED_IV.items()
     for index, kind in enumerate(SHIFTS)
     for (column, method), value in zip(
@@ -209,7 +210,7 @@ TABLE_IV += [
         column,
         SHIFTED[column],
         values[2],
-        _selection(column),
+        selection(column),
     )
     for setting in (MNIST, FEMNIST, SYNTHETIC)
     for column, values in zip(SHIFTED, PUBLISHED_IV[setting], strict=True)
@@ -238,7 +239,7 @@ TABLE_I_PUBLISHED = {
 }
 _DEALS: dict[str, Options] = {k: (("classes_per_client", int(k)),) for k in ("1", "3", "5")}
 _DEALS["10 (IID)"] = (("partition", "iid"),)
-WITH_L2 = "FedAvg, L2"  # as the code does elsewhere; Table I's distances are FedGroup's, which has no L2
+WITH_L2 = "FedAvg, L2"  # as the code does elsewhere; Table I is nearer without it
 TABLE_I = [
     Cell(
         "I",
@@ -272,7 +273,7 @@ FIGURE_6 = [
         column,
         method,
         None,
-        _selection(column),
+        selection(column),
         revision=int(isinstance(setting.shift, Incremental)),
     )
     for setting in _COUNTED.values()

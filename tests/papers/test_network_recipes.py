@@ -73,7 +73,7 @@ def test_flexcfl_numbers() -> None:
     """FACTS 8.2; FEMNIST's are not in one order of the shifts, so a swapped column would show."""
     three = printed(flexcfl.TABLE_III, "FEMNIST-CNN, shared images")
     assert (three["FeSEM"], three["RAC"], three["FlexCFL, eta_g .1"]) == (57.3, 86.1, 98.5)
-    four = [printed(flexcfl.TABLE_IV, f"FEMNIST-CNN, shared images: {kind}") for kind in flexcfl.KINDS]
+    four = [printed(flexcfl.TABLE_IV, f"FEMNIST-CNN, shared images: {kind}") for kind in flexcfl.SHIFTS]
     assert [row["FeSEM"] for row in four] == [23.1, 59.8, 19.8]
     assert [row["FlexCFL, eta_g 5"] for row in four] == [97.2, 96.6, 86.1]
     fashion = printed(flexcfl.TABLE_IV, "FashionMNIST-CNN: swap part")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -264,3 +265,19 @@ def test_two_processes_run_and_store_what_one_gives(tmp_path: Path, monkeypatch:
         json.loads(json.dumps(job.run(seed))) for seed in (1, 2)
     ]
     assert not queue(tmp_path, [job], [1, 2])
+
+
+def test_a_queue_that_another_command_runs_ends_in_words(command: Workbench) -> None:
+    with run_queue.claimed(command.folder), pytest.raises(SystemExit, match="error: another command runs what"):
+        program.main(["--hours", "1"])
+
+
+def test_a_pool_that_broke_loses_its_own_runs_and_no_other(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two runs were under way; those of the next pool are not ended for what the first did."""
+    pools: list[Executor] = []
+    monkeypatch.setattr(run_queue, "_pool", lambda workers: pools.append(InThisProcess()) or pools[-1])
+    bench.failing = {"A0": BrokenProcessPool("killed"), "B0": BrokenProcessPool("killed")}
+    assert bench.carry_out(workers=2) == ["C0"]
+    assert len(pools) == 2 and capsys.readouterr().err.count("not run: BrokenProcessPool: killed") == 2
