@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,8 +103,18 @@ def run_missing(
         hours: of all together; None: until all are done.
         workers: processes side by side.
     """
-    with run_queue.claimed(RESULTS):
+    with run_queue.claimed(RESULTS), _sigterm_as_ctrl_c():
         _run_missing(jobs, seeds, hours, workers)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends the queue as Ctrl-C does, worker processes included."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run_missing(jobs: Sequence[Job] | None, seeds: Sequence[int], hours: float | None, workers: int) -> None:

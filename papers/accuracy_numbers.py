@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from papers.recipe import Cell
 from papers.reproduction_marks import (
@@ -18,6 +19,8 @@ from papers.reproduction_marks import (
     values_of,
 )
 from papers.result_store import Job
+
+Figure = Callable[[dict[str, Any]], float]  # of one stored run
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,20 @@ def _of_classes(
     return compare_number(classes, statistic.label, printed, average(runs), margin=margin, **options)
 
 
+def figure_of_job(job: Job, results: Results, figure: Figure, unit: str) -> ComparedNumber:
+    """A figure of a job's runs, mean over the seeds, where no paper prints a number.
+
+    Args:
+        job: whose runs.
+        results: stored runs.
+        figure: of one run.
+        unit: of the number.
+    """
+    runs = [line for line in results if job.matches(line)]
+    ours = digits(average([figure(line) for line in runs]))
+    return ComparedNumber(job.row, job.column, "", ours, None, Mark.NO_NUMBER, unit, len(runs))
+
+
 def last_of_curve(job: Job, results: Results, figure: str, unit: str, factor: int) -> ComparedNumber:
     """The last value of a job's curve, mean over the seeds, where no paper prints a number.
 
@@ -101,7 +118,4 @@ def last_of_curve(job: Job, results: Results, figure: str, unit: str, factor: in
         unit: of the number.
         factor: by which it is multiplied, such as 100 for percent.
     """
-    runs = [line for line in results if job.matches(line)]
-    ours = average([line[figure][-1] for line in runs])
-    shown = digits(None if ours is None else factor * ours)
-    return ComparedNumber(job.row, job.column, "", shown, None, Mark.NO_NUMBER, unit, len(runs))
+    return figure_of_job(job, results, lambda run: factor * run[figure][-1], unit)

@@ -5,11 +5,13 @@ A new table is one entry here. The command, ``python -m papers`` and docs/result
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from papers import accuracy_numbers, curves
+from papers.accuracy_numbers import Figure
 from papers.advise import page as advise_page
 from papers.advise import recipes as advise
 from papers.athena import figures as athena_figures
@@ -90,9 +92,19 @@ def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
     return tuple(job_of(cell, how) for cell in cells)
 
 
+def _figures(jobs: Sequence[Job], figure: Figure, unit: str) -> Callable[[Results], list[ComparedNumber]]:
+    """A figure of each job, beside no published number."""
+    return lambda results: [accuracy_numbers.figure_of_job(job, results, figure, unit) for job in jobs]
+
+
 def _ends(jobs: Sequence[Job], figure: str, unit: str, factor: int = 1) -> Callable[[Results], list[ComparedNumber]]:
     """The last value of each curve of ``figure``, beside no published number."""
     return lambda results: [accuracy_numbers.last_of_curve(job, results, figure, unit, factor) for job in jobs]
+
+
+PAIR_JOBS = _cells(fedgroup_runs.FIGURE_5, fedgroup_runs.measure_pairs)
+PLANE_JOBS = _cells(fedsim.FIGURE_4, fedsim.measure)
+LARGEST = "% of the clients in the largest cluster"
 
 
 def _planted(name: str, title: str, *panels: str, section: Callable[[Results], str]) -> Table:
@@ -155,8 +167,8 @@ FEDGROUP = (
         "Fig. 5: distances of clients by all cosines and by three directions",
         "correlation over all pairs of clients",
         OURS,
-        _cells(fedgroup_runs.FIGURE_5, fedgroup_runs.measure_pairs),
-        lambda results: [],
+        PAIR_JOBS,
+        _figures(PAIR_JOBS, lambda run: run["correlation"], "correlation"),
     ),
 )
 FLEXCFL = (
@@ -248,8 +260,8 @@ FEDSIM = (
         "Figure 4: all clients' gradients in two dimensions",
         "two principal components, in ten clusters",
         OURS,
-        _cells(fedsim.FIGURE_4, fedsim.measure),
-        lambda results: [],
+        PLANE_JOBS,
+        _figures(PLANE_JOBS, lambda run: 100 * max(Counter(run["clusters"]).values()) / len(run["clusters"]), LARGEST),
     ),
     Table(
         "fedsim-figure8",

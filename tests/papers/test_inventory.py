@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from papers.catalogue import OURS, PAPERS, tables
+from papers.catalogue import OURS, PAPERS, Table, tables
 from papers.inventory import ATHENA, ENTRIES, FEDGROUP, FEDSIM, FLEXCFL, SBRC, Entry, markdown_table, sentence
 from papers.inventory import without_recipe as without
 from tests.conftest import SHARED
@@ -115,3 +115,9 @@ def test_the_table_has_a_line_for_each_entry() -> None:
     assert len(lines) == len(ENTRIES)
     assert "| FlexCFL | Fig. 6(b) | the same, FEMNIST, swap part | `flexcfl-figure6` |" in lines
     assert "| FedSim | Table 3 | milliseconds per round | none: times of the authors' machines |" in lines
+
+
+@pytest.mark.parametrize("table", [t for p in PAPERS.values() for t in p.tables], ids=lambda table: table.name)
+def test_no_table_prints_empty(table: Table) -> None:
+    """``fedkin reproduce`` shows a number, or a place for one, for each table that has runs."""
+    assert table.numbers([])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from fedkin.core.errors import ConfigError, DataError
 from papers import __main__ as program
 from papers import run_queue
 from papers.catalogue import PAPERS, Paper, Table
-from papers.result_store import Job, keep, read
+from papers.result_store import Job, Line, keep, read
 from papers.run_queue import carry_out, queue
 
 SECONDS = {"A": 10, "B": 6, "C": 60}
@@ -240,6 +241,18 @@ def test_ctrl_c_says_what_is_kept_and_writes_no_page(command: Workbench, capsys:
     with pytest.raises(SystemExit, match=r"interrupted; 2 runs are kept in .*, and the same command goes on"):
         program.main(["--hours", "1", "--workers", "1"])
     assert "page" not in command.started and "2 runs made; 4 left" in capsys.readouterr().err
+
+
+def test_sigterm_ends_the_queue_as_ctrl_c_does(command: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> Iterator[Line]:
+        yield {"row": "A"}
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(program.run_queue, "carry_out", killed)
+    with pytest.raises(SystemExit, match=r"interrupted; 1 runs are kept"):
+        program.main(["--hours", "1", "--workers", "1"])
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "soon"])
