@@ -17,6 +17,7 @@ import pytest
 from sybil import Document, Example
 
 import fedkin
+from fedkin.data import DATASETS
 from fedkin.methods import METHODS
 from tests.docs.code_blocks import ROOT, blocks, language_of, read, run_page, skipped
 from tests.methods import test_conformance as conformance
@@ -49,6 +50,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{page.name}: {link}"
         assert target.is_relative_to(ROOT / "docs") and ".." not in link, f"{page.name}: {link} is not on the site"
         assert not heading or heading in anchors(target), f"{page.name}: {link}"
+
+
+def test_every_method_is_in_the_table() -> None:
+    page = (ROOT / "docs/choose-a-method.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE)
+    assert dict(rows) == {name: method.__name__ for name, method in METHODS.items()}
+
+
+def test_every_data_set_is_named() -> None:
+    section = (ROOT / "docs/data-sets.md").read_text().split("## Data sets\n")[1].split("\n## ")[0]
+    assert DATASETS.keys() <= set(re.findall(r"`(\w+)`", section))
 
 
 def anchors(page: Path) -> set[str]:
