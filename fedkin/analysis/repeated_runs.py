@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from fedkin.analysis import paired_comparison
 from fedkin.analysis.paired_comparison import PairedComparison
-from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
@@ -88,7 +88,7 @@ class RepeatedRuns:
 
     def table(self) -> pd.DataFrame:
         """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
-        the best and the mean accuracy of a run and of the accuracy of the bottom 10% of clients; and bytes."""
+        the best and the mean accuracy of a run and of the accuracy of the bottom 10% of clients; clusters at the end and as configured; and bytes."""
         return pd.DataFrame([self._row(method) for method in self.methods])
 
     def _row(self, method: str) -> dict[str, Any]:
@@ -98,6 +98,7 @@ class RepeatedRuns:
         row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
         for name, values in columns.items():
             row |= mean_and_interval(name, values)
+        row |= clusters_and_configured(summaries)
         return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
 
     def summary(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,32 @@ def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, fl
     band = interval(known)
     ends = (float(band.low[0]), float(band.high[0])) if len(known) >= LEAST_SEEDS else (None, None)
     return {name: float(band.mean[0]), f"{name}_low": ends[0], f"{name}_high": ends[1]}
+
+
+def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
+    """``clusters``: those at the end that have clients, mean over the seeds; ``configured_clusters``, None where the
+    method has no such option."""
+    several = list(summaries)
+    at_end = [_used(summary) for summary in several]
+    configured = {summary["configured_clusters"] for summary in several}
+    return {
+        "clusters": float(np.mean(at_end)) if at_end else None,
+        "configured_clusters": configured.pop() if len(configured) == 1 else None,
+    }
+
+
+def _used(summary: Mapping[str, Any]) -> int:
+    sizes = summary["cluster_sizes"]
+    return sum(size > 0 for size in sizes) if sizes else summary["clusters"]
+
+
+def clusters_text(row: Mapping[str, Any]) -> str:
+    """The clusters of a row: ``5``, or ``3 of 5`` where other than the five configured have clients at the end."""
+    at_end, configured = row["clusters"], row["configured_clusters"]
+    if at_end is None:
+        return "-"
+    number = f"{round(at_end, 1):g}"
+    return number if configured in (None, at_end) else f"{number} of {configured}"
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:

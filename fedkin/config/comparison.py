@@ -35,6 +35,7 @@ from fedkin.config.loader import Sections, read
 from fedkin.config.renamed import unknown
 from fedkin.config.run import DEMO, from_dict
 from fedkin.config.schema import Positive, Section, Values, check_integer
+from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
 
 SEEDS = 3  # the default: the least that can be tested
@@ -88,6 +89,7 @@ def load(
     of_settings = [one for one in all_axes if one.section != "method"]
     of_settings.sort(key=lambda one: one.option != "name")  # a new name takes the section's options away
     entries = _entries(raw, compare.methods if methods is None else list(methods), place("compare.methods"))
+    entries = carry_over(_main(raw), entries, skip=[one.option for one in of_methods])
     variants = _variants(entries, of_methods, place("compare.methods"))
     return Grid(_settings(raw, compare, of_settings), variants, _seeds(raw.get("run", {}), compare, seeds))
 
@@ -101,7 +103,7 @@ def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:
     """The methods, each with the options that the file gives it: in [method], in run.against or in the list itself."""
-    main = {"name": "fedgroup"} | raw.get("method", {})
+    main = _main(raw)
     against = [{"name": one} if isinstance(one, str) else one for one in raw.get("run", {}).get("against", [])]
     by_name = {one["name"]: one for one in (*against, main)}
     if names is None:
@@ -112,6 +114,11 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
         if not isinstance(one, str) and "name" not in one:
             raise ConfigError(f"{place}: expected a method's name or a table with one, got {one!r}")
     return [by_name.get(one, {"name": one}) if isinstance(one, str) else one for one in names]
+
+
+def _main(raw: dict[str, Any]) -> Values:
+    """[method] as it was written."""
+    return {"name": "fedgroup"} | raw.get("method", {})
 
 
 def _variants(entries: Iterable[Values], axes: Sequence[Axis], place: str) -> tuple[Variant, ...]:

@@ -14,6 +14,7 @@ from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.schema import NotNegative, Place, Positive, Section, Values, options_schema, toml_values
+from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 from fedkin.scenarios.population import Population
@@ -130,7 +131,9 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
         method=method,
         local=sections.validate("local", LocalSection),
         scenario=toml_values(sections.validate("scenario", options_schema(Population))),
-        run=resolve_against(sections.validate("run", RunSection), method, place("run.against")),
+        run=resolve_against(
+            sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
+        ),
         shift=_shift(sections) if "shift" in sections else {},
     )
     sections.construct(
@@ -153,20 +156,21 @@ def _shift(sections: Sections) -> Values:
     return resolve("shift", registry.shifts(), sections["shift"], place)
 
 
-def resolve_against(run: RunSection, method: Values, place: str) -> RunSection:
+def resolve_against(run: RunSection, method: Values, place: str, written: Values) -> RunSection:
     """[run] with the methods in ``against`` spelled out, none twice, the main one left out.
 
     Args:
         run: the section.
         method: the main method, spelled out.
         place: where ``run.against`` was read.
+        written: [method] as it was written; what it gives goes for the others too (``shared_options``).
     """
-    full = []
-    for entry in run.against:
-        values = {"name": entry} if isinstance(entry, str) else entry
-        if "name" not in values:
+    entries = [{"name": entry} if isinstance(entry, str) else entry for entry in run.against]
+    for entry in entries:
+        if "name" not in entry:
             raise ConfigError(f"{place}: expected a method's name or a table with one, got {entry!r}")
-        full.append(resolve("method", registry.methods(), values, lambda key: f"{place}: {key}"))
+    entries = carry_over({**written, "name": method["name"]}, entries)
+    full = [resolve("method", registry.methods(), entry, lambda key: f"{place}: {key}") for entry in entries]
     names = [entry["name"] for entry in full]
     for name in names:
         if names.count(name) > 1:

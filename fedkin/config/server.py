@@ -150,7 +150,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
         local=sections.validate("local", LocalSection),
-        run=resolve_against(run, method, sections.place("run.against")),
+        run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
     )
     every = [config.method, *config.against]
     known = registry.methods()

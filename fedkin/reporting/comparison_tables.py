@@ -9,7 +9,7 @@ from typing import Any
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.pairwise_tests import SIGNIFICANT, TOO_FEW, not_worse_than_best
 from fedkin.analysis.statistics import LEAST_SEEDS
-from fedkin.analysis.tables import rows_of
+from fedkin.analysis.tables import clusters_text, rows_of
 from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.storage import write_atomic
 from fedkin.reporting import comparison_figure
@@ -17,7 +17,10 @@ from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
 
 MARKDOWN, LATEX = "comparison.md", "comparison.tex"
-HEADS = ("final (%)", "best (%)", "bottom 10% of clients (%)", "rounds to target", "download / upload (MB)", "seconds")
+HEADS = (
+    *("final (%)", "best (%)", "bottom 10% of clients (%)"),
+    *("clusters", "rounds to target", "download / upload (MB)", "seconds"),
+)
 Row = dict[str, Any]
 
 
@@ -50,7 +53,7 @@ def cells(row: Row) -> list[str]:
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     megabytes = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
     seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
-    return [*accuracies, rounds + partly, " / ".join(megabytes), seconds]
+    return [*accuracies, clusters_text(row), rounds + partly, " / ".join(megabytes), seconds]
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from fedkin.analysis.tables import clusters_text
 from fedkin.config.registry import method_title
 from fedkin.core.records import Record
 
@@ -140,7 +141,8 @@ def seeds_table(summary: dict[str, Any]) -> Table:
     for row in summary["methods"]:
         names = ("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile")
         traffic = (f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
-        out.add_row(method_title(row["method"]), *(_with_interval(row, name) for name in names), *traffic)
+        title = f"{method_title(row['method'])}\nK {clusters_text(row)}"  # below it: 80 columns have no room beside
+        out.add_row(title, *(_with_interval(row, name) for name in names), *traffic)
     out.caption, out.caption_justify = "\n".join(_notes(summary)) or None, "left"
     return out
 
@@ -149,7 +151,7 @@ def _notes(summary: dict[str, Any]) -> list[str]:
     """How to read the table, and why numbers are missing."""
     rows, lines = summary["methods"], []
     if rows[0]["final_accuracy_low"] is not None:
-        lines.append("means over the seeds, and their 95% intervals")
+        lines.append("means over the seeds, and their 95% intervals; K: clusters with clients at the end")
     if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
         lines.append(INCOMPLETE_SEED)
     if len(rows) > 1 and not summary["comparisons"]:
@@ -213,7 +215,7 @@ def _row(summary: dict[str, Any]) -> list[str]:
         "-" if summary["best_round"] is None else str(summary["best_round"]),
         percent(summary["final_accuracy"]),
         percent(summary["bottom_decile"]),
-        ": ".join(_clusters(summary["cluster_sizes"])),
+        ": ".join(_clusters(summary["cluster_sizes"], summary.get("configured_clusters"))),
         f"{summary['bytes_down'] / 1e6:.1f} / {summary['bytes_up'] / 1e6:.1f}",
         f"{summary['seconds']:.1f}",
     ]
@@ -243,10 +245,12 @@ def _shown(record: Record) -> dict[str, str]:
     return {"accuracy": percent(record["accuracy"]) + partial, "clusters": clusters, "sizes": sizes}
 
 
-def _clusters(sizes: list[int] | None) -> tuple[str, str]:
-    """The number of clusters, and their sizes; of many the smallest and the largest."""
+def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[str, str]:
+    """The number of clusters that have clients, of those configured (or of all) where these are others, and their
+    sizes; of many the smallest and the largest."""
     if not sizes:
         return ("-", "-") if sizes is None else ("0", "-")
     used = [size for size in sizes if size]
-    number = str(len(sizes)) if len(used) == len(sizes) else f"{len(used)} of {len(sizes)}"
+    of = len(sizes) if configured is None else configured
+    number = str(of) if len(used) == of else f"{len(used)} of {of}"
     return number, "/".join(map(str, sizes)) if len(sizes) <= 8 else f"{min(sizes)} to {max(sizes)}"

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.config import registry
+from fedkin.config.shared_options import configured_clusters
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
@@ -110,6 +111,7 @@ class Run:
             "target": target,
             "rounds_to_target": min(reached, default=None),
             "clusters": self.state.clusters,
+            "configured_clusters": configured_clusters(self.config["method"]),
             "cluster_sizes": last["cluster_sizes"],
             **({"excluded": last["excluded"]} if last.get("excluded") else {}),  # in no score
             "ari": last["ari"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -48,7 +49,7 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
         assert [told[name], told[f"{name}_low"], told[f"{name}_high"]] == pytest.approx([np.mean(values), low, high])
     assert (told["seeds"], told["seconds"]) == (3, 0.5)
     assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)  # a run's: seed s has s + 1 millions down
-    assert comparison_tables.cells(comparison({"": CURVES}).summary()["table"][0])[4] == "2.0 / 4.0"
+    assert comparison_tables.cells(comparison({"": CURVES}).summary()["table"][0])[5] == "2.0 / 4.0"
 
 
 def test_without_a_target_it_is_what_the_first_method_has_at_the_end() -> None:
@@ -66,8 +67,8 @@ def test_a_target_that_is_asked_for() -> None:
     assert [found.target(""), *found.table()["target"]] == [0.82] * 4
     assert (row(found, "IFCA")["reached"], row(found, "IFCA")["rounds_to_target"]) == (2, 2.0)
     assert row(found, "FedAvg")["reached"] == 0
-    assert comparison_tables.cells(found.summary()["table"][0])[3] == "-"
-    assert comparison_tables.cells(found.summary()["table"][1])[3] == "2.0 (2 of 3)"
+    assert comparison_tables.cells(found.summary()["table"][0])[4] == "-"
+    assert comparison_tables.cells(found.summary()["table"][1])[4] == "2.0 (2 of 3)"
 
 
 def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
@@ -142,7 +143,25 @@ def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
     json.dumps(found.summary(), allow_nan=False)
     assert row(found, "FedAvg")["seeds"] == 3 and found.target("") is None
     comparison_tables.write(found, tmp_path)
-    assert "| FedAvg | 3 | - | - | - | - |" in (tmp_path / "comparison.md").read_text()
+    assert "| FedAvg | 3 | - | - | - | 2 | - |" in (tmp_path / "comparison.md").read_text()
+
+
+def with_clusters(found: Comparison, configured: int) -> Comparison:
+    """The same runs of a method with so many clusters, of which two have clients."""
+    entry = {"name": "ifca", "clusters": configured}
+    runs = {
+        key: dataclasses.replace(run, config={**run.config, "method": entry}) for key, run in found.finished.items()
+    }
+    return dataclasses.replace(found, finished=runs)
+
+
+def test_every_table_has_the_clusters_at_the_end_and_those_configured() -> None:
+    for configured, text in ((2, "2"), (5, "2 of 5")):
+        found = with_clusters(comparison({"": CURVES}), configured)
+        told = row(found, "IFCA")
+        assert (told["clusters"], told["configured_clusters"]) == (2, configured)
+        assert markdown_table(comparison_tables.markdown(found))[2][5] == text
+        assert comparison_tables.latex(found).count(f"& {text} &") >= 3
 
 
 # --- Markdown, LaTeX, CSV
@@ -160,7 +179,7 @@ def test_markdown_has_one_cell_per_column_whatever_labels_hold() -> None:
     found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
     text = comparison_tables.markdown(found)
     table = markdown_table(text)
-    assert [len(line) for line in table] == [9] * 6
+    assert [len(line) for line in table] == [10] * 6
     assert table[0] == ["setting", "method", "seeds", *comparison_tables.HEADS]
     assert [line[:2] for line in table[2:]] == [[s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")]
     assert "* a|b: IFCA over Fed|Avg: +21.0 points" in text
@@ -172,7 +191,7 @@ def test_one_setting_has_no_column() -> None:
         "seeds",
         *comparison_tables.HEADS,
     ]
-    assert r"\begin{tabular}{lrrrrrrr}" in comparison_tables.latex(comparison({"": CURVES}))
+    assert r"\begin{tabular}{lrrrrrrrr}" in comparison_tables.latex(comparison({"": CURVES}))
 
 
 def test_numbers_are_those_of_the_table() -> None:
@@ -180,7 +199,7 @@ def test_numbers_are_those_of_the_table() -> None:
     half = (stats.t.interval(0.95, 2, 0.61, stats.sem([0.60, 0.61, 0.62]))[1] - 0.61) * 100
     assert table[2][:3] == ["FedAvg", "3", f"61.0 ± {half:.1f}"]
     assert table[4][:3] == ["FedProx", "2", "61.5"]  # two seeds have no interval
-    assert table[4][5] == "2.0 (1 of 2)"
+    assert table[4][6] == "2.0 (1 of 2)"
 
 
 @pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("bottom", 4)])
@@ -235,9 +254,9 @@ def test_latex_is_balanced_whatever_labels_hold() -> None:
     lines = comparison_tables.latex(found).splitlines()
     body = [line for line in lines if line.endswith(r"\\")]
     columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", "\n".join(lines))
-    assert columns and columns[1] == "llrrrrrrr"
+    assert columns and columns[1] == "llrrrrrrrr"
     for line in body:
-        assert len(re.findall(r"(?<!\\)&", line)) == 8
+        assert len(re.findall(r"(?<!\\)&", line)) == 9
         assert not re.search(r"(?<!\\)[%#_]", line)
         bare = re.sub(r"\\[\\{}&%$#_]", "", line)
         assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
@@ -261,7 +280,8 @@ def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
         + ["figure.png", "figure.svg"]
     )
     for name, table in (("comparison", found.table()), ("differences", found.differences())):
-        again = pd.read_csv(out / f"{name}.csv")
+        again = pd.read_csv(out / f"{name}.csv", na_values=[""])
+        table = table.fillna(np.nan)
         pd.testing.assert_frame_equal(again, table, check_dtype=False)
     curves = pd.read_csv(out / "curves.csv").set_index(["setting", "method", "seed", "round"])["accuracy"].to_dict()
     assert len(curves) == 2 * 8 * 3
@@ -276,7 +296,7 @@ def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("figure.*"))
     assert list(pd.read_csv(tmp_path / "curves.csv").columns) == ["setting", "method", "seed", "round", "accuracy"]
     assert [line[1:] for line in markdown_table(comparison_tables.markdown(found))[2:]] == [
-        ["0", "-", "-", "-", "-", "- / -", "-"]
+        ["0", "-", "-", "-", "-", "-", "- / -", "-"]
     ] * 2
     assert "Not finished: 6 of 6 runs." in (tmp_path / "comparison.md").read_text()
 

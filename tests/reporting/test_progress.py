@@ -87,6 +87,12 @@ def test_the_closing_table() -> None:
     assert theirs[:2] == ["FedAvg", "80.0%"]
 
 
+@pytest.mark.parametrize(("configured", "shown"), [(3, "3: 2/1/2"), (5, "3 of 5: 2/1/2"), (None, "3: 2/1/2")])
+def test_a_row_has_the_clusters_with_clients_and_those_configured(configured: int | None, shown: str) -> None:
+    told = printed([{**SUMMARY, "cluster_sizes": [2, 1, 2], "configured_clusters": configured}])
+    assert shown in " ".join(told.split())
+
+
 def test_a_run_that_was_never_scored() -> None:
     told = printed([{**SUMMARY, "best_accuracy": None, "best_round": None, "final_accuracy": None}])
     row = next(line.split() for line in told.splitlines() if line.lstrip().startswith("Fed"))
@@ -126,6 +132,7 @@ def seeds_row(**changes: Any) -> dict[str, Any]:
     """The widest numbers there are."""
     names = ("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile")
     known = {f"{name}{end}": value for name in names for end, value in (("", 0.5), ("_low", -0.624), ("_high", 1.624))}
+    known |= {"clusters": 2.6667, "configured_clusters": 10}
     sent = {"bytes_down": 12_345_600_000, "bytes_up": 12_345_700_000}
     return {"method": "fedgrouprox", "seeds": 35, **known, **sent, **changes}
 
@@ -146,6 +153,7 @@ def test_the_table_of_seeds_keeps_its_numbers_at_80_columns() -> None:
     assert max(map(len, told.splitlines())) <= 80 and "…" not in told
     row = next(line.split() for line in told.splitlines() if line.lstrip().startswith("FedGrouProx"))
     assert row == ["FedGrouProx", *["50.0%", "±112.4"] * 4, "12345.6", "12345.7"]
+    assert any(line.strip() == "K 2.7 of 10" for line in told.splitlines())
     assert "fashion_mnist, mlp, 200 rounds, 35 seeds (0 to 34)" in told
     assert "means over the seeds, and their 95% intervals" in told
 

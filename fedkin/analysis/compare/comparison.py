@@ -15,7 +15,7 @@ from jaxtyping import Float
 from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, reopen
 from fedkin.analysis.compare.pairwise_tests import pairs
 from fedkin.analysis.repeated_runs import CURVES, curve_of
-from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.config.comparison_grid import MEASURES, Grid, check_measure
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
@@ -109,7 +109,8 @@ class Comparison:
 
     def table(self) -> pd.DataFrame:
         """One row per cell: its finished seeds; the mean over them of the final and the best accuracy and of the bottom
-        10% of clients, with its 95% interval (Student's t; none below three seeds); rounds to the target (mean over the
+        10% of clients, with its 95% interval (Student's t; none below three seeds); clusters that have clients at the
+        end (mean) and those configured; rounds to the target (mean over the
         ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
         bytes and seconds per run."""
         return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
@@ -120,6 +121,7 @@ class Comparison:
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
         for name in ("final_accuracy", "best_accuracy", "bottom_decile"):
             row |= mean_and_interval(name, [summary[name] for summary in summaries])
+        row |= clusters_and_configured(summaries)
         target = self.target(setting)
         rounds = [r for run in runs if (r := _first_round(run, target)) is not None]
         row |= {

@@ -1,0 +1,127 @@
+"""Options of [method] that the methods beside it take over, because they mean the same there.
+
+A comparison of methods with five clusters is one in which all have five. An option is shared where it says something of
+the problem, or of a step that two methods have in common, by the same name; the table below was made by reading all
+methods. Not shared, though the names agree:
+
+* ``clusters`` of FedSim: parts of a cohort, whose models are averaged into one. Those of Hierarchical and ATHENA-FL are
+  for ``algorithm = "kmeans"`` only, and FL+HC takes them or a distance: an option that does not go with the method's
+  own ones is left out.
+* ``alpha`` of PANM, the weight of one similarity, is not that of FedGroup and FlexCFL, clients per cluster.
+* ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize``, ``averaging``: they make another method of it
+  (IFCA with migration is IFCA-MIG). So do ``mu`` in FedGroup, and ``eta_g`` where the paper has no such step.
+* ``stage_one`` of PENS counts the rounds of another search than PANM's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from fedkin.config import registry
+from fedkin.config.schema import Values
+from fedkin.core.errors import FedkinError
+
+_log = logging.getLogger("fedkin")
+
+_CLUSTERED = ("fedgroup", "fedgrouprox", "flexcfl", "ifca", "ifca_mig", "fesem", "fesem_mig")
+_DIRECTIONS = ("fedgroup", "fedgrouprox", "flexcfl")
+_LAST_LAYER = ("hierarchical", "athena")
+_MATCHING = ("panm", "panm_loss")
+
+
+class Shared(NamedTuple):
+    """Options, the methods in which they have one meaning, and what that is."""
+
+    options: tuple[str, ...]
+    methods: tuple[str, ...]
+    meaning: str
+
+
+SHARED = (
+    Shared(("clusters",), (*_CLUSTERED, "flhc", *_LAST_LAYER), "K, the number of models that clients share"),
+    Shared(("alpha",), _DIRECTIONS, "clients per cluster that the cold start trains"),
+    Shared(("eta_g",), _DIRECTIONS, "inter-cluster learning rate, a step of these papers"),
+    Shared(("mu",), ("fedprox", "fedgrouprox"), "weight of the proximal term, which defines both"),
+    Shared(
+        ("threshold",),
+        ("flexcfl", "ifca", "ifca_mig", "fesem", "fesem_mig", "flhc", "sattler"),
+        "share of a client's samples that must change to count as a shift",
+    ),
+    Shared(("neighbours",), (*_MATCHING, "gossip", "oracle"), "peers whose models a peer averages"),
+    Shared(("candidates", "stage_one", "period"), _MATCHING, "the two stages of PANM, with another similarity"),
+    Shared(
+        ("algorithm", "eps", "min_samples", "layer", "noise", "suspicious", "pretraining", "fraction"),
+        _LAST_LAYER,
+        "the clustering of last layers that both begin with",
+    ),
+    Shared(("components", "centers", "newcomers", "normalize"), ("fedgroup", "fedgrouprox"), "one method but for mu"),
+    Shared(
+        ("averaging", "weighting", "shared_base", "newcomers"), ("ifca", "ifca_mig"), "one method but for migration"
+    ),
+    Shared(("part", "weighting", "newcomers"), ("fesem", "fesem_mig"), "one method but for migration"),
+)
+NOT_MODELS = ("fedsim",)  # whose ``clusters`` are no models
+OF_ALL = ("clusters",)  # a method of the user's own means by this name what the library does
+
+
+def shared_options(ours: str, theirs: str) -> set[str]:
+    """The options that have one meaning in two methods; a user's own share ``clusters``."""
+    built_in = {name for name in (ours, theirs) if ":" not in name}
+    if len(built_in) < len({ours, theirs}):
+        return set(OF_ALL) if built_in <= set(SHARED[0].methods) else set()
+    return {option for one in SHARED if ours in one.methods and theirs in one.methods for option in one.options}
+
+
+def configured_clusters(entry: Values) -> int | None:
+    """K as it was configured; None of a method that has no such option, or means another thing by it."""
+    return None if entry["name"] in NOT_MODELS else entry.get("clusters")
+
+
+def carry_over(main: Values, entries: Sequence[Values], skip: Iterable[str] = ()) -> list[Values]:
+    """Entries of methods with the options of the main method that they share and do not give themselves.
+
+    What is taken over is logged in a line, once in a process.
+
+    Args:
+        main: [method] as it was written: its name, and the options that are given there.
+        entries: the other methods, as they were written.
+        skip: options that are decided elsewhere.
+    """
+    carried = [_shared_values(main, entry, set(skip)) for entry in entries]
+    takers: dict[str, list[str]] = {}
+    for entry, values in zip(entries, carried, strict=True):
+        for option, value in values.items():
+            takers.setdefault(f"{option} = {value!r}", []).append(str(entry["name"]))
+    if takers:
+        _say("; ".join(f"{', '.join(names)}: {given}" for given, names in takers.items()))
+    return [{**entry, **values} for entry, values in zip(entries, carried, strict=True)]
+
+
+def _shared_values(main: Values, entry: Values, skip: set[str]) -> Values:
+    """The options that an entry takes over; none where it cannot be made with them."""
+    names = main["name"], entry["name"]
+    known = registry.methods()
+    if not all(isinstance(name, str) and name in known for name in names):
+        return {}  # refused elsewhere, with its place
+    shared = shared_options(*names) & registry.options(known[names[1]])
+    values = {key: main[key] for key in main if key in shared and key not in entry and key not in skip}
+    own = {key: value for key, value in entry.items() if key != "label"}
+    return {key: value for key, value in values.items() if _possible({**own, key: value})}
+
+
+def _possible(entry: Values) -> bool:
+    """Whether a method can be made with these options."""
+    try:
+        registry.make(registry.methods(), registry.resolve("method", registry.methods(), entry, str))
+    except FedkinError:
+        return False
+    return True
+
+
+@cache
+def _say(text: str) -> None:
+    """Once in a process."""
+    _log.warning("from [method], for want of their own: %s (what is written for a method wins)", text)
