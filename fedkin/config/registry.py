@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import typing
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, wraps
 from typing import Any
 
 from fedkin.config.renamed import unknown
@@ -16,11 +19,37 @@ NOT_OPTIONS = ("data",)  # what a run passes itself
 
 
 def datasets() -> Registry:
-    """Named data sets, the user's own file and planted clusters."""
+    """Named data sets, the user's own file and planted clusters; each takes ``validation`` besides its own options."""
     from fedkin.data import DATASETS, load
     from fedkin.scenarios.planted_clusters import planted
 
-    return {"file": load, "planted": planted, **DATASETS}
+    return {name: _with_validation(make) for name, make in {"file": load, "planted": planted, **DATASETS}.items()}
+
+
+@cache
+def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A data set with one more option: ``validation``, the share of each client's training samples that become its
+    validation samples, drawn from the data's own seed; None: those of a file that has such a split, else none."""
+    option = inspect.Parameter("validation", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=float | None)
+
+    @wraps(make)
+    def call(*first: Any, validation: float | None = None, **options: Any) -> Any:
+        if validation is None:
+            return make(*first, **options)
+        from fedkin.data.federated import check_validation
+
+        check_validation(validation)  # before a large set is read
+        if options.get("augment"):
+            raise ConfigError(
+                "validation and augment exclude each other here, as copies of an image would train and validate; in "
+                "Python: fk.data.augmented(data.with_validation(0.1), [...])"
+            )
+        return make(*first, **options).with_validation(validation, options.get("seed") or 0)
+
+    signature = inspect.signature(make)
+    call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    call.__annotations__ = {**typing.get_type_hints(make), option.name: option.annotation}
+    return call
 
 
 class _Models(Mapping[str, Callable[..., Any]]):

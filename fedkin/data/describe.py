@@ -10,8 +10,9 @@ from fedkin.data.federated import FederatedData
 
 
 def table(data: FederatedData) -> pd.DataFrame:
-    """Statistics of a federation: one row per quantity (its index), columns train and test."""
-    columns = {split: _statistics(data, split) for split in ("train", "test")}
+    """Statistics of a federation: one row per quantity (its index), a column per split: train, test, and
+    validation where there is one."""
+    columns = {split: _statistics(data, split) for split in data.splits}
     return pd.DataFrame(columns).rename_axis(data.name)
 
 

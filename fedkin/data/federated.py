@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int, Shaped
+from jaxtyping import Bool, Float32, Int, Shaped
 
-from fedkin.core.errors import DataError
+from fedkin.core.display import count, html_table, listed
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
+from fedkin.data.ragged import Ragged as Ragged
 
-
-@dataclass(frozen=True)
-class Ragged:
-    """The index of samples per client, a ragged array: client i has the rows ``rows[offsets[i]:offsets[i+1]]``."""
-
-    rows: Int[np.ndarray, "S"]
-    offsets: Int[np.ndarray, "N_plus_1"]
-
-    @classmethod
-    def of(cls, lists: Sequence[np.ndarray]) -> Ragged:
-        """An index from one array of rows per client."""
-        sizes = [len(a) for a in lists]
-        rows = np.concatenate([np.asarray(a, np.int64) for a in lists]) if sizes else np.zeros(0, np.int64)
-        return cls(rows.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, client: int) -> Int[np.ndarray, "s"]:
-        return self.rows[self.offsets[client] : self.offsets[client + 1]]
-
-    @property
-    def sizes(self) -> Int[np.ndarray, "N"]:
-        """Number of samples of each client."""
-        return np.diff(self.offsets)
-
-    def owners(self) -> Int[np.ndarray, "S"]:
-        """The client of each entry of ``rows``."""
-        return np.repeat(np.arange(len(self)), self.sizes)
-
-    def select(self, clients: Int[np.ndarray, "n"]) -> Ragged:
-        """The index of these clients, in this order; a client may occur twice."""
-        sizes = self.sizes[clients]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        start = np.repeat(self.offsets[clients] - offsets[:-1], sizes)
-        return Ragged(self.rows[start + np.arange(offsets[-1])], offsets)
+SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -68,9 +36,42 @@ class FederatedData:
     client_names: tuple[str, ...] | None = None
     vocabulary: tuple[str, ...] | None = None  # of text: x holds numbers of these words, [M L]
     vectors: Float32[np.ndarray, "V D"] | None = None  # one for each word of the vocabulary, not trained
+    validation: Ragged | None = None  # samples that choose rounds and settings; None: there is no such split
+    label_names: tuple[str, ...] | None = None  # of the classes 0, 1, ..; None where labels are numbers
+    feature_names: tuple[str, ...] | None = None  # of the columns of a table [M d]
 
     def __post_init__(self) -> None:
         self._check()
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        samples = f"{facts['samples']}, {facts['samples of a client']} of a client"
+        labels = f"{facts['features']}; {facts['classes']}"
+        more = f"; {facts['true clusters']}" if "true clusters" in facts else ""
+        return f"FederatedData {self.name!r}: {facts['clients']}\n  {samples}\n  {labels}{more}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.name, self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """What a reader wants to know first, by name."""
+        sizes = np.sum([self.part(split).sizes for split in self.splits], axis=0)
+        by_split = ", ".join(f"{int(self.part(split).sizes.sum()):,} {split}" for split in self.splits)
+        untested = int((self.test.sizes == 0).sum())
+        facts = {
+            "clients": count(self.clients, "client")
+            + (f" ({listed(self.client_names)})" if self.client_names else "")
+            + (f"; {untested:,} without a test sample" if untested else ""),
+            "samples": f"{count(int(sizes.sum()), 'sample')} ({by_split})",
+            "samples of a client": f"{min(sizes, default=0):,} to {max(sizes, default=0):,}",
+            "features": " x ".join(map(str, self.x.shape[1:]))
+            + (f" features ({listed(self.feature_names)})" if self.feature_names else f" features ({self.x.dtype})"),
+            "classes": count(self.classes, "class", "classes")
+            + (f" ({listed(self.label_names)})" if self.label_names else ""),
+        }
+        if self.true_clusters is not None:
+            facts["true clusters"] = count(len(np.unique(self.true_clusters)), "true cluster")
+        return facts
 
     @property
     def clients(self) -> int:
@@ -85,10 +86,62 @@ class FederatedData:
         return flat.reshape(len(part), self.classes)
 
     def part(self, split: str) -> Ragged:
-        """The index of one split, ``train`` or ``test``."""
-        if split not in ("train", "test"):
-            raise DataError(f"split must be 'train' or 'test', got {split!r}")
-        return self.train if split == "train" else self.test
+        """The index of one split: ``train``, ``test``, or ``validation`` where there is one (else DataError)."""
+        if split not in SPLITS:
+            raise DataError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+        if split == "validation" and self.validation is None:
+            raise DataError(
+                f"{self.name} has no validation split: make one with data.with_validation(0.1), in a configuration "
+                "data.validation = 0.1"
+            )
+        return getattr(self, split)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that there are, in the order of ``SPLITS``."""
+        return tuple(split for split in SPLITS if split != "validation" or self.validation is not None)
+
+    @property
+    def scored_split(self) -> str:
+        """The split by which rounds, settings and methods are chosen: ``validation`` where there is one, else
+        ``test``."""
+        return "test" if self.validation is None else "validation"
+
+    def with_validation(self, fraction: float | int, seed: int = 0) -> FederatedData:
+        """The same federation with a share of each client's training samples as its validation samples.
+
+        Of n training samples of a client ceil(fraction n) are taken, and at most n - 1, so that every client with two
+        has one to be validated on. They are drawn stratified by class: of n_c samples of a class that is n_c / n of
+        them, rounded up or down. Test samples stay as they are.
+
+        Args:
+            fraction: above 0 and below 1.
+            seed: of the draw, which is each client's own.
+
+        Raises:
+            ConfigError: not such a fraction or seed.
+            DataError: the data have a validation split already.
+        """
+        check_validation(fraction)
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ConfigError(f"seed must be an integer from 0 up, got {seed!r}")
+        if self.validation is not None:
+            raise DataError(f"{self.name} has a validation split of its own; leave out the fraction {fraction}")
+        stream = Stream(int(seed), purpose="data/validation")
+        train, validation = [], []
+        for client in range(self.clients):
+            rows = self.train[client]
+            chosen = _stratified(self.y[rows], float(fraction), stream.client(client))
+            train.append(rows[~chosen])
+            validation.append(rows[chosen])
+        return self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
+
+    def select(self, clients: Int[np.ndarray, "n"]) -> FederatedData:
+        """The samples of these clients, in this order, with all splits, and without true clusters and names."""
+        bare = copy.copy(self)
+        bare.__dict__.update(true_clusters=None, client_names=None)
+        parts: dict[str, Any] = {split: self.part(split).select(clients) for split in self.splits}
+        return bare.with_rows(**parts)
 
     def with_rows(
         self,
@@ -97,6 +150,7 @@ class FederatedData:
         true_clusters: Int[np.ndarray, "N"] | None = None,
         x: Shaped[np.ndarray, "M ..."] | None = None,
         y: Int[np.ndarray, "M"] | None = None,
+        validation: Ragged | None = None,
     ) -> FederatedData:
         """The same federation with other rows per client; None keeps the present value.
 
@@ -104,6 +158,7 @@ class FederatedData:
         caller answers for new samples. Raises DataError as above.
         """
         values = {"train": train, "test": test, "true_clusters": true_clusters, "x": x, "y": y}
+        values["validation"] = validation
         data = copy.copy(self)  # dataclasses.replace would check the samples
         data.__dict__.update({name: value for name, value in values.items() if value is not None})
         data._check_owners()
@@ -116,8 +171,8 @@ class FederatedData:
         self._check_owners()
 
     def _check_owners(self) -> None:
-        self._check_part("train")
-        self._check_part("test")
+        for split in self.splits:
+            self._check_part(split)
         self._check_clients()
 
     def _check_samples(self) -> None:
@@ -127,6 +182,14 @@ class FederatedData:
             raise DataError(f"{self.name}: labels must be integers in an array [M], got {_type_of(self.y)}")
         if not isinstance(self.classes, (int, np.integer)) or self.classes < 1:
             raise DataError(f"{self.name}: classes must be an integer of at least 1, got {self.classes!r}")
+        for what, names, number in (
+            ("label_names", self.label_names, self.classes),
+            ("feature_names", self.feature_names, self.x.shape[1] if self.x.ndim == 2 else 0),
+        ):
+            if names is not None and (len(names) != number or len(set(names)) != number):
+                raise DataError(
+                    f"{self.name}: {what} must be {number} different names, got {len(names)}: {listed(names)}"
+                )
         if len(self.x) != len(self.y):
             raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
         if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
@@ -163,8 +226,9 @@ class FederatedData:
 
     def _check_clients(self) -> None:
         N = len(self.train)
-        if N != len(self.test):
-            raise DataError(f"{self.name}: train names {N} clients, test names {len(self.test)}")
+        for split in self.splits[1:]:
+            if N != len(self.part(split)):
+                raise DataError(f"{self.name}: train names {N} clients, {split} names {len(self.part(split))}")
         if self.true_clusters is not None and not (
             _is_array(self.true_clusters, "i", 1) and self.true_clusters.min(initial=0) >= 0
         ):
@@ -178,6 +242,25 @@ class FederatedData:
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
             raise DataError(f"{self.name}: client {empty[0]} has no training sample ({len(empty)} such clients)")
+
+
+def check_validation(fraction: Any) -> None:
+    """Refuse (ConfigError) what is no share of the training samples that can become validation samples."""
+    number = isinstance(fraction, (int, float, np.number)) and not isinstance(fraction, bool)
+    if not number or not 0 < fraction < 1:
+        raise ConfigError(f"validation must be a fraction above 0 and below 1, got {fraction!r}")
+
+
+def _stratified(labels: Int[np.ndarray, "n"], fraction: float, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+    """Which of a client's samples are drawn: a systematic sample of them in the order of their classes, in each at
+    random, so that every class gives its share, rounded up or down."""
+    n = len(labels)
+    count = min(n - 1, int(np.ceil(np.round(fraction * n, 6))))  # 0.07 x 100 is 7.000000000000001
+    chosen = np.zeros(n, bool)
+    order = np.lexsort((rng.random(n), labels))
+    every = ((np.arange(count) + rng.random()) * n / max(count, 1)).astype(np.int64)
+    chosen[order[every]] = True
+    return chosen
 
 
 def _is_array(value: object, kinds: str, ndim: int | None = None) -> bool:

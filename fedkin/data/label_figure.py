@@ -25,7 +25,7 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
     Args:
         data: the federation.
         path: of either file, with or without its ending.
-        split: ``train`` or ``test``.
+        split: ``train``, ``test``, or ``validation`` where there is one.
 
     Returns:
         The two paths.

@@ -17,19 +17,21 @@ from fedkin.data.download import Source, data_folders
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz
 
+_VALIDATION = ("val", "validation")  # folders beside train and test
 Samples = Shaped[np.ndarray, "_ ..."] | list[str]  # of one user: numbers, or sentences
 
 
 @dataclass(frozen=True)
 class LeafFiles:
-    """Contents of the files: first all training samples, then all test samples, each by user in the order of the files;
-    an npz file keeps its own order."""
+    """Contents of the files: first all training samples, then all test samples, then those for validation where there
+    are any, each by user in the order of the files; an npz file keeps its own order."""
 
     users: tuple[str, ...]
     x: Float32[np.ndarray, "M ..."] | tuple[str, ...]  # numbers, or one text per sample
     y: Int[np.ndarray, "M"]
     train: Ragged
     test: Ragged
+    validation: Ragged | None = None
 
 
 def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
@@ -50,12 +52,14 @@ def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
             f"{folder}: label {top} is more than the {len(y)} samples allow; correct it, or set classes={top + 1}"
         )
     C = top + 1 if classes is None else classes
-    return FederatedData(folder.name, files.x, y, C, files.train, files.test, client_names=files.users)
+    parts = {"train": files.train, "test": files.test, "validation": files.validation}
+    return FederatedData(folder.name, files.x, y, C, **parts, client_names=files.users)
 
 
 def read_leaf(folder: Path) -> LeafFiles:
     """The samples of ``folder/train/*.json`` and ``folder/test/*.json`` (any number of files, in the order of their
-    names), or else of the one ``*train*.json`` and the one ``*test*.json`` in ``folder``.
+    names), or else of the one ``*train*.json`` and the one ``*test*.json`` in ``folder``. A folder ``val`` or
+    ``validation`` beside ``train`` has validation samples.
 
     Each file is ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}, "num_samples": [..]}``; num_samples
     may be left out. Labels are whole numbers from 0, also written as 1.0 or "1". A user may lack test samples. Raises
@@ -68,7 +72,7 @@ def read_leaf(folder: Path) -> LeafFiles:
             f"{folder}: expected train/*.json and test/*.json, or one *train*.json and one *test*.json; "
             f"got {_listing(folder)}"
         )
-    return read_leaf_files(*files)
+    return read_leaf_files(*files, [path for name in _VALIDATION for path in _visible(folder / name, "*.json")])
 
 
 def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
@@ -86,10 +90,10 @@ def find_leaf_folder(source: Source) -> Path | None:
     return next((place for place in places if split_files(place)), None)
 
 
-def read_leaf_files(train: Sequence[Path], test: Sequence[Path]) -> LeafFiles:
+def read_leaf_files(train: Sequence[Path], test: Sequence[Path], validation: Sequence[Path] = ()) -> LeafFiles:
     """As :func:`read_leaf`, from the given files."""
-    parts = _Part(), _Part()
-    for part, paths in zip(parts, (train, test), strict=True):
+    parts = _Part(), _Part(), _Part()
+    for part, paths in zip(parts, (train, test, validation), strict=True):
         for path in paths:
             part.read(path)
     if not parts[0].y:
@@ -97,10 +101,11 @@ def read_leaf_files(train: Sequence[Path], test: Sequence[Path]) -> LeafFiles:
     for user in parts[0].y:
         if not parts[0].y[user].size:
             raise DataError(f"{parts[0].origin[user]}: user {user!r} has no training sample")
-    for user in parts[1].y:
-        if user not in parts[0].y:
-            raise DataError(f"{parts[1].origin[user]}: user {user!r} has test samples but no training samples")
-    return _joined(*parts)
+    for what, part in zip(("test", "validation"), parts[1:], strict=True):
+        for user in part.y:
+            if user not in parts[0].y:
+                raise DataError(f"{part.origin[user]}: user {user!r} has {what} samples but no training samples")
+    return _joined(*(parts if validation else parts[:2]))
 
 
 @dataclass
@@ -118,15 +123,16 @@ class _Part:
             self.x[user], self.y[user], self.origin[user] = x, y, path
 
 
-def _joined(train: _Part, test: _Part) -> LeafFiles:
+def _joined(train: _Part, *others: _Part) -> LeafFiles:
     users = tuple(train.y)
     none = np.zeros(0, np.int64)
-    x = [*train.x.values(), *(test.x[user] for user in users if user in test.x)]
-    origin = [*train.origin.items(), *((user, test.origin[user]) for user in users if user in test.x)]
-    y = [train.y[user] for user in users] + [test.y.get(user, none) for user in users]
-    offsets = np.concatenate([[0], np.cumsum([len(labels) for labels in y])]).astype(np.int64)
-    rows, N = np.arange(offsets[-1]), len(users)
-    parts = Ragged(rows[: offsets[N]], offsets[: N + 1]), Ragged(rows[offsets[N] :], offsets[N:] - offsets[N])
+    known = [(part, user) for part in (train, *others) for user in users if user in part.x]
+    x, origin = [part.x[user] for part, user in known], [(user, part.origin[user]) for part, user in known]
+    labels = [[part.y.get(user, none) for user in users] for part in (train, *others)]
+    y, start, parts = [one for part in labels for one in part], 0, []
+    for part in labels:
+        sizes = [len(one) for one in part]
+        parts.append(Ragged(np.arange(start, start := start + sum(sizes)), np.cumsum([0, *sizes], dtype=np.int64)))
     return LeafFiles(users, _joined_samples(x, origin), np.concatenate(y), *parts)
 
 

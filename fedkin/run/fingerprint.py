@@ -43,7 +43,8 @@ def fingerprint(description: dict[str, Any], *digests: str) -> str:
 def data_digest(data: FederatedData) -> str:
     """A digest of all that federated data hold: features, labels, owners, names, true clusters, words."""
     digest = hashlib.sha256(repr((data.name, data.classes, data.client_names)).encode())
-    owners = (data.train.rows, data.train.offsets, data.test.rows, data.test.offsets)
+    parts = [data.train, data.test, *([] if data.validation is None else [data.validation])]
+    owners = [array for part in parts for array in (part.rows, part.offsets)]
     words = () if data.vocabulary is None else (np.array(data.vocabulary), data.vectors)
     for part in (data.x, data.y, *owners, data.true_clusters, *words):
         _add(digest, part)

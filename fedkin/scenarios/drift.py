@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
@@ -87,8 +87,9 @@ class Drift:
         stream: Stream,
     ) -> FederatedData:
         """The data with the new variants of some clients; in ``data`` no row has two owners."""
-        source = np.concatenate([original.train.rows, original.test.rows])
-        owner = np.concatenate([original.train.owners(), original.test.owners()])
+        parts = _parts(original)
+        source = np.concatenate([part.rows for part in parts.values()])
+        owner = np.concatenate([part.owners() for part in parts.values()])
         rows = np.flatnonzero(clients[owner])
         part, values = self._samples(original, source[rows], variant[owner[rows]], stream.at(0))
         samples = getattr(data, part).copy()
@@ -130,11 +131,19 @@ class Rotate(Drift):
 
 
 def _with_own_rows(data: FederatedData) -> FederatedData:
-    """The same data, every sample copied for every client that owns it: first training samples, then test samples."""
-    source = np.concatenate([data.train.rows, data.test.rows])
-    train, test = np.split(np.arange(len(source)), [len(data.train.rows)])
-    train, test = Ragged(train, data.train.offsets), Ragged(test, data.test.offsets)
-    return data.with_rows(train, test, x=data.x[source], y=data.y[source])
+    """The same data, every sample copied for every client that owns it, in the order of ``_parts``."""
+    parts = _parts(data)
+    source = np.concatenate([part.rows for part in parts.values()])
+    rows = np.split(np.arange(len(source)), np.cumsum([len(part.rows) for part in parts.values()])[:-1])
+    own: dict[str, Any] = {
+        split: Ragged(some, part.offsets) for some, (split, part) in zip(rows, parts.items(), strict=True)
+    }
+    return data.with_rows(**own, x=data.x[source], y=data.y[source])
+
+
+def _parts(data: FederatedData) -> dict[str, Ragged]:
+    """The index of each split: training, test, and validation where there is one."""
+    return {split: data.part(split) for split in ("train", "test", "validation") if split in data.splits}
 
 
 def _image_shape(data: FederatedData) -> tuple[int, ...]:

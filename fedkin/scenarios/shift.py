@@ -76,7 +76,7 @@ class ShiftedData:
 
 @dataclass(frozen=True)
 class Incremental:
-    """Training data are released in portions; all test data from the start.
+    """Training data are released in portions; all test (and validation) data from the start.
 
     Release 0 is in round 0, release j in round 1 + j ``every``. With release j a client has the first ceil(r_j n) of
     its n training samples, in a random order of its own. A client that arrives late has all that was released before.

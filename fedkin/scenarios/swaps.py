@@ -10,6 +10,7 @@ reachable clients take part, so that compared methods have the same data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -23,7 +24,7 @@ ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]  # the data of a roun
 
 @dataclass(frozen=True)
 class SwapAll:
-    """Two clients swap all training and test data, and with them their true clusters."""
+    """Two clients swap all their data (training, validation and test), and with them their true clusters."""
 
     probability: float = 0.05  # of a pair, per round; all reachable clients are paired at random
 
@@ -43,11 +44,11 @@ class SwapAll:
 
 @dataclass(frozen=True)
 class SwapPart:
-    """Two clients swap one label each: all their samples with it, in training and test data.
+    """Two clients swap one label each: all their samples with it, in training and test data (and for validation).
 
-    A label qualifies where a client has it in both, and the other client has not. Where no label qualifies for one of
-    them, the pair does not swap. The true cluster of a client is the one that most of its training samples come from
-    (of a sample with several owners: from the last of them); where two are equal, it does not change.
+    A label qualifies where a client has it in training and test data, and the other client has not. Where no label
+    qualifies for one of them, the pair does not swap. The true cluster of a client is the one that most of its training
+    samples come from (of a sample with several owners: from the last of them); where two are equal, it does not change.
     """
 
     probability: float = 0.05  # of a pair, per round
@@ -80,7 +81,8 @@ def swap_all(current: FederatedData, pairs: Int[np.ndarray, "k two"]) -> Shifted
     if not shifted.any():
         return current, shifted
     true_clusters = None if current.true_clusters is None else current.true_clusters[source]
-    return current.with_rows(current.train.select(source), current.test.select(source), true_clusters), shifted
+    parts: dict[str, Any] = {split: current.part(split).select(source) for split in current.splits}
+    return current.with_rows(**parts, true_clusters=true_clusters), shifted
 
 
 def swap_labels(
@@ -102,10 +104,11 @@ def swap_labels(
     shifted = partner != np.arange(current.clients)
     if not shifted.any():
         return current, shifted
-    train, test = (_give_labels(part, current.y, partner, exchanged) for part in (current.train, current.test))
-    return current.with_rows(
-        train, test, _majority_clusters(original, current, train, np.flatnonzero(shifted))
-    ), shifted
+    parts: dict[str, Any] = {
+        split: _give_labels(current.part(split), current.y, partner, exchanged) for split in current.splits
+    }
+    clusters = _majority_clusters(original, current, parts["train"], np.flatnonzero(shifted))
+    return current.with_rows(**parts, true_clusters=clusters), shifted
 
 
 def draw_labels(

@@ -16,7 +16,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
 from fedkin.models.model import Model
-from fedkin.server.deploy.build_node import HANDSHAKE_SEED, select_clients
+from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node import Node
@@ -94,7 +94,7 @@ def simulated(data: FederatedData, model: AnyModel, clients: Sequence[int], ids:
     because everything is compiled anew for each."""
     key = id(data), id(model), tuple(clients), None if ids is None else tuple(ids)
     if key not in _made:
-        world = SimulatedWorld(select_clients(data, np.array(clients)), model, WORK, ids=ids)
+        world = SimulatedWorld(data.select(np.array(clients)), model, WORK, ids=ids)
         _made[key] = world, world.memory()
     world, blank = _made[key]
     world.recall(blank)
@@ -104,7 +104,7 @@ def simulated(data: FederatedData, model: AnyModel, clients: Sequence[int], ids:
 
 def node_of(name: str, clients: Sequence[int], data: FederatedData, model: AnyModel) -> Node:
     """A node that plays some clients of a federated data set, on a disk in memory."""
-    own = select_clients(data, np.array(clients))
+    own = data.select(np.array(clients))
     about = make_handshake("trial", __version__, model.spec, own.x.shape[1:], own.classes)
     world = partial(simulated, data, model, clients)
     return Node(

@@ -15,7 +15,6 @@ from fedkin.analysis.advise.split_half_stability import (
     Progress,
     check_supported,
     estimate_cluster_count,
-    subset,
 )
 from fedkin.config import registry
 from fedkin.config.run import RunConfig
@@ -28,7 +27,7 @@ from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
 ROUNDS, COHORT = 50, 20  # of the run that is advised, where nothing else is said
-_IN_FILES = ("epochs", "batch_size", "lr", "optimizer", "momentum")
+_NOT_IN_FILES = ("mu", "steps", "partial", "positive")  # of local training: a method's
 
 
 def advise(
@@ -85,8 +84,8 @@ def advise(
     measures = heterogeneity(data, model, seed=seed, private_labels=private_labels)
     run = {"rounds": rounds, "cohort": min(cohort, data.clients)}
     advice = Advice(data.name, model.name, data.clients, _section(local), run, measures, count, None)
-    compared = subset(data, count.clients)
-    if not compared.test.sizes.any():  # a gain cannot be measured without test samples
+    compared = data.select(count.clients)
+    if not compared.part(compared.scored_split).sizes.any():  # a gain cannot be measured without such samples
         return advice
     table = run_pilots(compared, model, local, advice.pilot_clusters, plan, progress)
     return replace(advice, pilots=table)
@@ -125,4 +124,5 @@ def _check_local(local: LocalTraining) -> None:
 
 def _section(local: LocalTraining) -> Values:
     """Local training as a configuration has it; a number of mini-batches is no part of one."""
-    return {name: value for name, value in plain_values(replace(local, steps=None)).items() if name in _IN_FILES}
+    known = [name for name in local.settings() if name not in _NOT_IN_FILES]
+    return {name: value for name, value in plain_values(local).items() if name in known}

@@ -52,6 +52,8 @@ def run_pilots(
     """Run FedAvg and the clustered methods; one row per method (its index), FedAvg first. Means over seeds, accuracies
     in per cent, gains over FedAvg in percentage points.
 
+    Accuracies are on validation samples where the data have such a split, else on test samples.
+
     Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the order of ids and so
     equally from every seed, and draws are uniform after that; so all have a cluster as early as can be. An interval
     is for this one federation: seeds differ in initial models, later cohorts and batches, not in clients or data.
@@ -69,10 +71,11 @@ def run_pilots(
         progress: called with a line about each seed.
 
     Raises:
-        DataError: no client has test samples.
+        DataError: no client has samples to score.
     """
-    if not data.test.sizes.any():
-        raise DataError(f"{data.name}: no client has test samples; a gain cannot be measured without them")
+    split = data.scored_split
+    if not data.part(split).sizes.any():
+        raise DataError(f"{data.name}: no client has {split} samples; a gain cannot be measured without them")
     methods = {BASELINE: FedAvg(), **{name: make(clusters) for name, make in CLUSTERED.items()}}
     runs: dict[str, list[Run]] = {name: [] for name in methods}
     cohort = min(plan.cohort, data.clients)

@@ -124,7 +124,7 @@ def estimate_cluster_count(
     progress = progress or (lambda _: None)
     stream = Stream(seed, 0, "advise")
     clients = usable_clients(data, stream)
-    pilots = _HalfPilots(subset(data, clients), model, _pilot_training(local), stream)
+    pilots = _HalfPilots(data.select(clients), model, _pilot_training(local), stream)
     pilots.choose_epochs(progress)
     halves: list[_Halves] = []
     for number in range(splits):
@@ -166,12 +166,6 @@ def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
 def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
     """The same samples, split at random over clients of the same sizes."""
     return Ragged(rng.permutation(part.rows), part.offsets)
-
-
-def subset(data: FederatedData, clients: Int[np.ndarray, "n"]) -> FederatedData:
-    """The data of some clients, without true clusters and names."""
-    bare = dataclasses.replace(data, true_clusters=None, client_names=None)
-    return bare.with_rows(data.train.select(clients), data.test.select(clients))
 
 
 def _pilot_training(local: LocalTraining | None) -> LocalTraining:

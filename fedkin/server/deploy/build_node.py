@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ def build_node(model: Any, data: FederatedData, site: SiteSettings, config_diges
         site: its name, folder and clients.
         config_digest: of the configuration that server and node share; empty where a program makes the node.
     """
-    own = select_clients(data, site.client_numbers(data.clients))
+    own = data.select(site.client_numbers(data.clients))
 
     def handshake(spec: ModelSpec) -> Handshake:
         return make_handshake(site.federation, __version__, spec, own.x.shape[1:], own.classes, config_digest)
@@ -71,12 +70,6 @@ def build_node(model: Any, data: FederatedData, site: SiteSettings, config_diges
         return SimulatedWorld(own, model, ids=ids)
 
     return Node(site.name, handshake, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
-
-
-def select_clients(data: FederatedData, clients: Int[np.ndarray, "c"]) -> FederatedData:
-    """A data set with some of the clients."""
-    parts = {"train": data.train.select(clients), "test": data.test.select(clients)}
-    return dataclasses.replace(data, **parts, true_clusters=None, client_names=None)
 
 
 def _check_shape(data: FederatedData, expected: DataDescription) -> None:
