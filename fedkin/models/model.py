@@ -41,6 +41,10 @@ class Text(Samples, Protocol):
         ...
 
 
+def _itself(tree: Tree) -> Tree:
+    return tree
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """Parameters and the two functions on them. Compared by identity, so that one model compiles once."""
@@ -57,6 +61,7 @@ class Model:
     # those are. They are part of the flat vector and averaged with it; gradient steps do not change them.
     fit: Callable[[Tree, Array, Array, Array | None], tuple[Array, Tree]] | None = None
     statistics: tuple[bool, ...] = ()
+    whole: Callable[[Tree], Any] = _itself  # parameters -> the module as it was given, for inference
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""
@@ -100,11 +105,11 @@ def as_model(
     """
     prepare_jax()
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
-        (init, apply), random = source, True
+        (init, apply), random, whole = source, True, _itself
     elif isinstance(source, eqx.Module):
-        init, apply, random = _of_module(source, lambda _: source, batched)
+        init, apply, random, whole = _of_module(source, lambda _: source, batched)
     elif callable(source):
-        init, apply, random = _of_module(source(jax.random.key(0)), source, batched)
+        init, apply, random, whole = _of_module(source(jax.random.key(0)), source, batched)
     else:
         raise ModelError(f"a model is an Equinox module or an (init, apply) pair, got {type(source).__name__}")
     example = init(jax.random.key(0))
@@ -112,11 +117,13 @@ def as_model(
     if not leaves or not all(hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves):
         raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
     unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))[1]
-    return Model(name, _spec(leaves, detects), init, apply, unflatten, penalty, random)
+    return Model(name, _spec(leaves, detects), init, apply, unflatten, penalty, random, whole=whole)
 
 
-def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool) -> tuple[Callable, Callable, bool]:
-    """``init``, ``apply`` and whether training takes keys."""
+def _of_module(
+    example: Any, make: Callable[[Array], eqx.Module], batched: bool
+) -> tuple[Callable, Callable, bool, Callable]:
+    """``init``, ``apply``, whether training takes keys, and ``whole``."""
     if not isinstance(example, eqx.Module):
         raise ModelError(f"a model function must return an Equinox module, got {type(example).__name__}")
     training = eqx.partition(example, eqx.is_inexact_array)[1]
@@ -135,7 +142,7 @@ def _of_module(example: Any, make: Callable[[Array], eqx.Module], batched: bool)
             return call(x) if batched else jax.vmap(call)(x)
         return jax.vmap(lambda one, k: whole(one, key=k))(x, jax.random.split(key, len(x)))
 
-    return init, apply, random
+    return init, apply, random, lambda tree: eqx.combine(tree, inference)
 
 
 def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:

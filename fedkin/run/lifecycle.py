@@ -22,6 +22,7 @@ from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
 from fedkin.run.method_checks import check_model, check_plan
+from fedkin.run.parts import Parts
 from fedkin.run.results import AGAINST, Run
 from fedkin.run.run_folder import Folder, holds_run, read_records
 from fedkin.run.trust_graph import peer_columns
@@ -49,6 +50,7 @@ class OpenWorld(NamedTuple):
     world: World
     client_facts: Callable[[], ClientFacts]  # at the end of the run
     ground_truth: Callable[[], GroundTruth] = GroundTruth  # of the present round
+    parts: Parts | None = None  # what runs here is made of
 
 
 @runtime_checkable
@@ -179,6 +181,7 @@ class Experiment(Generic[W]):
                 fingerprint=identity,
                 memory=state.memory,
                 migrations=state.migrations,
+                made_of=opened.parts,
             )
             dispatch.finish(finished.summary())
         return finished

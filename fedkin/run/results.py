@@ -18,16 +18,19 @@ from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
 from fedkin.run import checkpoint, cluster_metrics, run_folder, version_0_1
 from fedkin.run.migrations import Migrations
+from fedkin.run.model_access import ModelAccess
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fedkin.run.parts import Parts
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS, SUMMARY, AGAINST = run_folder.CLIENTS, run_folder.SUMMARY, run_folder.AGAINST
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run:
+class Run(ModelAccess):
     """A finished run. N clients, K clusters, P parameters, T rounds.
 
     Attributes:
@@ -41,6 +44,7 @@ class Run:
         fingerprint: identifies it in checkpoints: a digest of configuration, data and model.
         memory: what its clients, and the metrics of its clustering, store at the end.
         migrations: assignments and migrations by round, as in its migrations.jsonl.
+        made_of: its method, model and data, in memory only; None: they are made again when they are needed.
     """
 
     config: dict[str, Any]
@@ -53,6 +57,7 @@ class Run:
     fingerprint: str = ""
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     migrations: list[Migrations] = field(default_factory=list)
+    made_of: Parts | None = None
 
     def __repr__(self) -> str:
         what = f"{self.config['method']['name']} on {self.config['data']['name']}"
@@ -163,8 +168,14 @@ class Run:
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> Run:
+    def load(cls, path: str | Path, model: Any = None, data: Any = None, method: Any = None) -> Run:
         """Read a finished run from its folder.
+
+        Args:
+            path: the folder.
+            model, data: of a run that was started from Python, where its models are to be used; any other run makes
+                them again from its configuration.
+            method: of one whose method is the user's own, to place newcomers.
 
         Raises CheckpointError where there is none, where it is not finished, or where a file is damaged.
         """
@@ -185,7 +196,11 @@ class Run:
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.methods()  # defines the types of their states
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
-        against = {p.name: cls.load(p) for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)}
+        given = model is not None or data is not None or method is not None
+        made_of = _parts(config, model, data, method) if given else None
+        against = {
+            p.name: cls.load(p, model, data) for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)
+        }
         return cls(
             config,
             records,
@@ -197,7 +212,14 @@ class Run:
             fingerprint,
             last.memory,
             migrations,
+            made_of,
         )
+
+
+def _parts(config: dict[str, Any], model: Any, data: Any, method: Any) -> Parts:
+    from fedkin.run.parts import parts_of  # models and data are not imported to read a table
+
+    return parts_of(config, model, data, method)
 
 
 def _sides(by_operation: dict[str, list[int]]) -> tuple[dict[str, int], dict[str, int]]:

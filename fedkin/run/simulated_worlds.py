@@ -16,6 +16,7 @@ from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_name
 from fedkin.run.fingerprint import data_digest, model_digest
 from fedkin.run.lifecycle import ClientFacts, Digests, Methods, OpenWorld, method_places
+from fedkin.run.parts import Parts
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.engine import SimulatedWorld
@@ -75,4 +76,5 @@ class SimulatedWorlds:
             world,
             lambda: ClientFacts(world.data.train.sizes, world.data.client_names, world.data.true_clusters),
             lambda: GroundTruth(world.data.true_clusters, world.shifted_clients),
+            Parts(method, self.model, self.data, self.local, self.shift),
         )

@@ -18,6 +18,7 @@ from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
+from fedkin.run.parts import Parts
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
@@ -79,7 +80,8 @@ class RemoteWorlds:
         world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
         for task in requirements_of(method).standing:
             world.expect(task)
-        return OpenWorld(world, self._client_facts)
+        parts = Parts(method, self.model, self.config.data_description(), self.config.work)
+        return OpenWorld(world, self._client_facts, parts=parts)
 
     def _client_facts(self) -> ClientFacts:
         nodes = self.membership.registry

@@ -1,0 +1,1 @@
+"""Models out: predictors, and files of trained models that work without fedkin."""

@@ -1,0 +1,171 @@
+"""A model with its weights, to predict with: that of a cluster, or a client's own.
+
+Shapes: B samples, C classes, P parameters, D detectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from fedkin.core.errors import DataError, ModelError
+from fedkin.core.layout import Samples
+from fedkin.export.inference import class_scores
+from fedkin.simulation.workers import AnyModel, ModelWithWorkers
+
+_PIXELS = np.float32(255)
+
+
+class Classifier:
+    """What predicts classes from scores; a subclass has ``samples``, ``label_names``, ``detects`` and ``_scores``."""
+
+    name: str
+    samples: Samples
+    label_names: Sequence[Any] | None
+    detects: bool
+
+    def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        raise NotImplementedError
+
+    def __call__(self, x: Any) -> Float[np.ndarray, "B C"]:
+        """Scores of samples: logits, before the softmax.
+
+        Args:
+            x: [B ...], as the run's data hold them; ``uint8`` are pixels, and scaled to 0 .. 1.
+
+        Raises:
+            DataError: samples of another shape, or with NaN or infinity.
+        """
+        x = as_samples(x, self.samples)
+        return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
+
+    def predict(self, x: Any, proba: bool = False) -> np.ndarray:
+        """Classes of samples [B]: the label's name where labels have names, else its number, the first of equals.
+
+        Args:
+            x: as for calling the model.
+            proba: probabilities [B, C] instead: the softmax of the scores; of detectors the sigmoid of each, divided by
+                their sum.
+        """
+        scores = self(x)
+        if proba:
+            return probabilities(scores, self.detects)
+        classes = scores.argmax(axis=1)
+        return classes if self.label_names is None else np.asarray(self.label_names)[classes]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor(Classifier):
+    """A trained model.
+
+    Attributes:
+        name: whose model it is: ``cluster-2``, or ``client-7`` where a client has a model of its own.
+        model: what computes with the weights.
+        vectors: the weights, one row; of detectors one row for each.
+        samples: one sample, which shows the shape and type of all.
+        label_names: name of each class, where labels have names.
+        positive: the class of each detector; None of other models.
+        cluster: number of the cluster; None where the model is of no cluster.
+    """
+
+    name: str
+    model: AnyModel
+    vectors: Float[np.ndarray, "D P"]
+    samples: Samples
+    label_names: Sequence[Any] | None = None
+    positive: Int[np.ndarray, "D"] | None = None
+    cluster: int | None = field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        detectors = f", {len(self.vectors)} detectors" if self.detects else ""
+        return f"Predictor({self.name}: {self.model.name}, {self.vectors.shape[1]:,} parameters{detectors})"
+
+    @property
+    def detects(self) -> bool:
+        """Whether it is one detector for each class."""
+        return self.positive is not None
+
+    @property
+    def vector(self) -> Float[np.ndarray, "P"]:
+        """The weights as one vector. Raises ModelError for detectors, which are several (``vectors``)."""
+        if self.detects:
+            raise ModelError(f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and positive")
+        return self.vectors[0]
+
+    @cached_property
+    def layers(self) -> dict[str, np.ndarray]:
+        """The weights by layer, in the layers' shapes; of detectors, behind ``detectors.CLASS.``."""
+        named = [layers_of(self.model, vector) for vector in self.vectors]
+        if self.positive is None:
+            return named[0]
+        pairs = zip(self.positive, named, strict=True)
+        return {f"detectors.{c}.{name}": array for c, own in pairs for name, array in own.items()}
+
+    @property
+    def module(self) -> Any:
+        """The model as it was given, with these weights: an ``nn.Module`` in evaluation mode, an Equinox module, or the
+        parameters of an ``(init, apply)`` pair. Raises ModelError for detectors."""
+        if isinstance(self.model, ModelWithWorkers):
+            return self.model.network(self.vector).eval()  # type: ignore[attr-defined]
+        import jax.numpy as jnp
+
+        return self.model.whole(self.model.unflatten(jnp.asarray(self.vector)))  # type: ignore[attr-defined]
+
+    def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        if self.positive is None:
+            return class_scores(self.model, self.vectors[0], x)
+        scores = np.full((len(x), int(self.samples.classes)), -np.inf, np.float32)
+        for positive, vector in zip(self.positive, self.vectors, strict=True):
+            scores[:, positive] = class_scores(self.model, vector, x)[:, 0]
+        return scores
+
+
+def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:
+    """The arrays of one model by the names that it gives them; of a PyTorch module its whole ``state_dict``."""
+    if isinstance(model, ModelWithWorkers):
+        return {name: entry.numpy() for name, entry in model.network(vector).state_dict().items()}  # type: ignore[attr-defined]
+    import jax
+
+    leaves = jax.tree.leaves(model.unflatten(np.asarray(vector)))  # type: ignore[attr-defined]
+    return {name: np.asarray(leaf) for name, leaf in zip(model.spec.slices, leaves, strict=True)}
+
+
+def probabilities(scores: Float[np.ndarray, "B C"], detects: bool = False) -> Float[np.ndarray, "B C"]:
+    """Probabilities from scores: their softmax; of detectors the sigmoid of each score, divided by their sum."""
+    logits = scores.astype(np.float64)
+    if detects:
+        logits = -np.logaddexp(0, -logits)  # log of the sigmoid: divided by the sum, it is a softmax of that
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shifted / shifted.sum(axis=1, keepdims=True)
+
+
+def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
+    """Samples as a model takes them.
+
+    Args:
+        x: anything that NumPy makes an array [B ...] of; ``uint8`` are pixels, and scaled to 0 .. 1.
+        samples: which show shape and type.
+
+    Raises:
+        DataError: another shape or type, NaN or infinity.
+    """
+    shape, dtype = tuple(samples.x.shape[1:]), samples.x.dtype
+    floats = np.issubdtype(dtype, np.floating)
+    array = np.asarray(x)
+    if array.dtype.kind not in ("biuf" if floats else "iu") or array.shape[1:] != shape or not array.ndim:
+        kind = "numbers" if floats else "integers"
+        raise DataError(
+            f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as {samples.name} has them), got "
+            f"{array.dtype} of shape {list(array.shape)}; one sample is x[None]"
+        )
+    array = array / _PIXELS if floats and array.dtype == np.uint8 else array
+    array = np.ascontiguousarray(array, dtype)
+    if floats and not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
+        raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
+    return array

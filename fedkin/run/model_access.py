@@ -1,0 +1,127 @@
+"""What a finished run does with its models: predict, place a new client, tune to a client, and write files."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import State
+from fedkin.core.records import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedkin.export.predictor import Predictor
+    from fedkin.run.parts import Parts
+    from fedkin.run.placement import Placement
+    from fedkin.run.trained_models import TrainedModels
+
+
+class ModelAccess:
+    """The part of ``Run`` that uses its models. A run in memory has its model and data; one that was loaded makes them
+    again from its configuration, when they are first needed."""
+
+    config: dict[str, Any]
+    records: list[Record]
+    state: State
+    clients: pd.DataFrame
+    memory: dict[str, np.ndarray]
+    folder: Path | None
+    fingerprint: str
+    made_of: Parts | None
+
+    @cached_property
+    def trained(self) -> TrainedModels:
+        """The trained models, with what computes with them.
+
+        Raises:
+            ConfigError: a run that was started from Python and loaded without ``model`` and ``data``.
+            CheckpointError: a model or data that are not the run's.
+        """
+        from fedkin.run.parts import parts_of
+        from fedkin.run.trained_models import TrainedModels
+
+        parts = self.made_of or parts_of(self.config)
+        names = getattr(parts.samples, "client_names", None) or ()
+        scored = self.clients.set_index("client")
+        names: dict[int, Any] = dict(enumerate(names)) or (dict(scored["name"]) if "name" in scored else {})
+        ran = self.config["method"]["name"], self.config["run"]["seed"], self.records[-1]["round"]
+        return TrainedModels(ran[0], parts, self.state, self.memory, names, ran[1], ran[2])
+
+    def model_for(self, client: int | str) -> Predictor:
+        """The model that serves a client: that of its cluster; where clients have models of their own (peers, and
+        personal last layers), its own; of ATHENA-FL the detectors that its cluster uses.
+
+        It is called on samples [B ...] and returns scores [B, C]. ``layers`` has its weights by name, ``module`` is the
+        model as it was given, with these weights.
+
+        Args:
+            client: its number, or its name.
+
+        Raises:
+            ConfigError: no such client, or a model that has to be given (``Run.load(path, model=..., data=...)``).
+            MethodError: a client without a cluster, or whose model is on its own device.
+        """
+        return self.trained.of_client(client)
+
+    def predict(
+        self, x: Any, *, client: int | str | None = None, cluster: int | None = None, proba: bool = False
+    ) -> np.ndarray:
+        """Classes of samples [B], by the model of a client or of a cluster: names, where labels have names.
+
+        Args:
+            x: samples [B ...], as the run's data hold them; ``uint8`` are pixels, and scaled to 0 .. 1.
+            client: number or name.
+            cluster: number; needed, or ``client`` is, where there is more than one model.
+            proba: probabilities [B, C] instead.
+
+        Raises:
+            ConfigError, MethodError: as ``model_for``; neither client nor cluster, or both.
+            DataError: samples of another shape, or not finite.
+        """
+        if client is not None and cluster is not None:
+            raise ConfigError(f"say client ({client!r}) or cluster ({cluster!r}), not both")
+        if client is not None:
+            return self.model_for(client).predict(x, proba)
+        if cluster is None and (self.trained.personal or self.state.clusters > 1):
+            raise ConfigError(
+                f"this run has {len(self.state.models)} models: say whose is meant, client=... or cluster=...; "
+                "run.place(x, y) finds the cluster of a client that the run has not seen"
+            )
+        return self.trained.of_cluster(cluster or 0).predict(x, proba)
+
+    def place(self, x: Any, y: Any, resamples: int = 20, seed: int = 0) -> Placement:
+        """Which cluster a client belongs to that the run has not seen, by the method's own rule for newcomers; the run
+        stays as it is.
+
+        Args:
+            x: the client's training samples [s ...], as the run's data hold them.
+            y: their labels [s], by number or by name.
+            resamples: bootstrap resamples of these samples; ``confidence`` is the share that goes to the same cluster.
+            seed: of the resamples, and of local training where the rule needs some.
+
+        Raises:
+            MethodError: a method that cannot place a newcomer by its samples: peers, FeSEM's own rule.
+            ConfigError, DataError: as ``predict``.
+        """
+        from fedkin.run.placement import place
+
+        return place(self.trained, x, y, resamples, seed)
+
+    def fine_tune(self, client: int | str, epochs: int) -> Predictor:
+        """The model that serves a client, after local training on the client's training samples; the run stays as it
+        is.
+
+        Args:
+            client: number or name.
+            epochs: E, with the run's settings of local training.
+
+        Raises:
+            ConfigError, MethodError: as ``model_for``; detectors are refused.
+            DataError: a run on real clients, whose data are with them.
+        """
+        return self.trained.fine_tune(client, epochs)

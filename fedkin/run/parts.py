@@ -1,0 +1,108 @@
+"""What a run is made of besides its numbers: method, model, data and local training, from memory or built again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedkin.config import registry
+from fedkin.config.run import LocalSection, from_dict
+from fedkin.config.schema import Values, error_context
+from fedkin.config.server import DataDescription, SamplesSection
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.layout import Samples
+from fedkin.core.method import Method
+from fedkin.core.training import LocalTraining
+from fedkin.data.federated import FederatedData
+from fedkin.scenarios.shift import Shift
+from fedkin.simulation.torch import wrap_module
+from fedkin.simulation.workers import AnyModel
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a run is made of.
+
+    Attributes:
+        method: with its hyper-parameters; None of a method that is not known here.
+        model: what its clients train.
+        samples: the data of all clients; of a run with real clients a description of one sample.
+        local: the run's local training.
+        shift: how the data shift; None where they do not.
+    """
+
+    method: Method | None
+    model: AnyModel
+    samples: Samples
+    local: LocalTraining
+    shift: Shift | None = None
+
+    @property
+    def data(self) -> FederatedData:
+        """The data of all clients. Raises DataError where they are on real clients."""
+        if not isinstance(self.samples, FederatedData):
+            raise DataError(
+                f"the data of {self.samples.name} are with its clients, not here; what a site has of the run is "
+                "exported there: fedkin export client.toml"
+            )
+        return self.samples
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """A run that goes to another process leaves its model and data behind: neither can be copied safely."""
+        return type(None), ()
+
+
+def parts_of(
+    config: dict[str, Any], model: Any = None, data: FederatedData | None = None, method: Method | None = None
+) -> Parts:
+    """The parts of a finished run, built from its description.
+
+    Args:
+        config: the description, as in the run's config.toml.
+        model: the run's model, where the description cannot make it; whatever ``simulate`` takes.
+        data: the run's data, where the description cannot make them.
+        method: the run's method, where it is the user's own.
+
+    Raises:
+        ConfigError: what the description cannot make and was not given.
+    """
+    if "federation" in config:
+        return _of_federation(config, model, method)
+    if "python" in config:
+        return _of_program(config, model, data, method)
+    settings = from_dict(config)
+    with error_context("data"):
+        samples = registry.make(registry.datasets(), settings.data) if data is None else data
+    with error_context("model"):
+        model = registry.make(registry.models(), settings.model, samples) if model is None else model
+    shift = registry.make(registry.shifts(), settings.shift) if settings.shift else None
+    return Parts(method or _method(settings.method), wrap_module(model), samples, settings.work, shift)
+
+
+def _of_program(config: dict[str, Any], model: Any, data: FederatedData | None, method: Method | None) -> Parts:
+    missing = " and ".join(name for name, part in (("model", model), ("data", data)) if part is None)
+    if data is None or model is None:
+        name = config["model"]["name"]
+        raise ConfigError(
+            f"this run was started from Python, so its {missing} must be given again (model {name!r}, data "
+            f"{config['data']['name']!r}): Run.load(path, model=..., data=...)"
+        )
+    if "shift" in config:
+        raise ConfigError("this run was started from Python with data that shift, which cannot be made again from disk")
+    return Parts(method or _method(config["method"]), wrap_module(model), data, LocalTraining(**config["local"]))
+
+
+def _of_federation(config: dict[str, Any], model: Any, method: Method | None) -> Parts:
+    """Of a server's run folder: its data are elsewhere."""
+    samples = {key: config["data"][key] for key in ("shape", "classes", "words") if key in config["data"]}
+    description = DataDescription.of(SamplesSection(**samples), config["data"]["name"])
+    with error_context("model"):
+        model = registry.make(registry.models(), config["model"], description) if model is None else model
+    local = LocalSection(**config["local"]).work
+    return Parts(method or _method(config["method"]), wrap_module(model), description, local)
+
+
+def _method(entry: Values) -> Method | None:
+    """The method of an entry; None of one that is not known here, as only some answers need it."""
+    known = registry.methods()
+    return registry.make(known, entry) if entry["name"] in known else None

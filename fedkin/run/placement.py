@@ -1,0 +1,154 @@
+"""Which cluster a client belongs to that the run has not seen, by the method's own rule for newcomers.
+
+The method's ``place`` runs in a small simulated world: the clients of the run, with a stand-in sample each that nobody
+asks for, and behind them the newcomer and resamples of it. Nothing of the run changes.
+"""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from fedkin.core.errors import ConfigError, DataError, MethodError, unknown
+from fedkin.core.method import UNASSIGNED, Method, State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import requirements_of
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.export.predictor import as_samples
+from fedkin.run.trained_models import TrainedModels
+from fedkin.simulation.engine import SimulatedWorld
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a newcomer belongs.
+
+    Attributes:
+        cluster: its number; -1 where the method leaves the newcomer without one, as it resembles no client.
+        confidence: share of the resamples of the newcomer's samples that go to the same cluster.
+        shares: the same of every cluster; what is missing to 1 are resamples without a cluster.
+    """
+
+    cluster: int
+    confidence: float
+    shares: Float[np.ndarray, "K"]
+
+    def __repr__(self) -> str:
+        return f"Placement(cluster {self.cluster}, confidence {self.confidence:.2f})"
+
+
+def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int = 0) -> Placement:
+    """The cluster of an unseen client.
+
+    Args:
+        trained: the models of the run.
+        x: the newcomer's training samples [s ...], as the run's data hold them.
+        y: their labels [s], by number or by name.
+        resamples: bootstrap resamples (s samples, drawn with replacement) behind ``confidence``.
+        seed: of these, and of the newcomer's local training.
+
+    Raises:
+        MethodError: a method that places no newcomers by their samples.
+        ConfigError: a number of resamples below 1.
+        DataError: samples or labels that do not fit the run's.
+    """
+    if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
+        raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
+    samples = as_samples(x, trained.parts.samples)
+    labels = encoded(y, getattr(trained.parts.samples, "label_names", None), int(trained.parts.samples.classes))
+    if not len(samples) or len(labels) != len(samples):
+        raise DataError(f"a newcomer needs a label for each sample, at least one; got {len(samples)} and {len(labels)}")
+    method, clusters = _placing(trained.method, trained.parts.method, trained.state), trained.state.clusters
+    if clusters == 1:
+        return Placement(0, 1.0, np.ones(1))
+    rng, size = np.random.default_rng(seed), len(samples)
+    drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
+    total = len(trained.state.assignment)
+    newcomers = total + np.arange(len(drawn))
+    world = SimulatedWorld(_newcomer_data(trained, samples, labels, drawn), trained.parts.model, trained.parts.local)
+    state = _extended(trained.state, len(drawn))
+    placed = method.place(world, state, newcomers, Stream(seed, trained.rounds + 1, "place"))
+    found = placed.assignment[newcomers]
+    shares = np.bincount(found[1:][found[1:] != UNASSIGNED], minlength=clusters) / resamples
+    return Placement(int(found[0]), float(np.mean(found[1:] == found[0])), shares)
+
+
+def encoded(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s"]:
+    """Labels as numbers.
+
+    Args:
+        y: numbers, or names where labels have names.
+        label_names: of the classes 0, 1, ..; None where labels are numbers.
+        classes: C.
+
+    Raises:
+        DataError: a label that the run has not seen.
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise DataError(f"labels must be an array [s], got the shape {list(labels.shape)}")
+    if labels.dtype.kind in "USO" and label_names is not None:
+        numbers = {name: number for number, name in enumerate(label_names)}
+        unseen = sorted({str(label) for label in labels} - numbers.keys())
+        if unseen:
+            raise DataError(f"labels: {unknown('label', unseen[0], numbers)}; the run was trained without it")
+        return np.array([numbers[str(label)] for label in labels], np.int64)
+    if labels.dtype.kind not in "iu" or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
+        names = "" if label_names is None else f", or one of {', '.join(map(str, label_names))}"
+        wrong = labels[(labels < 0) | (labels >= classes)][0] if labels.dtype.kind in "iu" else labels.dtype
+        raise DataError(f"labels must be integers 0..{classes - 1}{names}, as those of the run; got {wrong}")
+    return labels.astype(np.int64)
+
+
+def _placing(name: str, method: Method | None, state: State) -> Method:
+    """The method, as it places a client by its samples. Raises MethodError where it cannot."""
+    if method is None:
+        raise MethodError(f"the method {name!r} is not known here; give it: Run.load(path, ..., method=...)")
+    if requirements_of(method).peers:
+        raise MethodError(
+            f"{name} places no newcomers: a peer joins with the initial model and finds its neighbours in its rounds"
+        )
+    newcomers = getattr(method, "newcomers", None)
+    if newcomers == "own" and len(state.models) > 1:
+        raise MethodError(
+            f"{name} with newcomers = 'own' places a client by the model that it has trained in its rounds, which a "
+            "newcomer has not; run it with newcomers = 'loss'"
+        )
+    if newcomers == "round":  # it chooses in its first round, by the same rule
+        return replace(method, newcomers="loss")  # type: ignore[type-var]
+    return method
+
+
+def _newcomer_data(
+    trained: TrainedModels, x: Shaped[np.ndarray, "s ..."], y: Int[np.ndarray, "s"], drawn: list[np.ndarray]
+) -> FederatedData:
+    """The rows of the newcomer and its resamples behind a stand-in for every client of the run."""
+    samples = trained.parts.samples
+    stand_ins = [np.zeros(1, np.int64)] * len(trained.state.assignment)
+    rows = Ragged.of([*stand_ins, *drawn])
+    text = {name: getattr(samples, name, None) for name in ("vocabulary", "vectors")}
+    return FederatedData(samples.name, x, y, int(samples.classes), rows, rows, **text)
+
+
+def _extended(state: State, more: int) -> State:
+    """The state of a federation with so many more clients, of whom nothing is known: without a cluster, flags off,
+    numbers NaN (0 where they are whole)."""
+    total, hints = len(state.assignment), _dimensions(type(state))
+    changed: dict[str, np.ndarray] = {"assignment": np.append(state.assignment, np.full(more, UNASSIGNED))}
+    for name in (f.name for f in fields(state) if f.name not in ("models", "assignment")):
+        array = getattr(state, name)
+        if hints.get(name, "N" if array.shape[:1] == (total,) else "").split(" ")[0] != "N":
+            continue
+        value = np.nan if array.dtype.kind == "f" else 0
+        changed[name] = np.concatenate([array, np.full((more, *array.shape[1:]), value, array.dtype)])
+    return replace(state, **changed)
+
+
+def _dimensions(kind: type[State]) -> dict[str, str]:
+    """The dimensions of the arrays of a state, as its annotations have them."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name: getattr(hint, "dim_str", "") for name, hint in hints.items() if hasattr(hint, "dim_str")}

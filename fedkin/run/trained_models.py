@@ -1,0 +1,217 @@
+"""The trained models of a finished run: of each cluster, of each client, and tuned to a client's own data.
+
+Shapes: N clients, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.client_memory import ClientMemory
+from fedkin.core.errors import CheckpointError, ConfigError, MethodError, unknown
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.randomness import Stream
+from fedkin.export.predictor import Predictor
+from fedkin.run.parts import Parts
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.workers import check_samples
+from fedkin.tasks.personal import EvaluatePersonal, join
+from fedkin.tasks.train import train
+
+_HEAD = "personal_head"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModels:
+    """The models that a run ended with.
+
+    Attributes:
+        method: its name.
+        parts: what the run is made of.
+        state: its final state.
+        memory: what its clients store.
+        names: of clients, by number; where they have names.
+        seed: of the run.
+        rounds: that it took.
+    """
+
+    method: str
+    parts: Parts
+    state: State
+    memory: Mapping[str, np.ndarray]
+    names: Mapping[int, str]
+    seed: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        expected, clients = self.state.models.shape[1], len(self.state.assignment)
+        if self.parts.model.spec.parameters != expected:
+            raise CheckpointError(
+                f"the run's models have {expected} parameters, and {self.parts.model.name!r} has "
+                f"{self.parts.model.spec.parameters}; give the model that was trained"
+            )
+        if hasattr(self.parts.samples, "train") and self.parts.data.clients != clients:
+            raise CheckpointError(
+                f"the run has {clients} clients, and the data {self.parts.data.clients}; give its own"
+            )
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        """Size and layers of the model on these data."""
+        return check_samples(self.parts.model, self.parts.samples)
+
+    @property
+    def personal(self) -> bool:
+        """Whether clients have models of their own: peers, and heads that stay on clients."""
+        none = np.zeros(0, np.int64)
+        own = type(self.state).models_for is not State.models_for and not self._detects
+        return own or self.state.evaluation(self.spec, none) is not None
+
+    @property
+    def _detects(self) -> bool:
+        return self.parts.model.spec.detects
+
+    def client_number(self, client: int | str) -> int:
+        """The number of a client that is named, or numbered from 0. Raises ConfigError for another."""
+        total = len(self.state.assignment)
+        if isinstance(client, str):
+            numbers = {name: number for number, name in self.names.items()}
+            if client in numbers:
+                return numbers[client]
+            if not numbers:
+                raise ConfigError(f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}")
+            raise ConfigError(unknown("client", client, numbers))
+        if isinstance(client, bool) or not isinstance(client, (int, np.integer)) or not 0 <= client < total:
+            raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")
+        return int(client)
+
+    def client_name(self, number: int) -> str:
+        """Its name, or its number."""
+        return self.names.get(number) or str(number)
+
+    def of_client(self, client: int | str) -> Predictor:
+        """The model that serves a client: that of its cluster, or its own.
+
+        Args:
+            client: number or name.
+
+        Raises:
+            ConfigError: no such client.
+            MethodError: one without a cluster, or whose model is on its own device.
+        """
+        number = self.client_number(client)
+        cluster = int(self.state.assignment[number])
+        if cluster == UNASSIGNED:
+            raise MethodError(
+                f"client {self.client_name(number)} has no cluster in this run, so no model serves it; run.place says "
+                "which cluster fits its samples"
+            )
+        clients = np.array([number])
+        task = self.state.evaluation(self.spec, clients)
+        if task is not None:
+            return self._predictor(f"client-{self.client_name(number)}", self._whole_model(task, number)[None], cluster)
+        assigned = self.state.models_for(clients)
+        index = np.asarray(assigned.model_index[0])
+        if assigned.positive is not None:
+            classes = np.flatnonzero(index >= 0)
+            rows = index[classes]
+            return replace(self._predictor(f"cluster-{cluster}", assigned.models[rows], cluster), positive=classes)
+        name = f"client-{self.client_name(number)}" if self.personal else f"cluster-{cluster}"
+        return self._predictor(name, assigned.models[int(index)][None], cluster)
+
+    def of_cluster(self, cluster: int) -> Predictor:
+        """The model of a cluster.
+
+        Args:
+            cluster: from 0.
+
+        Raises:
+            ConfigError: no such cluster.
+            MethodError: clients have models of their own; a cluster of detectors without clients.
+        """
+        clusters = self.state.clusters
+        if isinstance(cluster, bool) or not isinstance(cluster, (int, np.integer)) or not 0 <= cluster < clusters:
+            raise ConfigError(f"a cluster is a number from 0 to {clusters - 1}, got {cluster!r}")
+        if self.personal:
+            raise MethodError(f"{self.method} has a model for each client, not for a cluster; say which client")
+        if not self._detects:
+            return self._predictor(f"cluster-{cluster}", self.state.models[cluster][None], int(cluster))
+        members = np.flatnonzero(self.state.assignment == cluster)
+        if not len(members):
+            raise MethodError(f"cluster {cluster} has no client, and so no detectors")
+        return self.of_client(int(members[0]))
+
+    def all(self) -> list[Predictor]:
+        """One model for each cluster that has a client; where clients have models of their own, one for each client."""
+        assigned = np.flatnonzero(self.state.assignment != UNASSIGNED)
+        if self.personal:
+            return [self.of_client(int(client)) for client in assigned]
+        return [self.of_cluster(int(cluster)) for cluster in np.unique(self.state.assignment[assigned])]
+
+    def fine_tune(self, client: int | str, epochs: int) -> Predictor:
+        """The model that serves a client, after local training on its training samples with the run's settings.
+
+        Args:
+            client: number or name.
+            epochs: E, of the training; 0: none.
+
+        Raises:
+            ConfigError: no such client, or epochs that are no number.
+            MethodError: as ``of_client``, and for detectors.
+            DataError: its data are not here.
+        """
+        if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
+            raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
+        number, predictor = self.client_number(client), self.of_client(client)
+        if predictor.detects:
+            raise MethodError(f"{self.method} trains detectors, several for a client; only one model can be fine-tuned")
+        tuned = self.tuned(predictor.vectors, np.array([number]), int(epochs))
+        return replace(predictor, name=f"client-{self.client_name(number)}", vectors=tuned)
+
+    def tuned(self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int) -> Float[np.ndarray, "n P"]:
+        """The models of some clients after local training, each on its client's training samples.
+
+        Args:
+            models: where training starts, one for each client.
+            clients: their numbers.
+            epochs: E.
+        """
+        if not epochs:
+            return models
+        world, work = self.world(), replace(self.parts.local, epochs=epochs, steps=None)
+        stream = Stream(self.seed, self.rounds, "fine_tune")
+        reply = train(world, models, clients, np.arange(len(clients)), work=work, stream=stream)
+        if not reply.arrived.all():
+            bad = ", ".join(self.client_name(int(number)) for number in clients[~reply.arrived])
+            raise MethodError(f"fine-tuning of client {bad} diverged; a lower learning rate may help")
+        return models + reply.update
+
+    def world(self) -> SimulatedWorld:
+        """The clients, with the data that they have at the end of the run; all of them reply."""
+        world = SimulatedWorld(self.parts.data, self.parts.model, self.parts.local, shift=self.parts.shift)
+        world.begin(Stream(self.seed, self.rounds, "scenario"))
+        return world
+
+    def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
+        labels = getattr(self.parts.samples, "label_names", None)
+        return Predictor(name, self.parts.model, vectors, self.parts.samples, labels, cluster=cluster)
+
+    def _whole_model(self, task: Any, client: int) -> Float[np.ndarray, "P"]:
+        """The model of which a part is on the client."""
+        if not isinstance(task, EvaluatePersonal):
+            raise MethodError(
+                f"{self.method} tests its clients by a task of its own, {task.name}, of which no model can be made here"
+            )
+        if not hasattr(self.parts.samples, "train"):
+            raise MethodError(f"the heads of {self.method}'s models are with its clients, and never left them")
+        memory, head = ClientMemory(len(self.state.assignment)), task.head or slice(0)
+        memory.restore(self.memory)
+        own = memory.read(_HEAD, np.array([client]), task.start[None, head])[0]
+        return join(task.models[task.model_index[0]], own, task.head)

@@ -1,0 +1,281 @@
+"""What a finished run does with its models: predictions of the run's own accuracy, newcomers, fine-tuning."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedkin as fk
+from fedkin.core.method import UNASSIGNED
+from fedkin.export.predictor import probabilities
+from fedkin.methods.flexcfl import FlexCFLState
+
+LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
+
+
+def simulated(method: Any, data: fk.data.FederatedData, model: Any = None, **options: Any) -> fk.Run:
+    options = {"rounds": 3, "cohort": 12, "local": LOCAL} | options
+    return fk.simulate(method, data, fk.models.mclr(data) if model is None else model, **options)
+
+
+class Net(nn.Module):
+    """A user's own module, with running statistics and a counter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.out = nn.BatchNorm1d(2), nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.norm(x))
+
+
+def accuracies(run: fk.Run, data: fk.data.FederatedData) -> list[float]:
+    """Of every scored client with test samples, by the run's predictions."""
+    tested = [int(client) for client in run.clients["client"] if len(data.test[int(client)])]
+    rows = {client: data.test[client] for client in tested}
+    return [float(np.mean(run.predict(data.x[rows[c]], client=c) == data.y[rows[c]])) for c in tested]
+
+
+def detector() -> Any:
+    return fk.as_model(lambda key: eqx.nn.Linear(2, 1, key=key), name="line", detects=True)
+
+
+CASES = {
+    "fedavg": (fk.FedAvg(), None),
+    "ifca": (fk.IFCA(clusters=2), None),
+    "personal layers": (fk.FedPer(), "mlp"),
+    "peers": (fk.PANM(neighbours=2, candidates=3, stage_one=2), None),
+    "detectors": (fk.Athena(assignment=tuple(i % 2 for i in range(12)), calibrate=3), "detector"),
+    "pytorch": (fk.IFCA(clusters=2), "torch"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_predictions_have_the_accuracy_of_the_run(case: str, tiny: fk.data.FederatedData) -> None:
+    method, kind = CASES[case]
+    models = {"mlp": lambda: fk.models.mlp(tiny, hidden=4), "detector": detector, "torch": Net}
+    run = simulated(method, tiny, models[kind]() if kind else None)
+    known = run.clients["accuracy"][run.clients["test_samples"] > 0].tolist()
+    assert accuracies(run, tiny) == pytest.approx(known)
+    assert len(set(known)) > 1 or len(set(run.assignment)) > 1  # else any model would do
+
+
+def test_layers_and_module_are_those_of_the_model(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.FedAvg(), tiny, fk.models.mlp(tiny, hidden=4))
+    predictor = run.model_for(0)
+    assert {name: layer.shape for name, layer in predictor.layers.items()} == {
+        "layers.0.weight": (4, 2),
+        "layers.0.bias": (4,),
+        "layers.1.weight": (2, 4),
+        "layers.1.bias": (2,),
+    }
+    np.testing.assert_array_equal(np.concatenate([v.ravel() for v in predictor.layers.values()]), run.models[0])
+    np.testing.assert_allclose(predictor.module(jnp.asarray(tiny.x[:5])), predictor(tiny.x[:5]), atol=1e-6)
+    weight, bias = predictor.layers["layers.1.weight"], predictor.layers["layers.1.bias"]
+    hidden = np.maximum(tiny.x[:5] @ predictor.layers["layers.0.weight"].T + predictor.layers["layers.0.bias"], 0)
+    np.testing.assert_allclose(predictor(tiny.x[:5]), hidden @ weight.T + bias, atol=1e-5)
+
+
+def test_a_module_of_the_users_own_comes_back_whole(tiny: fk.data.FederatedData) -> None:
+    mine = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))  # its activation is no array
+    run = simulated(fk.FedAvg(), tiny, fk.as_model(mine))
+    module = run.model_for(0).module
+    assert isinstance(module, eqx.nn.MLP)
+    np.testing.assert_allclose(jax.vmap(module)(jnp.asarray(tiny.x[:4])), run.model_for(0)(tiny.x[:4]), atol=1e-6)
+    network = simulated(fk.FedAvg(), tiny, Net()).model_for(0).module
+    assert isinstance(network, Net) and not network.training
+    Net().load_state_dict(network.state_dict(), strict=True)
+    pair = (lambda key: {"w": jax.random.normal(key, (2, 2))}, lambda p, x, key: x @ p["w"])
+    assert set(simulated(fk.FedAvg(), tiny, fk.as_model(pair)).model_for(0).module) == {"w"}
+
+
+def test_classes_have_their_names_and_probabilities_sum_to_one(tiny: fk.data.FederatedData) -> None:
+    data = replace(tiny, label_names=("ill", "well"))
+    run = simulated(fk.FedAvg(), data)
+    numbers = simulated(fk.FedAvg(), tiny).predict(tiny.x[:9])
+    assert run.predict(tiny.x[:9]).tolist() == [("ill", "well")[n] for n in numbers]
+    proba = run.predict(tiny.x[:9], cluster=0, proba=True)
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert (proba.argmax(axis=1) == numbers).all()
+    assert run.predict(tiny.x[:0]).shape == (0,)
+    whole = np.array([[1, 0], [3, 0]], np.uint8)
+    np.testing.assert_allclose(run.model_for(0)(whole), run.model_for(0)(whole / 255), atol=1e-6)
+
+
+def test_probabilities_of_detectors_are_sigmoids_divided_by_their_sum() -> None:
+    scores = np.array([[0.0, np.log(3.0), -np.inf]])
+    np.testing.assert_allclose(probabilities(scores, detects=True), [[0.4, 0.6, 0.0]])  # 1/2 and 3/4 of 5/4
+    np.testing.assert_allclose(probabilities(scores), [[0.25, 0.75, 0.0]])
+
+
+def test_a_client_of_each_kind_is_placed_in_its_cluster(tiny: fk.data.FederatedData) -> None:
+    for method in (
+        fk.IFCA(clusters=2),
+        fk.FlexCFL(clusters=2, steps=20),
+        fk.FedGroup(clusters=2),
+        fk.IFCA(2, newcomers="loss"),
+    ):
+        run = simulated(method, tiny, rounds=6)
+        assert len(set(run.assignment)) == 2
+        for client in (0, 1):
+            x, y = tiny.x[tiny.train[client]], tiny.y[tiny.train[client]]
+            placement = run.place(x, y, resamples=10)
+            assert placement.cluster == run.assignment[client] and placement.confidence > 0.6, type(method)
+            assert placement.shares[placement.cluster] == placement.confidence
+
+
+def test_placing_changes_nothing_and_repeats_itself(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.FlexCFL(clusters=2, steps=5), tiny)
+    assert isinstance(run.state, FlexCFLState)
+    before, informed = copy.deepcopy((run.state, run.memory)), run.state.informed.copy()
+    one, two = (run.place(tiny.x[:15], tiny.y[:15], resamples=5, seed=3) for _ in range(2))
+    assert one.cluster == two.cluster and (one.shares == two.shares).all()
+    assert (run.state.assignment == before[0].assignment).all() and (run.state.informed == informed).all()
+    assert run.memory.keys() == before[1].keys()
+
+
+def test_confidence_is_the_share_of_resamples(tiny: fk.data.FederatedData) -> None:
+    """Random newcomers: as many resamples in each cluster as the shares say."""
+    run = simulated(fk.IFCA(clusters=3, newcomers="random"), tiny)
+    placement = run.place(tiny.x[:15], tiny.y[:15], resamples=40)
+    assert placement.shares.sum() == pytest.approx(1) and placement.shares.max() < 0.8
+    assert placement.confidence == placement.shares[placement.cluster]
+
+
+def test_one_model_places_all_and_some_methods_none(tiny: fk.data.FederatedData) -> None:
+    assert simulated(fk.FedAvg(), tiny).place(tiny.x[:3], tiny.y[:3]).cluster == 0
+    with pytest.raises(fk.MethodError, match=r"panm places no newcomers: a peer joins"):
+        simulated(fk.PANM(neighbours=2, stage_one=2), tiny).place(tiny.x[:3], tiny.y[:3])
+    with pytest.raises(fk.MethodError, match=r"fesem with newcomers = 'own' .* newcomers = 'loss'"):
+        simulated(fk.FeSEM(clusters=2), tiny).place(tiny.x[:3], tiny.y[:3])
+    assert simulated(fk.FeSEM(clusters=2, newcomers="loss"), tiny).place(tiny.x[:3], tiny.y[:3]).cluster in (0, 1)
+    labels = replace(tiny, label_names=("ill", "well"))
+    run = simulated(fk.IFCA(clusters=2), labels)
+    assert run.place(tiny.x[:2], ["well", "ill"]).cluster in (0, 1)
+    with pytest.raises(fk.DataError, match=r"unknown label 'wel'; did you mean 'well'"):
+        run.place(tiny.x[:2], ["well", "wel"])
+    with pytest.raises(fk.DataError, match=r"labels must be integers 0\.\.1.*got 2"):
+        run.place(tiny.x[:2], [0, 2])
+    with pytest.raises(fk.DataError, match="a label for each sample"):
+        run.place(tiny.x[:2], [0])
+    with pytest.raises(fk.ConfigError, match="resamples must be"):
+        run.place(tiny.x[:2], [0, 1], resamples=0)
+
+
+def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.FedAvg(), tiny, rounds=1)
+    before, first = run.models.copy(), run.model_for(1)
+    assert (run.fine_tune(1, 0).vector == first.vector).all()
+    tuned = run.fine_tune(1, 5)
+    assert (run.models == before).all() and tuned.name == "client-1"
+    x, y = tiny.x[tiny.train[1]], tiny.y[tiny.train[1]]
+    assert np.mean(tuned.predict(x) == y) > np.mean(first.predict(x) == y)
+    assert (run.fine_tune(1, 5).vector == tuned.vector).all()
+    one_step = simulated(fk.FedAvg(), tiny, local=fk.SGD(epochs=1, batch_size=100, lr=0.5), rounds=1).fine_tune(1, 1)
+    start = simulated(fk.FedAvg(), tiny, local=fk.SGD(epochs=1, batch_size=100, lr=0.5), rounds=1).models[0]
+    scores = x @ start[:4].reshape(2, 2).T + start[4:]
+    error = probabilities(scores) - np.eye(2)[y]
+    gradient = np.concatenate([(error.T @ x / len(x)).ravel(), error.mean(axis=0)])
+    np.testing.assert_allclose(one_step.vector, start - 0.5 * gradient, atol=1e-5)
+    with pytest.raises(fk.ConfigError, match="epochs must be"):
+        run.fine_tune(1, -1)
+    athena = simulated(fk.Athena(assignment=(0,) * 12), tiny, detector())
+    with pytest.raises(fk.MethodError, match="athena trains detectors"):
+        athena.fine_tune(1, 1)
+
+
+def test_clients_have_numbers_or_names(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.IFCA(clusters=2), replace(tiny, client_names=tuple(f"site {i}" for i in range(12))))
+    assert (run.model_for("site 3").vector == run.model_for(3).vector).all()
+    with pytest.raises(fk.ConfigError, match=r"unknown client 'sit 3'; did you mean 'site 3'"):
+        run.model_for("sit 3")
+    for wrong in (12, -1, True):
+        with pytest.raises(fk.ConfigError, match="a client is a number from 0 to 11"):
+            run.model_for(wrong)
+    with pytest.raises(fk.ConfigError, match="have numbers, 0 to 11, and no names"):
+        simulated(fk.FedAvg(), tiny).model_for("a")
+    for wrong in (2, -1, True):
+        with pytest.raises(fk.ConfigError, match="a cluster is a number from 0 to 1"):
+            run.predict(tiny.x, cluster=wrong)
+    with pytest.raises(fk.ConfigError, match="has 2 models: say whose"):
+        run.predict(tiny.x)
+    with pytest.raises(fk.ConfigError, match="not both"):
+        run.predict(tiny.x, client=1, cluster=1)
+    with pytest.raises(fk.MethodError, match="panm has a model for each client"):
+        simulated(fk.PANM(neighbours=2, stage_one=2), tiny).predict(tiny.x, cluster=0)
+
+
+def test_a_client_without_a_cluster_has_no_model(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.IFCA(clusters=2), tiny, rounds=1, cohort=3)
+    client = int(np.flatnonzero(run.assignment == UNASSIGNED)[0])
+    with pytest.raises(fk.MethodError, match=rf"client {client} has no cluster .* run\.place"):
+        run.model_for(client)
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (np.zeros((2, 3), np.float32), r"shape \[B, 2\].*\[2, 3\]"),
+        (np.zeros(2, np.float32), r"one sample is x\[None\]"),
+        (np.array([["a", "b"]]), "expected samples"),
+        (np.array([[0, np.nan]]), "sample 0 holds NaN"),
+    ],
+)
+def test_samples_of_another_kind_are_refused(x: np.ndarray, words: str, tiny: fk.data.FederatedData) -> None:
+    with pytest.raises(fk.DataError, match=words):
+        simulated(fk.FedAvg(), tiny, rounds=1).predict(x)
+
+
+def test_a_loaded_run_makes_its_parts_again_or_asks(
+    run_folder: Path, tiny: fk.data.FederatedData, tmp_path: Path
+) -> None:
+    loaded = fk.Run.load(run_folder)
+    data = fk.data.digits(clients=8)
+    assert accuracies(loaded, data) == pytest.approx(loaded.clients["accuracy"].tolist())
+    assert loaded.place(data.x[data.train[2]], data.y[data.train[2]]).cluster == loaded.assignment[2]
+    assert loaded.against["fedavg"].predict(data.x[:3]).shape == (3,)
+
+    run = simulated(fk.IFCA(clusters=2), tiny)
+    run.save(tmp_path / "python")
+    again = fk.Run.load(tmp_path / "python")
+    with pytest.raises(fk.ConfigError, match=r"started from Python.*model and data.*Run\.load\(path, model"):
+        again.model_for(0)
+    model = fk.models.mclr(tiny)
+    again = fk.Run.load(tmp_path / "python", model=model, data=tiny)
+    assert (again.model_for(0).vector == run.model_for(0).vector).all()
+    assert (again.fine_tune(0, 2).vector == run.fine_tune(0, 2).vector).all()
+    with pytest.raises(fk.CheckpointError, match="6 parameters, and 'mlp-2-4-2' has 22"):
+        fk.Run.load(tmp_path / "python", model=fk.models.mlp(tiny, hidden=4), data=tiny).model_for(0)
+
+
+def test_a_run_of_a_server_has_models_and_no_data(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.IFCA(clusters=2), tiny)
+    config = {
+        "federation": {"name": "trial", "capacity": 12},
+        "model": {"name": "mclr"},
+        "method": run.config["method"],
+    }
+    config |= {"data": {"name": "trial", "clients": 12, "shape": [2], "classes": 2}, "run": run.config["run"]}
+    config["local"] = {"epochs": 2, "lr": 0.5}
+    clients = run.clients.assign(name=[f"site-{n}" for n in run.clients["client"]])
+    served = replace(run, config=config, made_of=None, clients=clients)
+    np.testing.assert_allclose(served.model_for("site-4")(tiny.x[:3]), run.model_for(4)(tiny.x[:3]))
+    assert served.place(tiny.x[:15], tiny.y[:15]).cluster == run.place(tiny.x[:15], tiny.y[:15]).cluster
+    with pytest.raises(fk.DataError, match="are with its clients, not here"):
+        served.fine_tune(1, 1)
+
+
+def test_model_and_data_stay_in_their_process(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.FedAvg(), tiny, rounds=1)
+    assert run.made_of is not None and pickle.loads(pickle.dumps(run)).made_of is None
