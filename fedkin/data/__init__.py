@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.femnist import femnist
+from fedkin.data.from_arrays import from_arrays, from_pandas
+from fedkin.data.from_hf import from_hf
+from fedkin.data.from_torch import from_torch
 from fedkin.data.goodreads import goodreads
 from fedkin.data.image_sets import cifar10, digits, fashion_mnist, mnist
 from fedkin.data.mex import mex
@@ -50,6 +53,10 @@ __all__ = [
     "digits",
     "fashion_mnist",
     "femnist",
+    "from_arrays",
+    "from_hf",
+    "from_pandas",
+    "from_torch",
     "goodreads",
     "load",
     "mex",

@@ -45,7 +45,7 @@ class FederatedData:
 
     def __repr__(self) -> str:
         facts = self._facts()
-        samples = f"{facts['samples']}, {facts['samples of a client']} of a client"
+        samples = f"{facts['samples']}, {facts['samples per client']} per client"
         labels = f"{facts['features']}; {facts['classes']}"
         more = f"; {facts['true clusters']}" if "true clusters" in facts else ""
         return f"FederatedData {self.name!r}: {facts['clients']}\n  {samples}\n  {labels}{more}"
@@ -58,12 +58,13 @@ class FederatedData:
         sizes = np.sum([self.part(split).sizes for split in self.splits], axis=0)
         by_split = ", ".join(f"{int(self.part(split).sizes.sum()):,} {split}" for split in self.splits)
         untested = int((self.test.sizes == 0).sum())
+        extremes = sorted({int(sizes.min()), int(sizes.max())}) if len(sizes) else []
         facts = {
             "clients": count(self.clients, "client")
             + (f" ({listed(self.client_names)})" if self.client_names else "")
             + (f"; {untested:,} without a test sample" if untested else ""),
             "samples": f"{count(int(sizes.sum()), 'sample')} ({by_split})",
-            "samples of a client": f"{min(sizes, default=0):,} to {max(sizes, default=0):,}",
+            "samples per client": " to ".join(f"{n:,}" for n in extremes),
             "features": " x ".join(map(str, self.x.shape[1:]))
             + (f" features ({listed(self.feature_names)})" if self.feature_names else f" features ({self.x.dtype})"),
             "classes": count(self.classes, "class", "classes")

@@ -119,19 +119,19 @@ def read_table(path: Path) -> Table:
     with reading(path, "a Parquet file" if parquet else "a CSV file"):
         import pandas as pd
 
-        table = pd.read_parquet(path) if parquet else pd.read_csv(path)
+        table = pd.read_parquet(path) if parquet else pd.read_csv(path, low_memory=False)  # one type per column
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")
     return table
 
 
-def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path) -> Int[np.ndarray, "M"]:
+def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path | str) -> Int[np.ndarray, "M"]:
     """Labels as int64 in 0 .. C-1.
 
     Args:
         y: labels of any number type.
         classes: C; None for any.
-        path: file to name in errors.
+        path: file, or what else to name in errors.
 
     Raises:
         DataError: a label that is no whole number in the range; its row is named.
@@ -149,12 +149,12 @@ def check_labels(y: Shaped[np.ndarray, "M"], classes: int | None, path: Path) ->
     return y.astype(np.int64)
 
 
-def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path, what: str = "NaN or infinity") -> None:
+def check_finite(x: Shaped[np.ndarray, "M ..."], path: Path | str, what: str = "NaN or infinity") -> None:
     """Refuse (DataError) NaN and infinite features, naming the first row that has one.
 
     Args:
         x: features.
-        path: file to name in errors.
+        path: file, or what else to name in errors.
         what: such values, as the message calls them.
     """
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():

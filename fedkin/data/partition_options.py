@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -46,7 +46,7 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **options: P.kwargs) -> R:
         values = dict(zip(types, args, strict=False)) | options
         for name, value in values.items():
-            if name in types:  # Python refuses the other names
+            if types.get(name, typing.Any) is not typing.Any:  # Python refuses the other names
                 _check_type(name, value, types[name])
         return make(*args, **options)
 
@@ -55,6 +55,8 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
 def _check_type(name: str, value: object, kind: typing.Any) -> None:
     plain = value.item() if isinstance(value, np.generic) else value
+    if kind == Sequence[str] | None:
+        return _check_names(name, value)
     if typing.get_origin(kind) is tuple:
         return _check_entries(name, value, typing.get_args(kind)[0])
     if not isinstance(plain, kind) or (isinstance(plain, bool) and kind is not bool):
@@ -67,6 +69,11 @@ def _check_type(name: str, value: object, kind: typing.Any) -> None:
 def _check_entries(name: str, value: object, kind: type) -> None:
     if not (isinstance(value, tuple) and all(isinstance(entry, kind) for entry in value)):
         raise ConfigError(f"{name} must be a tuple of {TYPE_NAMES[kind]} (with one entry: (entry,)), got {value!r}")
+
+
+def _check_names(name: str, value: object) -> None:
+    if value is not None and not (isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value)):
+        raise ConfigError(f"{name} must be a list of text, got {value!r}")
 
 
 def legacy_random(seed: int) -> np.random.RandomState:

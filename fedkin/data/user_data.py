@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from jaxtyping import Bool, Float32, Int, Shaped
-
-from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.randomness import Stream
-from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.files import check_finite, check_labels, read_npz, read_table
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.federated import FederatedData
+from fedkin.data.files import Table, read_npz, read_table
 from fedkin.data.leaf import leaf
-from fedkin.data.partition import by_writer, split_train_test
-from fedkin.data.partition_options import checked
+from fedkin.data.own_samples import OwnSamples, own_partition
+from fedkin.data.partition_options import PartitionOptions, checked
+from fedkin.data.tables import Columns, check_columns, table_samples
 
 TABLES = (".csv", ".gz", ".parquet", ".pq")
+LABEL, CLIENT, SPLIT = "y", "client_id", "split"  # columns where no others are named
 
 
 @checked
@@ -25,57 +24,113 @@ def load(
     classes: int | None = None,
     train_fraction: float | int | None = None,
     seed: int | None = None,
+    label: str | None = None,
+    client: str | None = None,
+    features: Sequence[str] | None = None,
+    label_names: Sequence[str] | None = None,
+    partition: str | None = None,
+    clients: int | None = None,
+    classes_per_client: int | None = None,
+    alpha: float | int | None = None,
 ) -> FederatedData:
     """A federation from a file with one entry per sample, or from a folder in LEAF's layout.
 
     * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are pixels and scaled to
       0 .. 1. Tables: every other column, in order, is one numeric feature, whatever its name
-    * ``y``: label, a whole number from 0
+    * ``y``: label, a whole number from 0, text (numbered in sorted order, and remembered as ``label_names``) or a
+      boolean
     * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending order
-    * ``split``: ``train`` or ``test``, or 0 or 1. Without it, each client's samples are split at random
+    * ``split``: ``train``, ``test`` or ``validation``, or 0, 1 or 2. Without it, each client's samples are split at
+      random into training and test samples
 
-    A folder has ``train/*.json`` and ``test/*.json``, or one ``*train*.json`` and one ``*test*.json``, as LEAF and the
-    FedProx family publish theirs: ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers.
-    Nothing is scaled, and clients keep the order of the files. Features that must stay integers, such as the tokens of
-    text, can be given to FederatedData itself.
+    A folder has ``train/*.json`` and ``test/*.json`` (and perhaps ``val/*.json``), or one ``*train*.json`` and one
+    ``*test*.json``, as LEAF and the FedProx family publish theirs: ``{"users": [..], "user_data": {user: {"x": [..],
+    "y": [..]}}}``, x of numbers. Nothing is scaled, and clients keep the order of the files. Features that must stay
+    integers, such as the tokens of text, can be given to ``from_arrays``.
 
     Args:
         path: an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file, or a folder.
         classes: C; None for the largest label + 1. Must be given where labels exceed the number of samples.
         train_fraction: each client's share of training samples without ``split``; None for 0.9.
-        seed: of the split without ``split``; None for 0.
+        seed: of the split without ``split``, and of a partition; None for 0.
+        label: the column (or array of an npz file) of the labels; None for ``y``.
+        client: the column of the clients; None for ``client_id``.
+        features: the columns of the features, in this order (of an npz file one array); None for all others (``x``).
+        label_names: names of the classes 0, 1, ..; None for the text that occurs. Sites that train together must name
+            the same, so that all number their labels alike.
+        partition: divides the samples over clients by their labels, whosever they are: ``dirichlet``, ``shards``,
+            ``power_law``, ``blocks`` or ``iid``, as for the named image sets.
+        clients: N, of a partition.
+        classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
+        alpha: concentration of the partition ``dirichlet``; None for 0.5.
 
     Raises:
         DataError: anything that is missing, damaged, out of range or not finite; the file is named.
-        ConfigError: ``train_fraction`` or ``seed`` for data with their own split.
+        ConfigError: ``train_fraction`` or ``seed`` for data with their own split; columns of a folder; ``client`` and a
+            partition.
     """
     path = Path(path)
+    options = own_partition(partition, clients, classes_per_client, alpha, "clients")
+    if client is not None and options is not None:
+        raise ConfigError(f"client = {client} does not apply to partition = {partition}; leave one of them out")
     if path.is_dir():
         _refuse_split(path, train_fraction, seed)
+        columns = {"label": label, "client": client, "features": features, "label_names": label_names}
+        _refuse_columns(path, {**columns, "partition": partition})
         return leaf(path, classes)
+    names = None if label_names is None else tuple(label_names)
+    samples = _samples(path, label, client, features, options, {"label_names": names, "classes": classes})
+    if samples.split is not None:
+        _refuse_split(path, train_fraction, seed if options is None else None)
+    fraction = 0.9 if train_fraction is None else train_fraction
+    return samples.federation(options, fraction, seed or 0, "clients")
+
+
+def _samples(
+    path: Path,
+    label: str | None,
+    client: str | None,
+    features: Sequence[str] | None,
+    partition: PartitionOptions | None,
+    more: dict,
+) -> OwnSamples:
+    """The samples of a file."""
+    label, client = label or LABEL, client or CLIENT
     if path.suffix == ".npz":
-        arrays = read_npz(path, ("x", "y", "client_id"))
-    elif path.suffix in TABLES:
-        arrays = _columns(path)
-    else:
+        return _npz_samples(path, label, client, features, partition is None, more)
+    if path.suffix not in TABLES:
         raise DataError(
             f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}, or a folder in LEAF's layout; "
             f"got {path.suffix or 'no ending'}{'' if path.exists() else ', and there is no such file'}"
         )
-    x = _features(arrays["x"], path)
-    _check_lengths(arrays, path)
-    _check_owners(arrays["client_id"], path)
-    y = check_labels(arrays["y"], classes, path)
-    owned, names = by_writer(arrays["client_id"]), np.unique(arrays["client_id"])
-    if "split" in arrays:
-        _refuse_split(path, train_fraction, seed)
-        tested = _is_test(arrays["split"], path)
-        train, test = _select(owned, ~tested), _select(owned, tested)
-    else:
-        fraction = 0.9 if train_fraction is None else train_fraction
-        train, test = split_train_test(owned, Stream(seed or 0, purpose="data/split"), fraction)
-    top = _classes(y, path) if classes is None else classes
-    return FederatedData(path.stem, x, y, top, train, test, client_names=tuple(str(name) for name in names))
+    table = read_table(path)
+    check_columns(table, [label, *([] if partition else [client])], path, _CURES)
+    _refuse_row_numbers(table, path)
+    split = SPLIT if SPLIT in table else None
+    columns = Columns(label, None if partition else client, features, split, (client,))
+    return table_samples(table, columns, path, path.stem, **more)
+
+
+_CURES = {
+    LABEL: "name the column of the labels with label=",
+    CLIENT: "name the column that says whose a sample is with client=, or divide samples with partition= and clients=",
+}
+
+
+def _npz_samples(
+    path: Path, label: str, client: str, features: Sequence[str] | None, owned: bool, more: dict
+) -> OwnSamples:
+    """The samples of an npz file."""
+    if features is not None and len(features) != 1:
+        raise ConfigError(f"{path}: features must name one array of the npz file, got {list(features)}")
+    x = "x" if features is None else features[0]
+    arrays = read_npz(path)
+    for name in (x, label, *([client] if owned else [])):
+        if name not in arrays:
+            cure = _CURES.get(name, "")
+            raise DataError(f"{path}: {unknown('array', name, arrays)}{cure and f'; {cure}'}")
+    owners = arrays[client] if owned else None
+    return OwnSamples(path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), **more)
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
@@ -85,82 +140,16 @@ def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | No
             raise ConfigError(f"{name} = {value} does not apply to {path}, which has its own split; leave it out")
 
 
-def _classes(y: Int[np.ndarray, "M"], path: Path) -> int:
-    """The largest label + 1; DataError where it exceeds the number of samples, since one wrong entry would set it."""
-    top = int(y.max())
-    if top >= len(y):
-        raise DataError(
-            f"{path}: label {top} in row {int(y.argmax())} is more than the {len(y)} samples allow; "
-            f"correct it, or set classes={top + 1}"
-        )
-    return top + 1
+def _refuse_columns(path: Path, options: dict[str, object]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{name} = {value} does not apply to {path}, a folder in LEAF's layout; leave it out")
 
 
-def _columns(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a table as the arrays of an npz file."""
-    table = read_table(path)
-    missing = [name for name in ("y", "client_id") if name not in table]
-    if missing:
-        raise DataError(f"{path}: expected columns y and client_id, found {list(table.columns)[:12]}")
+def _refuse_row_numbers(table: Table, path: Path) -> None:
     unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
     if unnamed:  # it would become a feature that identifies the samples
         raise DataError(
             f"{path}: expected a name for every column, got {unnamed[0]!r}: probably the row numbers that pandas "
             "writes; leave them out with to_csv(..., index=False)"
         )
-    features = table.drop(columns=["y", "client_id", "split"], errors="ignore")
-    wrong = [name for name, kind in features.dtypes.items() if kind.kind not in "iufb"]
-    if wrong or not len(features.columns):
-        raise DataError(f"{path}: expected numeric feature columns, got {f'{wrong[0]} of text' if wrong else 'none'}")
-    _check_owners(table["client_id"].to_numpy(), path)
-    known = {name: _plain(table[name].to_numpy()) for name in ("y", "client_id", "split") if name in table}
-    return {"x": features.to_numpy(np.float64), **known}
-
-
-def _check_owners(owners: Shaped[np.ndarray, "M"], path: Path) -> None:
-    if owners.dtype.kind not in "fO":  # nothing can be missing
-        return
-    import pandas as pd
-
-    nameless = np.flatnonzero(pd.isna(owners))
-    if len(nameless):
-        raise DataError(f"{path}: client_id is empty in row {nameless[0]} ({len(nameless)} such rows)")
-
-
-def _plain(column: np.ndarray) -> np.ndarray:
-    """Text columns come as objects; NumPy's own strings are what the rest expects."""
-    return column.astype(str) if column.dtype == object else column
-
-
-def _features(x: Shaped[np.ndarray, "..."], path: Path) -> Float32[np.ndarray, "M ..."]:
-    if x.ndim < 2 or x.dtype.kind not in "iuf" or not x.size:
-        raise DataError(f"{path}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}")
-    if x.dtype == np.uint8:
-        return x.astype(np.float32) / np.float32(255)
-    check_finite(x, path)
-    with np.errstate(over="ignore"):
-        small = x.astype(np.float32)
-    check_finite(small, path, "a number too large for float32, over 3.4e38; scale the features")
-    return small
-
-
-def _check_lengths(arrays: dict[str, np.ndarray], path: Path) -> None:
-    for name in arrays.keys() & {"y", "client_id", "split"}:
-        if arrays[name].shape != (len(arrays["x"]),):
-            raise DataError(f"{path}: x has {len(arrays['x'])} samples, {name} has shape {arrays[name].shape}")
-
-
-def _is_test(split: Shaped[np.ndarray, "M"], path: Path) -> Bool[np.ndarray, "M"]:
-    train, test = ("train", "test") if split.dtype.kind == "U" else (0, 1)
-    wrong = (split != train) & (split != test)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(f"{path}: split must be train or test, or 0 or 1; row {row} has {split[row]}")
-    return split == test
-
-
-def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:
-    """The selected rows of every client."""
-    rows: Int[np.ndarray, "s"] = owned.rows[selected[owned.rows]]
-    before = np.concatenate([[0], np.cumsum(selected[owned.rows])])
-    return Ragged(rows, before[owned.offsets].astype(np.int64))

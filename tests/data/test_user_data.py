@@ -163,7 +163,7 @@ def test_absurd_labels_need_to_be_meant(name: str, tmp_path: Path) -> None:
         ({"y": None}, "y"),
         ({"client_id": None}, "client_id"),
         ({"split": np.where(SPLIT == "test", "dev", SPLIT)}, "split must be .* row 2 has dev"),
-        ({"split": np.arange(6)}, "split must be .* row 2 has 2"),
+        ({"split": np.arange(6)}, "split must be .* row 3 has 3"),
         ({"split": np.full(6, "test")}, "client 0 has no training sample"),
     ],
 )

@@ -1,0 +1,167 @@
+"""The user's own arrays and DataFrames as federated data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.federated import FederatedData
+from fedkin.data.own_samples import OwnSamples, check_owners, own_partition, test_share
+from fedkin.data.partition_options import checked
+from fedkin.data.tables import Columns, table_samples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@checked
+def from_arrays(
+    x: Any,
+    y: Any,
+    *,
+    clients: Any = None,
+    partition: str | None = None,
+    num_clients: int | None = None,
+    classes_per_client: int | None = None,
+    alpha: float | int | None = None,
+    test: Any = 0.2,
+    seed: int = 0,
+    name: str = "arrays",
+    label_names: Sequence[str] | None = None,
+    classes: int | None = None,
+    integers: bool = False,
+) -> FederatedData:
+    """A federation from arrays of samples and labels.
+
+    Args:
+        x: features [M, ...], kept as float32; uint8 are pixels and scaled to 0 .. 1.
+        y: labels [M]: whole numbers from 0, text (numbered in sorted order, and remembered as ``label_names``) or
+            booleans (0 and 1, named False and True).
+        clients: the client of each sample [M], numbers or names; clients are numbered in ascending order. Either this
+            or a partition.
+        partition: divides the samples over clients by their labels: ``dirichlet``, ``shards``, ``power_law``,
+            ``blocks`` (these are true clusters) or ``iid``, as for the named image sets
+            (:mod:`fedkin.data.image_sets`).
+        num_clients: N, of a partition.
+        classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
+        alpha: concentration of the partition ``dirichlet``; None for 0.5.
+        test: each client's share of test samples; or which samples are test samples, booleans [M] (or 0 for training
+            samples, 1 for test samples, 2 for validation). A client with one sample trains on it.
+        seed: of partition and split.
+        name: of the data set.
+        label_names: names of the classes 0, 1, ..; None for the text that occurs in y.
+        classes: C; None for the largest label + 1, or as many as there are names.
+        integers: x stay integers, such as the word numbers of a text.
+
+    Raises:
+        DataError: lengths that differ, nothing at all, entries that are missing, of mixed types or not finite, a client
+            without a training sample.
+        ConfigError: clients and a partition, or none of them; options of another partition.
+    """
+    options = own_partition(partition, num_clients, classes_per_client, alpha)
+    if (clients is None) == (options is None):
+        raise ConfigError(
+            "whose is each sample? Give its client with clients=, an id for each of the samples, or divide them with "
+            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
+        )
+    if clients is not None and np.ndim(clients) != 1:
+        raise ConfigError(f"clients must be an id for each sample, got {clients!r}; a partition has num_clients=")
+    split = _split(test)
+    samples = OwnSamples(
+        name,
+        name,
+        _features(x, name),
+        y,
+        None if clients is None else _ids(clients, name),
+        split,
+        None if label_names is None else tuple(label_names),
+        classes=classes,
+        integers=integers,
+    )
+    return samples.federation(options, test_share(test) if split is None else 1, seed)
+
+
+@checked
+def from_pandas(
+    frame: Any,
+    *,
+    label: Any,
+    client: Any = None,
+    features: Any = None,
+    partition: str | None = None,
+    num_clients: int | None = None,
+    classes_per_client: int | None = None,
+    alpha: float | int | None = None,
+    test: Any = 0.2,
+    seed: int = 0,
+    name: str = "frame",
+    label_names: Sequence[str] | None = None,
+    classes: int | None = None,
+) -> FederatedData:
+    """A federation from a DataFrame with one row per sample.
+
+    Args:
+        frame: its feature columns are numbers.
+        label: column of the labels: text, booleans, or whole numbers from 0.
+        client: column that says whose a sample is. Either this, or a partition.
+        features: columns of the features, in this order; None for all others.
+        partition, num_clients, classes_per_client, alpha: divide the samples over clients, as in ``from_arrays``.
+        test: each client's share of test samples; or the column that says ``train``, ``test`` or
+            ``validation`` (or 0, 1 or 2).
+        seed: of partition and split.
+        name: of the data set.
+        label_names: names of the classes 0, 1, ..; None for the text that occurs.
+        classes: C; None for the largest label + 1, or as many as there are names.
+
+    Raises:
+        DataError: a column that is not there, no rows, a value that is missing, of another type or not finite; column
+            and row are named.
+        ConfigError: client and a partition, or none of them; options of another partition.
+    """
+    options = own_partition(partition, num_clients, classes_per_client, alpha)
+    check_frame(frame)
+    if (client is None) == (options is None):
+        raise ConfigError(
+            "whose is each sample? Name the column that says so with client=, or divide them with partition= and "
+            f"num_clients=; got {'neither' if options is None else 'both'}"
+        )
+    split = test if isinstance(test, str) else None
+    chosen = None if features is None else [features] if isinstance(features, str) else list(features)
+    names = None if label_names is None else tuple(label_names)
+    samples = table_samples(
+        frame, Columns(label, client, chosen, split), name, name, label_names=names, classes=classes
+    )
+    return samples.federation(options, test_share(test) if split is None else 1, seed)
+
+
+def check_frame(frame: pd.DataFrame | Any) -> None:
+    """Refuse (DataError) what is no DataFrame of pandas."""
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"expected a pandas DataFrame, got {type(frame).__name__}; arrays go to fk.data.from_arrays")
+
+
+def _split(test: Any) -> np.ndarray | None:
+    """The split of each sample, where ``test`` says which."""
+    return None if np.ndim(test) == 0 else np.asarray(test)
+
+
+def _features(x: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(x)
+    except ValueError as error:  # NumPy's word for lists of different lengths
+        raise DataError(f"{name}: x holds samples of different shapes; resize or pad them to one ({error})") from error
+
+
+def _ids(clients: Any, name: str) -> np.ndarray:
+    """Ids of clients as an array; a list keeps the types of its entries."""
+    ids = np.asarray(clients) if hasattr(clients, "dtype") else np.array(list(clients), object)
+    check_owners(ids, name, "clients")
+    if ids.dtype != object:
+        return ids
+    kinds = {type(entry) for entry in ids}
+    return np.array(ids.tolist()) if kinds <= {str} or kinds <= {int} else ids

@@ -1,0 +1,169 @@
+"""Data sets of Hugging Face as federated data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.federated import FederatedData
+from fedkin.data.own_samples import OwnSamples, own_partition, test_share
+from fedkin.data.partition_options import checked
+
+
+@checked
+def from_hf(
+    dataset: Any,
+    *,
+    by: Any = None,
+    label: str = "label",
+    features: Any = None,
+    partition: str | None = None,
+    num_clients: int | None = None,
+    classes_per_client: int | None = None,
+    alpha: float | int | None = None,
+    test: Any = 0.2,
+    seed: int = 0,
+    name: str = "hf",
+    label_names: Sequence[str] | None = None,
+    classes: int | None = None,
+    integers: bool = False,
+) -> FederatedData:
+    """A federation from a ``datasets.Dataset`` of Hugging Face.
+
+    Args:
+        dataset: one split, such as ``load_dataset(...)["train"]``.
+        by: the column that says whose a sample is, or a partitioner of ``flwr_datasets``, which need not know the data
+            set yet. Either this, or a partition.
+        label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
+        features: column of the features, images or arrays of one shape; or several columns of numbers. None for all
+            others.
+        partition, num_clients, classes_per_client, alpha: divide the samples over clients, as in ``from_arrays``.
+        test: each client's share of test samples; or another ``Dataset`` with the same columns, whose samples test the
+            clients that ``by`` names.
+        seed: of partition and split.
+        name: of the data set.
+        label_names: names of the classes 0, 1, ..; None for those of the ``ClassLabel``, or for the text that occurs.
+        classes: C; None for the largest label + 1, or as many as there are names.
+        integers: x stay integers, such as the tokens of a text; else they become float32, and images are scaled to
+            0 .. 1.
+
+    Raises:
+        DataError: a column that is not there, values that are missing, text as a feature, samples of different shapes.
+        ConfigError: by and a partition, or none of them; options that do not fit each other.
+    """
+    options = own_partition(partition, num_clients, classes_per_client, alpha)
+    _check_dataset(dataset, name)
+    if (by is None) == (options is None):
+        raise ConfigError(
+            "whose is each sample? Name the column that says so, or give a partitioner, with by=; or divide them with "
+            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
+        )
+    split = None
+    if hasattr(test, "column_names"):
+        dataset, split = _with_test(dataset, test, by)
+    owners = None
+    if hasattr(by, "load_partition"):
+        dataset, owners = _partitioned(dataset, by)
+    columns = [column for column in dataset.column_names if column not in (label, by)]
+    columns = columns if features is None else [features] if isinstance(features, str) else list(features)
+    for column in (label, *([by] if isinstance(by, str) else []), *columns):
+        if column not in dataset.column_names:
+            raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
+    if isinstance(by, str):
+        owners = _column(dataset, by)
+    known = getattr(dataset.features[label], "names", None) if label_names is None else label_names
+    samples = OwnSamples(
+        name,
+        name,
+        _features(dataset, columns, name),
+        _column(dataset, label),
+        owners,
+        split,
+        None if known is None else tuple(known),
+        tuple(columns) if len(columns) > 1 else None,
+        classes,
+        integers,
+    )
+    return samples.federation(options, test_share(test) if split is None else 1, seed)
+
+
+def _check_dataset(dataset: Any, name: str) -> None:
+    """Refuse (DataError) what is no Dataset, and all splits at once."""
+    if isinstance(dataset, dict):
+        raise DataError(
+            f"{name}: expected one split, got a {type(dataset).__name__} with {', '.join(map(str, dataset))}; "
+            "choose one, such as dataset['train'] (and test=dataset['test'])"
+        )
+    if not (hasattr(dataset, "column_names") and hasattr(dataset, "with_format") and hasattr(dataset, "__len__")):
+        raise DataError(f"{name}: expected a datasets.Dataset of Hugging Face, got {type(dataset).__name__}")
+    if not len(dataset):
+        raise DataError(f"{name}: expected one row per sample, found none")
+
+
+def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
+    """Both data sets in one, and the split of each sample."""
+    if not isinstance(by, str):
+        raise ConfigError(
+            "a data set as test= needs by=, the column that says whose each of its samples is; else test is a share"
+        )
+    if dataset.column_names != test.column_names:
+        raise DataError(f"test has the columns {test.column_names}, expected {dataset.column_names}")
+    from datasets import concatenate_datasets  # type: ignore[import-not-found]
+
+    return concatenate_datasets([dataset, test]), np.repeat([0, 1], [len(dataset), len(test)])
+
+
+def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
+    """The samples by client, and the client of each."""
+    from datasets import concatenate_datasets  # type: ignore[import-not-found]
+
+    if not partitioner.is_dataset_assigned():
+        partitioner.dataset = dataset
+    elif partitioner.dataset is not dataset:
+        raise ConfigError("by: the partitioner divides another data set already; make a new one")
+    parts = [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
+    return concatenate_datasets(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+
+def _column(dataset: Any, column: str) -> Shaped[np.ndarray, "M ..."]:
+    return dataset.select_columns([column]).with_format("numpy")[:][column]
+
+
+def _features(dataset: Any, columns: list[str], name: str) -> Shaped[np.ndarray, "M ..."]:
+    """The feature columns as one array."""
+    if not columns:
+        raise DataError(f"{name}: expected a column of features besides the label, got none")
+    arrays = [_numbers(_column(dataset, column), f"{name}: column {column}") for column in columns]
+    if len(arrays) == 1:
+        return arrays[0] if arrays[0].ndim > 1 else arrays[0][:, None]
+    for column, array in zip(columns, arrays, strict=True):
+        if array.ndim > 1:
+            raise DataError(
+                f"{name}: expected one column of arrays, or several of numbers; {column} has shape {array.shape[1:]} "
+                f"beside {len(columns) - 1} others; name it alone with features="
+            )
+    return np.stack([array.astype(np.float64) for array in arrays], axis=1)
+
+
+def _numbers(values: Shaped[np.ndarray, "M ..."], place: str) -> Shaped[np.ndarray, "M ..."]:
+    """Refuse (DataError) values that are missing, of different shapes, or no numbers."""
+    if values.dtype.kind == "O":
+        rows = [i for i, value in enumerate(values) if value is None or (np.ndim(value) == 0 and value != value)]
+        if rows:
+            raise DataError(f"{place}, row {rows[0]} is missing ({len(rows)} such rows); drop these rows")
+        shapes = [np.shape(value) for value in values]
+        odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
+        raise DataError(
+            f"{place}: row {odd} has shape {shapes[odd]}, row 0 {shapes[0]}; resize or pad them to one shape, or name "
+            "other columns with features="
+        )
+    if values.dtype.kind not in "iufb":
+        raise DataError(
+            f"{place} holds {'text' if values.dtype.kind in 'US' else values.dtype}, such as {values[:1].tolist()}; "
+            "make it numbers with dataset.map(...), or name the other columns with features="
+        )
+    return values

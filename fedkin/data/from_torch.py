@@ -1,0 +1,199 @@
+"""PyTorch datasets and DataLoaders as federated data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Shaped
+
+from fedkin.core.errors import ConfigError, DataError, MissingExtra
+from fedkin.data.federated import FederatedData
+from fedkin.data.from_arrays import from_arrays
+from fedkin.data.partition_options import checked
+
+
+class _Read(NamedTuple):
+    """The samples of one dataset."""
+
+    x: Shaped[np.ndarray, "m ..."]
+    y: list[Any]
+
+
+@checked
+def from_torch(
+    source: Any,
+    *,
+    clients: Any = None,
+    partition: str | None = None,
+    num_clients: int | None = None,
+    classes_per_client: int | None = None,
+    alpha: float | int | None = None,
+    test: Any = 0.2,
+    seed: int = 0,
+    name: str = "torch",
+    label_names: Sequence[str] | None = None,
+    classes: int | None = None,
+    integers: bool = False,
+) -> FederatedData:
+    """A federation from PyTorch's datasets or DataLoaders, one per client; or from one, divided over clients.
+
+    A dataset gives pairs (x, y), which are read once, from index 0 on: random transforms are drawn once. Of a
+    DataLoader the dataset is read, in the same order and whole: that it shuffles, or drops a last batch, changes
+    nothing.
+
+    Args:
+        source: a list (or dictionary by name) of datasets or DataLoaders, one per client; or a single one.
+        clients: of a single dataset: the client of each sample [M]. Either this, or a partition.
+        partition, num_clients, classes_per_client, alpha: divide a single dataset, as in ``from_arrays``.
+        test: each client's share of test samples; or as many datasets or DataLoaders as in ``source``, whose samples
+            test the same clients.
+        seed: of partition and split.
+        name: of the data set.
+        label_names: names of the classes 0, 1, ..; None where labels are numbers.
+        classes: C; None for the largest label + 1, or as many as there are names.
+        integers: x stay integers, such as the word numbers of a text; else they become float32, and uint8 is scaled to
+            0 .. 1.
+
+    Raises:
+        DataError: no pairs, samples of different shapes, a dataset without a length, a DataLoader with a sampler that
+            draws a subset or repeats samples, or that collates in its own way.
+        ConfigError: options that do not fit each other.
+        MissingExtra: PyTorch is not installed.
+    """
+    import_torch()
+    more = {"name": name, "label_names": label_names, "classes": classes, "integers": integers, "seed": seed}
+    divide = {"partition": partition, "num_clients": num_clients, "classes_per_client": classes_per_client}
+    divide |= {"alpha": alpha, "clients": clients}
+    if not isinstance(source, (list, tuple, dict)):
+        samples = _read(source, name)
+        return from_arrays(samples.x, samples.y, test=_share(test), **divide, **more)
+    for option, value in divide.items():
+        if value is not None:
+            raise ConfigError(f"{option} does not apply to a list with a dataset per client; leave it out")
+    samples, owners = _join(_by_client(source), name)
+    if not isinstance(test, (list, tuple, dict)):
+        return from_arrays(samples.x, samples.y, clients=owners, test=test, **more)
+    if _by_client(test).keys() != _by_client(source).keys():
+        raise ConfigError(f"test has {len(test)} datasets, expected one for each of the {len(source)} clients")
+    tests, testers = _join(_by_client(test), f"{name}, test")
+    both = _stack([samples, tests], [name, f"{name}, test"])
+    split = np.repeat([0, 1], [len(samples.y), len(tests.y)])
+    return from_arrays(both.x, both.y, clients=np.concatenate([owners, testers]), test=split, **more)
+
+
+def _by_client(source: Any) -> dict[Any, Any]:
+    return source if isinstance(source, dict) else dict(enumerate(source))
+
+
+def _share(test: Any) -> Any:
+    """What tests a single dataset: a share, or numbers of splits."""
+    if hasattr(test, "__getitem__") and not hasattr(test, "dtype"):
+        raise ConfigError(
+            f"test of a single dataset must be a share, or an array with the split of each sample, got "
+            f"{type(test).__name__}"
+        )
+    return test
+
+
+def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
+    """The samples of all clients, one client after another, and the client of each."""
+    if not sources:
+        raise DataError(f"{place}: expected a dataset for each client, got none")
+    parts = {key: _read(source, f"{place}: client {key}") for key, source in sources.items()}
+    owners = np.repeat(np.array(list(parts)), [len(part.y) for part in parts.values()])
+    return _stack(list(parts.values()), [f"{place}: client {key}" for key in parts]), owners
+
+
+def _stack(parts: list[_Read], places: list[str]) -> _Read:
+    """Samples end to end. Raises DataError where they are of different shapes or types."""
+    filled = [(part, place) for part, place in zip(parts, places, strict=True) if len(part.y)]
+    for part, place in filled:
+        (first, other), mine = filled[0], (part.x.shape[1:], part.x.dtype)
+        if mine != (first.x.shape[1:], first.x.dtype):
+            raise DataError(
+                f"{place} has samples of shape {mine[0]} and type {mine[1]}, {other} of {first.x.shape[1:]} and "
+                f"{first.x.dtype}; make them alike"
+            )
+    x = np.concatenate([part.x for part, _ in filled]) if filled else np.zeros((0, 1))
+    return _Read(x, [label for part, _ in filled for label in part.y])
+
+
+def _read(source: Any, place: str) -> _Read:
+    """The samples of a dataset or DataLoader, in the order of the dataset."""
+    from torch.utils.data import TensorDataset
+
+    dataset = _dataset(source, place)
+    try:
+        count = len(dataset)
+    except TypeError:
+        raise DataError(
+            f"{place}: a {type(dataset).__name__} has no length; collect its samples, and give them to "
+            "fk.data.from_arrays"
+        ) from None
+    if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
+        x, y = (_array(tensor) for tensor in dataset.tensors)
+        return _Read(x, y.reshape(len(y), -1).tolist() if y.ndim > 1 else y.tolist())
+    pairs = [dataset[i] for i in range(count)]
+    for i, pair in enumerate(pairs):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            raise DataError(f"{place}: expected samples (x, y), got a {type(pair).__name__} for sample {i}")
+    x = [_array(x) for x, _ in pairs]
+    odd = next((i for i, one in enumerate(x) if one.shape != x[0].shape), None)
+    if odd is not None:
+        raise DataError(
+            f"{place}: sample {odd} has shape {x[odd].shape}, sample 0 {x[0].shape}; resize or pad them to one shape"
+        )
+    return _Read(np.stack(x) if x else np.zeros((0, 1)), [_label(y) for _, y in pairs])
+
+
+def _dataset(source: Any, place: str) -> Any:
+    """The dataset of a DataLoader that reads all of it; a dataset as it is."""
+    from torch.utils.data import (
+        BatchSampler,
+        DataLoader,
+        RandomSampler,
+        SequentialSampler,
+        default_collate,
+        default_convert,
+    )
+
+    if not isinstance(source, DataLoader):
+        if not hasattr(source, "__getitem__") and not hasattr(source, "__iter__"):
+            raise DataError(f"{place}: expected a dataset or DataLoader of PyTorch, got {type(source).__name__}")
+        return source
+    sampler, batches = source.sampler, source.batch_sampler
+    drawn = [sampler] if batches is None or type(batches) is BatchSampler else [batches]
+    whole = type(drawn[0]) in (SequentialSampler, RandomSampler) and len(drawn[0]) == len(source.dataset)  # type: ignore[arg-type]
+    if not whole or getattr(sampler, "replacement", False):
+        raise DataError(
+            f"{place}: its DataLoader draws with a {type(drawn[0]).__name__}, perhaps not every sample once; give the "
+            "samples that are meant: torch.utils.data.Subset(dataset, indices)"
+        )
+    if source.collate_fn not in (default_collate, default_convert):
+        raise DataError(
+            f"{place}: its DataLoader has a collate_fn of its own, which is not read; put it in the dataset"
+        )
+    return source.dataset
+
+
+def _array(value: Any) -> np.ndarray:
+    """A tensor, an image or a number as an array."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+
+
+def _label(value: Any) -> Any:
+    """A label as a plain value."""
+    array = _array(value)
+    return array.item() if array.size == 1 else value
+
+
+def import_torch() -> None:
+    """Raises MissingExtra where PyTorch is not installed."""
+    try:
+        import torch as torch
+    except ImportError as error:
+        raise MissingExtra(
+            f"datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' ({error})"
+        ) from error

@@ -1,0 +1,133 @@
+"""Class labels of any type as whole numbers from 0, and the names of the classes."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from fedkin.core.display import listed
+from fedkin.core.errors import DataError
+from fedkin.data.files import check_labels
+
+Names = tuple[str, ...]
+
+
+class EncodedLabels(NamedTuple):
+    """Labels 0 .. classes-1, and the names of the classes; None where labels were numbers."""
+
+    y: Int[np.ndarray, "M"]
+    classes: int
+    names: Names | None
+
+
+def encode_labels(
+    values: Any, place: Path | str, classes: int | None = None, names: Names | None = None
+) -> EncodedLabels:
+    """Labels of any type as whole numbers.
+
+    Text is numbered in sorted order, or in that of ``names``; booleans become 0 and 1, named False and True; whole
+    numbers stay what they are.
+
+    Args:
+        values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
+        place: file or name to begin errors with.
+        classes: C; None for as many as there are names, or for the largest label + 1. Must be given where labels exceed
+            the number of samples.
+        names: of the classes 0, 1, ..; None for those that occur.
+
+    Raises:
+        DataError: labels that are missing, of mixed types, not whole, out of range, or not among the names; the row is
+            named.
+    """
+    # NumPy would make text of the 1 in [1, "1"]
+    array = np.asarray(values) if hasattr(values, "dtype") else np.array(list(values), object)
+    labels = _one_type(array, place)
+    if labels.dtype.kind == "b":
+        names, labels = names or ("False", "True"), labels.astype(np.int64)
+    if labels.dtype.kind == "U":
+        known = names or tuple(str(name) for name in np.unique(labels))
+        _check_names(known, classes, place)
+        return EncodedLabels(_positions(labels, known, place), len(known), known)
+    if names is not None:
+        _check_names(names, classes, place)
+        classes = len(names)
+    y = check_labels(labels, classes, place)
+    return EncodedLabels(y, _largest(y, place) + 1 if classes is None else classes, names)
+
+
+def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
+    """An array of text, booleans or numbers, of what may have been objects."""
+    if values.ndim != 1:
+        raise DataError(f"{place}: labels must be an array [M], one for each sample, got shape {values.shape}")
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    if values.dtype.kind not in "OU":
+        return values
+    _check_present(values, place)
+    kinds = np.array([_kind(value) for value in values])
+    if len(set(kinds.tolist())) > 1:
+        rows = [int(np.argmax(kinds == kind)) for kind in dict.fromkeys(kinds)]
+        found = " and ".join(f"{values[row]!r} in row {row} ({kinds[row]})" for row in rows)
+        raise DataError(f"{place}: labels must be of one type, got {found}; make all of them text, or all numbers")
+    types = {"text": str, "a boolean": bool, "a number": np.float64}
+    kind = str(kinds[0]) if len(kinds) else "a number"
+    if kind not in types:
+        raise DataError(f"{place}: labels must be text, booleans or whole numbers, got {kind} in row 0")
+    return values.astype(types[kind])
+
+
+def _kind(value: Any) -> str:
+    """The type of a label in words."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, (bool, np.bool_)):
+        return "a boolean"
+    return "a number" if isinstance(value, (int, float, np.number)) else f"a {type(value).__name__}"
+
+
+def _check_present(values: np.ndarray, place: Path | str) -> None:
+    import pandas as pd
+
+    absent = pd.isna(values) | (values == "")
+    if absent.any():
+        raise DataError(
+            f"{place}: the label is missing in row {int(np.argmax(absent))} ({absent.sum()} such rows); drop these rows"
+        )
+
+
+def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
+    if len(set(names)) != len(names):
+        raise DataError(f"{place}: the names of the classes must be different, got {listed(names)}")
+    if classes is not None and classes != len(names):
+        raise DataError(
+            f"{place}: classes = {classes}, but there are {len(names)} names of classes ({listed(names)}); "
+            "leave classes out, or name all with label_names"
+        )
+
+
+def _positions(labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str) -> Int[np.ndarray, "M"]:
+    """The number of each label among the names."""
+    order = np.argsort(np.array(names))
+    found = order[np.searchsorted(np.array(names), labels, sorter=order).clip(max=len(names) - 1)]
+    wrong = np.array(names)[found] != labels
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        near = difflib.get_close_matches(str(labels[row]), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise DataError(f"{place}: row {row} has the label {str(labels[row])!r}, expected {', '.join(names)}{hint}")
+    return found.astype(np.int64)
+
+
+def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
+    """The largest label; DataError where it exceeds the number of samples, since one wrong entry would set it."""
+    largest = int(y.max(initial=0))
+    if largest >= max(len(y), 1):
+        raise DataError(
+            f"{place}: label {largest} in row {int(y.argmax())} is more than the {len(y)} samples allow; "
+            f"correct it, or set classes={largest + 1}"
+        )
+    return largest

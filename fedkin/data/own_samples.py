@@ -1,0 +1,208 @@
+"""The user's own samples, from wherever they come, divided over clients."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int, Shaped
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.files import check_finite
+from fedkin.data.labels import Names, encode_labels
+from fedkin.data.partition import by_writer, split_train_test
+from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
+
+_log = logging.getLogger("fedkin")
+SPLITS = ("train", "test", "validation")
+COUNT = "num_clients"  # what from_arrays and the like call the number of clients of a partition
+
+
+@dataclass(frozen=True)
+class OwnSamples:
+    """Samples before they are divided over clients. ``place`` begins errors, ``title`` is the name of the data set."""
+
+    place: Path | str
+    title: str
+    x: Shaped[np.ndarray, "..."]  # [M ...], numbers
+    labels: Any  # [M], of any type
+    owners: Shaped[np.ndarray, "..."] | None = None  # [M], the client of each sample; None: a partition divides them
+    split: Shaped[np.ndarray, "..."] | None = None  # [M], train, test or validation, where the source says so
+    label_names: Names | None = None
+    feature_names: Names | None = None
+    classes: int | None = None
+    integers: bool = False  # x stay integers
+
+    def federation(
+        self, partition: PartitionOptions | None, train_fraction: float | int, seed: int, count: str = COUNT
+    ) -> FederatedData:
+        """The samples divided over clients, and in training and test samples.
+
+        Args:
+            partition: in place of owners.
+            train_fraction: each client's share of training samples where the source does not say which are.
+            seed: of partition and split.
+            count: the option that has the partition's number of clients, for messages.
+
+        Raises:
+            DataError: samples that do not fit each other, or cannot be used; the row is named.
+            ConfigError: options that do not fit each other.
+        """
+        x = clean_features(self.x, self.place, self.integers)
+        self._check_lengths()
+        y, classes, names = encode_labels(self.labels, self.place, self.classes, self.label_names)
+        (owned, true_clusters), clients = self._divided(y, partition, seed, count), None
+        if self.owners is not None:
+            clients = tuple(str(name) for name in np.unique(self.owners))
+        train, test, validation = self._split(owned, train_fraction, seed)
+        return FederatedData(
+            self.title,
+            x,
+            y,
+            classes,
+            train,
+            test,
+            true_clusters,
+            client_names=clients,
+            validation=validation,
+            label_names=names,
+            feature_names=self.feature_names,
+        )
+
+    def _split(self, owned: Ragged, train_fraction: float | int, seed: int) -> tuple[Ragged, Ragged, Ragged | None]:
+        """The rows of each client to train, to test and, where the source has such, to validate."""
+        if self.split is None:
+            train, test = split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
+            if train_fraction < 1 and not test.sizes.all():
+                untested = int((test.sizes == 0).sum())
+                _log.warning("%s: %d of %d clients have too few samples for a test", self.place, untested, len(test))
+            return train, test, None
+        number = split_numbers(self.split, self.place)
+        train, test, validation = (_select(owned, number == n) for n in range(3))
+        return train, test, validation if len(validation.rows) else None
+
+    def _divided(self, y: Int[np.ndarray, "M"], partition: PartitionOptions | None, seed: int, count: str) -> Owned:
+        if partition is None:
+            assert self.owners is not None
+            return by_writer(self.owners), None
+        if partition.clients is None:
+            raise ConfigError(f"partition={partition.partition!r} needs the number of clients: {count}=10 or so")
+        positive(count, partition.clients)
+        return partition.partition_labels(y, partition.clients, seed)
+
+    def _check_lengths(self) -> None:
+        for name, entries in (("y", self.labels), ("clients", self.owners), ("split", self.split)):
+            if entries is not None and np.shape(entries)[:1] != (len(self.x),):
+                raise DataError(f"{self.place}: x has {len(self.x)} samples, {name} has shape {np.shape(entries)}")
+        if self.owners is not None:
+            check_owners(self.owners, self.place)
+
+
+def own_partition(
+    partition: str | None,
+    clients: int | None,
+    classes_per_client: int | None,
+    alpha: float | int | None,
+    count: str = COUNT,
+) -> PartitionOptions | None:
+    """The partition that divides samples without owners; None where none is wanted.
+
+    Args:
+        partition: its name, one of ``POOLED``.
+        clients: N.
+        classes_per_client: of the partitions by class.
+        alpha: of the Dirichlet partition.
+        count: the option that ``clients`` comes from, for messages.
+
+    Raises:
+        ConfigError: unknown, or options without a partition, or of another one.
+    """
+    if partition is not None:
+        options = PartitionOptions(partition, clients, classes_per_client, alpha)
+        options.check(POOLED)
+        return options
+    for name, value in ((count, clients), ("classes_per_client", classes_per_client), ("alpha", alpha)):
+        if value is not None:
+            raise ConfigError(f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) as well")
+    return None
+
+
+def test_share(test: Any) -> float:
+    """The share of training samples that is left by a share of test samples."""
+    if isinstance(test, bool) or not isinstance(test, (int, float, np.number)) or not 0 <= test < 1:
+        raise ConfigError(f"test must be each client's share of test samples, from 0 to below 1, got {test!r}")
+    return round(1 - float(test), 12)  # 1 - 0.9 is 0.09999999999999998
+
+
+def clean_features(
+    x: Shaped[np.ndarray, "..."], place: Path | str, integers: bool = False
+) -> Shaped[np.ndarray, "M ..."]:
+    """Features as float32; pixels (uint8) scaled to 0 .. 1.
+
+    Args:
+        x: numbers [M, ...].
+        place: file or name to begin errors with.
+        integers: they stay the integers that they are.
+
+    Raises:
+        DataError: no numbers, none at all, not finite, or too large for float32.
+    """
+    if x.ndim < 2 or x.dtype.kind not in "biuf" or not x.size:
+        hint = "; one feature is x[:, None]" if x.ndim == 1 and x.dtype.kind in "iuf" and x.size else ""
+        raise DataError(f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}")
+    if integers:
+        if x.dtype.kind == "f":
+            raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
+        return x
+    if x.dtype == np.uint8:
+        return x.astype(np.float32) / np.float32(255)
+    check_finite(x, place)
+    with np.errstate(over="ignore"):
+        small = x.astype(np.float32)
+    check_finite(small, place, "a number too large for float32, over 3.4e38; scale the features")
+    return small
+
+
+def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id") -> None:
+    """Refuse (DataError) samples whose client is not known, and ids of several types.
+
+    Args:
+        owners: the client of each sample.
+        place: file or name to begin errors with.
+        name: what errors call the ids.
+    """
+    if owners.dtype.kind not in "fO":  # nothing can be missing
+        return
+    import pandas as pd
+
+    nameless = np.flatnonzero(pd.isna(owners))
+    if len(nameless):
+        raise DataError(f"{place}: {name} is empty in row {nameless[0]} ({len(nameless)} such rows)")
+    texts = np.array([isinstance(owner, str) for owner in owners])
+    if texts.any() and not texts.all():
+        row = int(np.argmax(texts != texts[0]))
+        raise DataError(
+            f"{place}: {name} must be of one type, got {owners[0]!r} in row 0 and {owners[row]!r} in row {row}"
+        )
+
+
+def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
+    """The number of each sample's split: 0 to train, 1 to test, 2 to validate. Raises DataError for anything else."""
+    names = SPLITS if split.dtype.kind == "U" else (0, 1, 2)
+    number = np.select([split == name for name in names], range(3), -1)
+    if (number < 0).any():
+        row = int(np.argmin(number))
+        raise DataError(f"{place}: split must be train, test or validation, or 0, 1 or 2; row {row} has {split[row]}")
+    return number
+
+
+def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:
+    """The selected rows of every client."""
+    rows: Int[np.ndarray, "s"] = owned.rows[selected[owned.rows]]
+    before = np.concatenate([[0], np.cumsum(selected[owned.rows])])
+    return Ragged(rows, before[owned.offsets].astype(np.int64))

@@ -1,0 +1,125 @@
+"""A table as samples: which of its columns are features, which is the label, which the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+from fedkin.core.display import listed
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.files import Table
+from fedkin.data.own_samples import OwnSamples, check_owners
+
+
+class Columns(NamedTuple):
+    """Which column is what. ``features`` None: all columns that are nothing else."""
+
+    label: Any
+    client: Any = None
+    features: Sequence[Any] | None = None
+    split: Any = None  # train, test or validation, or 0, 1 or 2
+    unused: tuple[Any, ...] = ()  # columns that are no features
+
+
+def table_samples(table: Table, columns: Columns, place: Path | str, title: str, **more: Any) -> OwnSamples:
+    """The samples of a table.
+
+    Args:
+        table: one row per sample.
+        columns: which column is what.
+        place: file or name to begin errors with.
+        title: name of the data set.
+        more: other fields of ``OwnSamples``.
+
+    Raises:
+        DataError: a column that is not there, or that cannot be used, and a missing value; column and row are named.
+    """
+    check_table(table, place)
+    named = [name for name in (columns.label, columns.client, columns.split) if name is not None]
+    check_columns(table, [*named, *(columns.features or ())], place)
+    features = columns.features
+    if features is None:
+        features = [name for name in table.columns if name not in (*named, *columns.unused)]
+    clash = [name for name in named if name in features]
+    if clash:
+        raise ConfigError(f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as well")
+    if len(set(named)) < len(named):
+        raise ConfigError(f"{place}: label, client and split must be different columns, got {named}")
+    owners = None
+    if columns.client is not None:
+        owners = _plain(table[columns.client].to_numpy(), columns.client, place)
+    split = None if columns.split is None else _text(table[columns.split].to_numpy())
+    names = tuple(str(name) for name in features)
+    x = _numbers(table, list(features), place)
+    return OwnSamples(
+        place, title, x, table[columns.label], owners, split, feature_names=names if _named(names) else None, **more
+    )
+
+
+def check_table(table: Table, place: Path | str) -> None:
+    """Refuse (DataError) a table without rows, and one with a column twice."""
+    if not len(table):
+        raise DataError(f"{place}: expected one row per sample, found none")
+    twice = table.columns[table.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"{place}: expected columns of different names, got {twice[0]!r} twice")
+
+
+def _named(names: tuple[str, ...]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def check_columns(
+    table: Table, names: Sequence[Any], place: Path | str, cures: Mapping[str, str] | None = None
+) -> None:
+    """Refuse (DataError) a column that is not there, with the nearest one.
+
+    Args:
+        table: a DataFrame.
+        names: columns that it must have.
+        place: file or name to begin errors with.
+        cures: what to do without a column, by its name.
+    """
+    for name in names:
+        if name not in table.columns:
+            cure = (cures or {}).get(name)
+            found = unknown("column", str(name), map(str, table.columns))
+            raise DataError(f"{place}: {found}{f'; {cure}' if cure else ''}")
+
+
+def _plain(column: np.ndarray, name: Any, place: Path | str) -> np.ndarray:
+    """Ids without a missing one; text comes as objects, and NumPy's own strings are what the rest expects."""
+    check_owners(column, place, str(name))
+    return _text(column)
+
+
+def _text(column: np.ndarray) -> np.ndarray:
+    return column.astype(str) if column.dtype == object else column
+
+
+def _numbers(table: Table, features: list[Any], place: Path | str) -> Float64[np.ndarray, "M d"]:
+    """Feature columns as numbers."""
+    import pandas as pd
+
+    if not features:
+        raise DataError(f"{place}: expected numeric feature columns, got none")
+    for name in features:
+        column = table[name]
+        if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
+            first = column.dropna().head(1).tolist()
+            what = "text" if first and isinstance(first[0], str) else str(column.dtype)
+            raise DataError(
+                f"{place}: expected numeric feature columns, got {name} of {what}, such as {listed(first)!r}; "
+                f"encode it (pandas.get_dummies(table, columns=[{name!r}])), or name the others with features="
+            )
+        absent = pd.isna(column).to_numpy()
+        if absent.any():
+            raise DataError(
+                f"{place}: column {name}, row {int(np.argmax(absent))} holds NaN, a missing value ({absent.sum()} such "
+                "rows); fill it in, drop these rows, or name the other columns with features="
+            )
+    return table[features].to_numpy(np.float64)
