@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis import paired_comparison
-from fedkin.analysis.paired_comparison import PairedComparison
+from fedkin.analysis.pairwise_tests import pairs
+from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
+from fedkin.config.comparison_grid import check_measure
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
-from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
 from fedkin.run.results import Run
@@ -76,19 +76,26 @@ class RepeatedRuns:
         measured; accuracies of rounds in which some client had no cluster are NaN too."""
         return {method: np.stack([curve_of(run, column) for run in self.of(method)]) for method in self.methods}
 
-    def comparisons(self) -> list[PairedComparison]:
-        """The main method against each of the others, over the seeds; none where fewer than two rounds were measured
-        and complete in every run."""
-        curves = self.curves()
-        shared = np.all([np.isfinite(curve).all(axis=0) for curve in curves.values()], axis=0)
-        if shared.sum() < 2:
-            return []
-        rng = Stream(self.seeds[0], purpose="statistics/bootstrap").rng()
-        return paired_comparison.compare(curves, self.methods[0], rng)
+    def comparisons(self, measure: str = "final") -> pd.DataFrame:
+        """The main method against each of the others, a row each, as ``Comparison.differences`` has every pair: mean
+        difference over the seeds and its 95% interval, p of the two-sided paired t-test (Holm-adjusted over the rows),
+        verdict, and why seeds are left out, if some are (``pairwise_tests.pairs``).
+
+        Args:
+            measure: ``final`` or ``best`` accuracy, or that of the ``bottom`` 10% of clients.
+
+        Raises ConfigError for another measure.
+        """
+        check_measure(measure)
+        values, reasons = scores_by_method({method: self.of(method) for method in self.methods}, measure)
+        log_reasons(reasons.values())
+        table = pairs(values, self.methods[0], reasons)
+        return table.assign(measure=measure)
 
     def table(self) -> pd.DataFrame:
         """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
-        the best and the mean accuracy of a run and of the accuracy of the bottom 10% of clients; clusters at the end and as configured; and bytes."""
+        the best and the mean accuracy of a run and of the accuracy of the bottom 10% of clients; clusters at the end
+        and as configured; and bytes."""
         return pd.DataFrame([self._row(method) for method in self.methods])
 
     def _row(self, method: str) -> dict[str, Any]:
@@ -109,7 +116,7 @@ class RepeatedRuns:
             **shown,
             "seeds": self.seeds,
             "methods": rows_of(self.table()),
-            "comparisons": rows_of(paired_comparison.table(self.comparisons())),
+            "comparisons": rows_of(self.comparisons()),
             "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
         }
 
@@ -127,7 +134,7 @@ class RepeatedRuns:
         """As ``save``, into the folder that holds the single runs."""
         run_folder.make_folder(target)
         write_atomic(target / CURVES, self._long_table().to_csv(index=False))
-        write_atomic(target / COMPARISONS, paired_comparison.table(self.comparisons()).to_csv(index=False))
+        write_atomic(target / COMPARISONS, self.comparisons().to_csv(index=False))
         write_atomic(target / run_folder.SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
         return target
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.compare.pairwise_tests import SIGNIFICANT, TOO_FEW, not_worse_than_best
+from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW, not_worse_than_best
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import clusters_text, rows_of
 from fedkin.config.comparison_grid import MEASURES
@@ -63,10 +63,12 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
         pairs, prefix = [row for row in rows if row["setting"] == setting], f"{setting}: " if setting else ""
         significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
         few = sum(row["verdict"] == TOO_FEW for row in pairs)
-        others = len(pairs) - len(significant) - few
+        without = [row for row in pairs if row["verdict"] == NO_SCORE]
+        others = len(pairs) - len(significant) - few - len(without)
         lines += [f"{prefix}{_difference(row)}" for row in significant]
         if few:
             lines.append(f"{prefix}{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds: not tested")
+        lines += [f"{prefix}{row['method']} and {row['against']} are not compared: {row['why']}" for row in without]
         if others:
             lines.append(f"{prefix}{others} of {len(pairs)} differences are not significant")
     if len(comparison.settings) > 1 and ranks:
@@ -108,7 +110,7 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
 
 _INTERVALS = f"their 95% intervals (Student's t) where it has {LEAST_SEEDS} or more"
 _TESTED = (
-    "all that do not differ significantly from it (paired t-test over seeds, two-tailed, Holm-adjusted over all pairs "
+    "all that do not differ significantly from it (paired t-test over seeds, two-sided, Holm-adjusted over all pairs "
     "of a setting, 5%)"
 )
 _NAMES = {

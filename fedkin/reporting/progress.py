@@ -154,45 +154,38 @@ def _notes(summary: dict[str, Any]) -> list[str]:
         lines.append("means over the seeds, and their 95% intervals; K: clusters with clients at the end")
     if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
         lines.append(INCOMPLETE_SEED)
-    if len(rows) > 1 and not summary["comparisons"]:
-        lines.append("no comparison: in fewer than two rounds every run was scored and every client had a cluster")
     return lines
 
 
 def compared(summary: dict[str, Any]) -> Table:
-    """The gain of the main method over each of the others, in percentage points, and its significance."""
+    """The gain of the main method over each of the others in final accuracy, in percentage points, and its
+    significance."""
     comparisons = summary["comparisons"]
     out = Table(
         title=f"{method_title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
     )
     out.add_column("", no_wrap=True)
-    for column in ("mean gain over\nrounds, points", "t-test\np", "Wilcoxon\np", "significant\nin rounds"):
+    for column in ("final accuracy,\npoints", "seeds", "p"):
         out.add_column(column, justify="right", no_wrap=True)
-    out.add_column("verdict", overflow="fold")
+    out.add_column("difference", overflow="fold")
     for row in comparisons:
-        share = row["share_significant"]
-        out.add_row(
-            method_title(row["against"]),
-            f"{row['difference']:+.1f}" + ("" if row["low"] is None else f" ({row['low']:.1f} to {row['high']:.1f})"),
-            *(_p(row[name]) for name in ("p_t", "p_wilcoxon")),
-            "-" if share is None else f"{share:.0%}",
-            row["verdict"],
-        )
-    if comparisons[0]["p_t"] is not None:
-        out.caption, out.caption_justify = "\n".join(_test_notes(len(comparisons), len(summary["seeds"]))), "left"
+        out.add_row(method_title(row["against"]), _points(row), str(row["seeds"]), _p(row["p"]), row["verdict"])
+    out.caption, out.caption_justify = "\n".join(_test_notes(comparisons)) or None, "left"
     return out
 
 
-def _test_notes(comparisons: int, seeds: int) -> list[str]:
-    """How to read the tests."""
-    several = f", Holm-adjusted for {comparisons} comparisons" if comparisons > 1 else ""
-    lines = [
-        f"p: one-tailed, paired by seed{several}; the verdict is the t-test's",
-        "intervals: 95%, bootstrap over seeds",
-    ]
-    if seeds < 5:
-        lines[1] += f", {'75' if seeds == 3 else '87.5'}% at best with {seeds}; Wilcoxon needs 5 to get below 0.05"
-    return lines
+def _points(row: dict[str, Any]) -> str:
+    """A difference with its interval; a dash where there is none."""
+    gain, low, high = (None if row[name] is None else 100 * row[name] for name in ("difference", "low", "high"))
+    return "-" if gain is None else f"{gain:+.1f}" + ("" if low is None else f" ({low:.1f} to {high:.1f})")
+
+
+def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
+    """How to read the tests, and which seeds are left out of them."""
+    tested = sum(row["p"] is not None for row in comparisons)
+    lines = ["p: two-sided paired t-test over seeds", "intervals: 95%, Student's t"] if tested else []
+    lines += [f"Holm-adjusted for {tested} comparisons"] if tested > 1 else []
+    return lines + list(dict.fromkeys(f"left out: {row['why']}" for row in comparisons if row["why"]))
 
 
 def _counted(seeds: list[int]) -> str:

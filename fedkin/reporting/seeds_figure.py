@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from fedkin.analysis.paired_comparison import PairedComparison
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.config.registry import method_title
 from fedkin.reporting.style import (
-    COLOURS,
-    DASHES,
     FADED,
     headline,
     label_ends,
@@ -43,13 +40,12 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 def draw(repeated: RepeatedRuns) -> Figure:
     """Mean accuracy of every method; beside it, where there are several, the gain of the first over the others."""
-    curves, compared = repeated.curves(), repeated.comparisons()
-    named = {method_title(name): curve for name, curve in curves.items()}
-    figure = new_figure(10.5, 4.6)
+    named = {method_title(name): curve for name, curve in repeated.curves().items()}
+    figure, compared = new_figure(10.5, 4.6), len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named)
     if compared:
-        differences(panels[1], named, compared)
+        gains(panels[1], named)
     run, seeds = repeated.runs[0], len(repeated.seeds)
     headline(
         figure,
@@ -88,41 +84,43 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> No
     label_ends(axes, ends, gap=0.11 * (high - low))
 
 
-def differences(
-    axes: Axes, curves: Curves, comparisons: Sequence[PairedComparison], heading: str | None = None
-) -> None:
-    """Draw the gain of a method over each of the others; grey where it is not significantly better than all of them
-    (FedSim, Fig. 5).
+def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
+    """Draw the mean gain of the first method over each of the others and its 95% interval, round by round, in points.
+
+    The interval is for the eye: whether methods differ is tested once, by the table, and not in every round.
 
     Args:
         axes: the panel.
         curves: accuracies [S, R] by method.
-        comparisons: of one method with each of the others.
         heading: of the panel; "Gain of METHOD" where nothing is said.
     """
-    names = list(curves)
-    ours = comparisons[0].method if comparisons[0].method in curves else method_title(comparisons[0].method)
-    tested = comparisons[0].seeds >= LEAST_SEEDS
-    shade = "grey: not significantly better than all" if tested else "too few seeds to test"
-    prepare(axes, heading or f"Gain of {ours}", f"{'gain of ' + ours + ' in ' if heading else ''}points; {shade}")
+    ours, *others = curves
+    seeds = len(curves[ours])
+    prepare(axes, heading or f"Gain of {ours}", "points" + ("; band: 95% interval" if seeds >= LEAST_SEEDS else ""))
     ends = []
-    for comparison in comparisons:
-        other = comparison.against if comparison.against in curves else method_title(comparison.against)
-        colour, dash = COLOURS[names.index(other)], DASHES[names.index(other)]
-        gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(axis=0)  # the same seeds in every round
-        axes.plot(comparison.scored, gain, color=colour, ls=dash, lw=1.8)
-        ends.append((float(gain[-1]), f"over {other}", colour))
+    for number, name in enumerate(others, 1):
+        gain = 100 * (curves[ours] - curves[name])  # the same seeds in every round
+        scored = np.flatnonzero(np.isfinite(gain).all(axis=0))
+        if not len(scored):
+            continue
+        colour, dash = line_style(number)
+        band = interval(gain[:, scored])
+        if seeds >= LEAST_SEEDS:
+            axes.fill_between(scored, band.low, band.high, color=colour, alpha=0.18, lw=0)
+        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8)
+        ends.append((float(band.mean[-1]), f"over {name}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
-    if tested:
-        doubtful = ~np.all([comparison.significant for comparison in comparisons], axis=0)
-        scored = comparisons[0].scored
-        edges = np.concatenate([[scored[0] - 0.5], (scored[1:] + scored[:-1]) / 2, [scored[-1] + 0.5]])
-        for k in np.flatnonzero(doubtful):
-            axes.axvspan(edges[k], edges[k + 1], color="#E4E4E4", lw=0, zorder=0)
     low, high = axes.get_ylim()
     if high - low < 1:  # of a point: nothing to make mountains of
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
-    axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
+    axes.set_xlim(0, len(curves[ours][0]) - 1)
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()
     label_ends(axes, ends, gap=0.11 * (high - low), template="{:+.1f}")
+
+
+def comparable(curves: Curves) -> Curves:
+    """The first method, and those that share a scored round with it in every seed."""
+    ours, *others = curves
+    shared = [name for name in others if np.isfinite(curves[ours] - curves[name]).all(axis=0).any()]
+    return {name: curves[name] for name in (ours, *shared)}

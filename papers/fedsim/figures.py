@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.analysis.paired_comparison import compare
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
 from papers.fedsim.network_recipes import FEMNIST_CNN, GOODREADS_TRAINED, MEX_MLP, MNIST_CNN, TABLE
 from papers.fedsim.numbers import curves_of, table_of
+from papers.fedsim.paired_comparison import compare
 from papers.fedsim.recipes import (
     ALPHAS,
     BETAS,
@@ -74,7 +74,7 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
 
 def _gains(results: Results, settings: Sequence[Setting]) -> Any:
     """Figure 5: what FedSim gains, grey where it is not significant against both."""
-    from fedkin.reporting.seeds_figure import differences
+    from papers.fedsim.gain_panel import differences
 
     figure, panels = _panels(2, 2)
     for axes, setting in zip(panels, settings, strict=True):

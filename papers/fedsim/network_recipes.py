@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedkin.analysis.paired_comparison import improvement
 from fedkin.core.training import Adam
 from papers.fedsim import recipes
 from papers.fedsim.numbers import BASELINES, curves_of
+from papers.fedsim.paired_comparison import improvement
 from papers.fedsim.recipes import THREE, Published
 from papers.recipe import Cell, Options, Setting
 from papers.reproduction_marks import ComparedNumber, Results, compare_number

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.analysis.paired_comparison import improvement
 from fedkin.measures.pca import component_count
+from papers.fedsim.paired_comparison import improvement
 from papers.fedsim.recipes import ALPHAS, AS_CODED, BETAS, FIGURE_8, TABLE_4, THREE, Published
 from papers.recipe import Setting
 from papers.reproduction_marks import (

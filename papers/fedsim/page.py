@@ -8,13 +8,14 @@ from statistics import mean
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.analysis.paired_comparison import BETTER, WORSE, compare, improvement, verdict
-from fedkin.analysis.statistics import as_printed, bootstrap, holm, paired_p
+from fedkin.analysis.statistics import holm
 from fedkin.core.randomness import Stream
 from fedkin.measures.pca import component_count
 from papers import synthetic_draws
 from papers.fedsim import network_recipes
 from papers.fedsim.numbers import BASELINES, Curves, counted, curves_of, improvements, paired_curves
+from papers.fedsim.paired_comparison import BETTER, WORSE, compare, improvement, verdict
+from papers.fedsim.paired_tests import as_printed, bootstrap, paired_p
 from papers.fedsim.recipes import (
     AS_CODED,
     AUTHORS,

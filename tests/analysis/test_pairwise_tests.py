@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkin.analysis.compare.pairwise_tests import not_worse_than_best, pairs
+from fedkin.analysis.pairwise_tests import not_worse_than_best, pairs
 
 NAN = float("nan")
 RNG = np.random.default_rng(3)
@@ -94,6 +94,24 @@ def test_the_same_difference_in_every_seed_is_a_sign_test(seeds: int, verdict: s
     row = pairs({"a": a, "b": a + 0.1}).loc[0]
     assert (row["method"], row["verdict"]) == ("b", verdict)
     assert row["p"] == pytest.approx(2 * 0.5**seeds)
+
+
+def test_one_method_against_the_others_is_a_family_of_its_own() -> None:
+    table = pairs(VALUES, "c")
+    assert table["method"].tolist() == ["c"] * 3 and table["against"].tolist() == ["a", "b", "d"]
+    raw = {("c", name): float(stats.ttest_rel(VALUES["c"], VALUES[name]).pvalue) for name in "abd"}
+    assert table["p"].tolist() == pytest.approx([by_holm(raw)["c", name] for name in "abd"])
+    assert table["difference"].tolist() == pytest.approx([np.mean(VALUES["c"] - VALUES[n]) for n in "abd"])
+
+
+def test_a_reason_is_told_of_the_pairs_it_concerns_alone() -> None:
+    values = {**VALUES, "c": np.full(6, NAN)}
+    rows = pairs(values, None, {"c": "c: none."}).to_dict(orient="records")
+    told = {row["method"] + row["against"]: (row["verdict"], row["why"]) for row in rows}
+    assert {pair for pair, (_, why) in told.items() if why} == {"ac", "bc", "cd"}
+    assert {verdict for verdict, why in told.values() if why} == {"no score"}
+    expected = pairs({name: VALUES[name] for name in "abd"})
+    assert sorted(row["p"] for row in rows if not np.isnan(row["p"])) == pytest.approx(sorted(expected["p"]))
 
 
 def test_one_method_has_no_pair() -> None:

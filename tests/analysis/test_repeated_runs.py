@@ -21,6 +21,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
 from fedkin.run.results import Run
+from tests.analysis.written_comparisons import comparison
 from tests.analysis.written_seeds import by_hand, with_options
 
 
@@ -92,30 +93,79 @@ def test_the_table_holds_means_and_their_intervals() -> None:
     assert list(rows["seeds"]) == [4, 4]
 
 
-def test_the_comparison_is_paired_by_seed() -> None:
-    (made,) = by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons()
-    ours, theirs = np.array(OURS), np.array(THEIRS)
-    gains = (ours - theirs)[:, 1:].mean(axis=1)
-    assert made.difference == pytest.approx(100 * gains.mean())
-    assert made.p_t == pytest.approx(
-        stats.ttest_rel(ours[:, 1:].mean(1), theirs[:, 1:].mean(1), alternative="greater")[1]
-    )
-    assert made.p_wilcoxon == pytest.approx(0.5**4)  # all four seeds gain: the least it can be
-    assert made.improvement == pytest.approx(100 * (ours.mean(0) - theirs.mean(0)).sum() / 2)
-    by_round = [stats.ttest_rel(ours[:, r], theirs[:, r], alternative="greater")[1] for r in (1, 2)]
-    assert list(made.p_rounds) == pytest.approx([1.0, *by_round])
-    assert 100 * gains.min() - 1e-9 <= made.low < made.difference < made.high <= 100 * gains.max() + 1e-9
-    assert made.verdict == "better"
+def only(table: pd.DataFrame) -> dict[str, Any]:
+    (row,) = table.to_dict(orient="records")
+    return row
+
+
+def test_the_comparison_is_the_two_sided_paired_test_of_the_last_round() -> None:
+    made = only(by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons())
+    ours, theirs = np.array(OURS)[:, -1], np.array(THEIRS)[:, -1]
+    gain = ours - theirs
+    low, high = stats.t.interval(0.95, 3, gain.mean(), stats.sem(gain))
+    p = stats.ttest_rel(ours, theirs).pvalue
+    assert [made[name] for name in ("difference", "low", "high", "p")] == pytest.approx([gain.mean(), low, high, p])
+    assert (made["method"], made["against"], made["seeds"], made["measure"]) == ("fedgroup", "fedavg", 4, "final")
+    assert p < 0.05 and made["verdict"] == "significant" and made["why"] is None
+
+
+def test_a_worse_main_method_stays_first() -> None:
+    better, worse = (by_hand(dict(pair)).comparisons() for pair in (
+        [("fedgroup", OURS), ("fedavg", THEIRS)], [("fedgroup", THEIRS), ("fedavg", OURS)]
+    ))  # fmt: skip
+    assert only(worse)["difference"] == pytest.approx(-only(better)["difference"])
+    assert only(worse)["p"] == pytest.approx(only(better)["p"]) and only(worse)["verdict"] == "significant"
+
+
+def test_another_measure() -> None:
+    best = only(by_hand({"fedgroup": [[0.1, 0.9, 0.5]] * 3, "fedavg": [[0.1, 0.2, 0.6]] * 3}).comparisons("best"))
+    assert (best["measure"], best["difference"]) == ("best", pytest.approx(0.3))
+    with pytest.raises(ConfigError, match="unknown measure 'fianl'; did you mean 'final'"):
+        by_hand({"fedgroup": OURS}).comparisons("fianl")
+
+
+def test_a_comparison_of_the_same_runs_says_the_same() -> None:
+    """Runs from several seeds and ``fedkin compare`` have one test."""
+    curves = {"fedgroup": OURS, "fedavg": THEIRS}
+    ours = only(by_hand(curves).comparisons())
+    theirs = only(comparison({"": curves}).differences())
+    for name in ("method", "against", "seeds", "verdict"):
+        assert ours[name] == theirs[name], name
+    assert [ours[n] for n in ("difference", "low", "high", "p")] == [
+        theirs[n] for n in ("difference", "low", "high", "p")
+    ]
 
 
 def test_several_comparisons_are_adjusted() -> None:
     other = np.array(THEIRS) - [0.0, 0.05, 0.01]
-    alone = [by_hand({"fedgroup": OURS, "fedavg": curve}).comparisons()[0].p_t for curve in (THEIRS, other)]
+    other[0, 2] += 0.1
+    alone = [only(by_hand({"fedgroup": OURS, "fedavg": curve}).comparisons())["p"] for curve in (THEIRS, other)]
     both = by_hand({"fedgroup": OURS, "fedavg": THEIRS, "fedprox": other}).comparisons()
-    assert [made.against for made in both] == ["fedavg", "fedprox"]
+    assert both["against"].tolist() == ["fedavg", "fedprox"]
     small, large = sorted(alone)
     adjusted = {small: 2 * small, large: max(2 * small, large)}  # Holm's, written out for two
-    assert [made.p_t for made in both] == pytest.approx([adjusted[p] for p in alone])
+    assert both["p"].tolist() == pytest.approx([adjusted[p] for p in alone])
+
+
+def test_a_method_without_a_score_takes_no_other_comparison_away(caplog: pytest.LogCaptureFixture) -> None:
+    """FedProx was never tested: FedAvg is compared all the same, and adjusted for nothing."""
+    nan = float("nan")
+    repeated = by_hand({"fedgroup": OURS, "fedprox": [[nan] * 3] * 4, "fedavg": THEIRS})
+    without, tested = repeated.comparisons().to_dict(orient="records")
+    assert (without["against"], without["seeds"], without["verdict"]) == ("fedprox", 0, "no score")
+    assert without["why"] == "fedprox: not scored in the last round (seeds 0, 1, 2, 3)."
+    assert tested["p"] == pytest.approx(only(by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons())["p"])
+    assert tested["why"] is None
+    assert sum("fedprox: not scored" in record.getMessage() for record in caplog.records) <= 1
+    assert json.loads(json.dumps(repeated.summary(), allow_nan=False))["comparisons"][0]["why"] == without["why"]
+
+
+def test_a_last_round_with_unassigned_clients_is_no_match_for_one_that_served_all() -> None:
+    repeated = by_hand({"flexcfl": OURS, "fedavg": THEIRS}, partial=[2])
+    made = only(repeated.comparisons())
+    assert made["verdict"] == "no score" and "flexcfl: clients without a cluster in the last round" in made["why"]
+    assert np.isnan(made["p"])
+    assert only(repeated.comparisons("best"))["seeds"] == 4  # of the rounds before
 
 
 def test_the_same_seeds_say_the_same() -> None:
@@ -129,8 +179,7 @@ def test_too_few_seeds_claim_nothing(seeds: int) -> None:
     summary = repeated.summary()
     (made,) = summary["comparisons"]
     assert made["verdict"] == "too few seeds" and made["difference"] > 0
-    nothing = ("p_t", "p_wilcoxon", "low", "high", "share_significant", "from_round")
-    assert [made[name] for name in nothing] == [None] * 6
+    assert [made[name] for name in ("p", "low", "high", "why")] == [None] * 4
     ends = [value for row in summary["methods"] for name, value in row.items() if name.endswith(("_low", "_high"))]
     assert len(ends) == 16 and set(ends) == {None}
     assert repeated.table().filter(regex="_(low|high)$").isna().all(axis=None)
@@ -143,9 +192,8 @@ def test_rounds_that_were_not_scored_or_not_complete_are_left_out() -> None:
     expected = np.array([0.1, nan, 0.5, nan, 0.8])
     for curve in repeated.curves()["flexcfl"]:
         np.testing.assert_array_equal(curve, expected)
-    (made,) = repeated.comparisons()
-    assert list(made.scored) == [0, 2, 4]
-    assert made.difference == pytest.approx((10 + 30) / 2)
+    assert only(repeated.comparisons())["difference"] == pytest.approx(0.3)
+    assert only(repeated.comparisons("best"))["difference"] == pytest.approx(0.3)  # not round 3's, which was partial
     row = repeated.table().iloc[0]
     assert row["mean_accuracy"] == pytest.approx((0.5 + 0.8) / 2)
     assert set(repeated.curves("bottom_decile")) == {"flexcfl", "fedavg"}  # other figures have no partial rounds
@@ -155,7 +203,7 @@ def test_rounds_that_were_not_scored_or_not_complete_are_left_out() -> None:
 
 def test_one_method_is_compared_with_nothing() -> None:
     repeated = by_hand({"fedgroup": OURS})
-    assert repeated.methods == ["fedgroup"] and repeated.comparisons() == []
+    assert repeated.methods == ["fedgroup"] and repeated.comparisons().empty
     assert repeated.summary()["comparisons"] == []
 
 
@@ -171,15 +219,17 @@ def test_real_runs_leave_rounds_out(tmp_path: Path) -> None:
     assert np.isnan(repeated.curves()["flexcfl"]).all()
     np.testing.assert_array_equal(np.isnan(repeated.curves()["fedavg"][0]), [False, True, False, False])
     summary = json.loads((tmp_path / "run/summary.json").read_text(), parse_constant=pytest.fail)
-    assert summary["comparisons"] == []
+    (made,) = summary["comparisons"]
+    assert (made["verdict"], made["seeds"], made["p"]) == ("no score", 0, None)
+    assert "flexcfl: clients without a cluster in the last round (seeds 0, 1, 2)" in made["why"]
     assert [row["best_accuracy"] is None for row in summary["methods"]] == [True, False]
-    assert len(pd.read_csv(tmp_path / "run/comparisons.csv")) == 0
+    assert pd.read_csv(tmp_path / "run/comparisons.csv")["why"].tolist() == [made["why"]]
 
 
 def test_without_test_samples_nothing_is_claimed(tmp_path: Path) -> None:
     options = {"data": {"train_fraction": 1.0}, "run": {"seeds": 3, "rounds": 1}}
     repeated = execute_seeds(with_options(options), out=tmp_path / "run")
     summary = json.loads((tmp_path / "run/summary.json").read_text(), parse_constant=pytest.fail)
-    assert summary["comparisons"] == []
+    assert [made["verdict"] for made in summary["comparisons"]] == ["no score"]
     assert {row["final_accuracy"] for row in summary["methods"]} == {None}
     assert fk.draw(repeated, tmp_path / "run").exists()

@@ -143,8 +143,8 @@ def seeds_summary(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 VERSUS: dict[str, Any] = {
-    **{"against": "fedgrouprox", "difference": -100.0, "low": -100.0, "high": -99.9, "p_t": 0.0494},
-    **{"p_wilcoxon": 0.0004, "share_significant": 1.0, "verdict": "not significant"},
+    **{"against": "fedgrouprox", "difference": -1.0, "low": -1.0, "high": -0.999, "p": 0.0494},
+    **{"seeds": 35, "verdict": "not significant", "why": None},
 }
 
 
@@ -164,8 +164,7 @@ def test_the_comparisons_keep_their_numbers_at_80_columns() -> None:
     rows = [line for line in told.splitlines() if line.lstrip().startswith(("FedGrouProx  ", "FedAvg"))]
     assert len(rows) == 2
     for row in rows:
-        assert row.split()[1:8] == ["-100.0", "(-100.0", "to", "-99.9)", "0.049", "<", "0.001"]
-        assert "100%" in row
+        assert row.split()[1:8] == ["-100.0", "(-100.0", "to", "-99.9)", "35", "0.049", "not"]
     assert "Holm-adjusted for 2 comparisons" in told
 
 
@@ -180,7 +179,7 @@ def test_too_few_seeds_have_no_interval_and_no_test(seeds: int) -> None:
     assert "±" not in of_seeds(seeds_table, summary) and "interval" not in of_seeds(seeds_table, summary)
     told = of_seeds(compared, summary)
     row = next(line.split() for line in told.splitlines() if line.lstrip().startswith("FedAvg"))
-    assert row[:5] == ["FedAvg", "+30.0", "-", "-", "-"]
+    assert row == ["FedAvg", "+30.0", str(seeds), "-", "too", "few", "seeds"]
     assert "too few" in told and "Holm" not in told
 
 
@@ -191,9 +190,15 @@ def test_what_is_not_known_of_seeds_is_a_dash_and_explained() -> None:
     assert row[:5] == ["FedGrouProx", "50.0%", "±112.4", "-", "50.0%"]
     told = " ".join(told.split())
     assert "best -: some seed has no round in which every client had a cluster" in told
-    assert "no comparison: in fewer than two rounds" in told
     for quiet in (seeds_summary(), seeds_summary(seeds_row(), seeds_row(), comparisons=[VERSUS])):
-        assert " -: " not in of_seeds(seeds_table, quiet) and "no comparison" not in of_seeds(seeds_table, quiet)
+        assert " -: " not in of_seeds(seeds_table, quiet)
+
+
+def test_a_pair_that_is_not_compared_is_named_with_the_reason() -> None:
+    nothing = {"difference": None, "low": None, "high": None, "p": None, "seeds": 0, "verdict": "no score"}
+    told = of_seeds(compared, seeds_summary(comparisons=[VERSUS, {**VERSUS, **nothing, "why": "fedavg: never."}]))
+    assert "left out: fedavg: never." in told and "no score" in told
+    assert "Holm" not in told  # one comparison is left
 
 
 def test_elsewhere_than_on_a_terminal_one_line_per_seed_and_method(capsys: pytest.CaptureFixture[str]) -> None:

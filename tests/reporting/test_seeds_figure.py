@@ -1,4 +1,4 @@
-"""The figure of several seeds: means, bands, and grey only where a gain is not significant."""
+"""The figure of several seeds: mean curves and mean gains, with their intervals."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from PIL import Image
 from scipy import stats
 
 from fedkin.core.errors import StorageError
 from fedkin.reporting.seeds_figure import draw, save
+from fedkin.reporting.style import line_style
 from tests.analysis.written_seeds import by_hand
 
 # Against FedAvg, every seed gains in rounds 2 and 3; in round 1 as many lose as gain.
@@ -29,11 +29,6 @@ def panel(figure: Figure, heading: str) -> Axes:
 
 def texts(figure: Figure) -> str:
     return " ".join(text.get_text() for axes in figure.axes for text in axes.texts)
-
-
-def grey(axes: Axes) -> list[float]:
-    """The middles of the upright stripes."""
-    return sorted(patch.get_x() + patch.get_width() / 2 for patch in axes.patches if isinstance(patch, Rectangle))
 
 
 def bands(axes: Axes) -> list[PolyCollection]:
@@ -55,31 +50,28 @@ def test_lines_are_means_and_bands_their_intervals() -> None:
         assert (min(ends), max(ends)) == pytest.approx((low, high))
 
 
-def test_grey_is_where_the_gain_is_not_significant() -> None:
-    figure = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS}))
-    axes = panel(figure, "Gain of FedGroup")
-    assert drawn(axes, 100 * (np.mean(OURS, axis=0) - np.mean(THEIRS, axis=0)))
-    assert grey(axes) == [0, 1]
-    assert "over FedAvg" in texts(figure) and "grey: not significantly better than all" in texts(figure)
-
-
-def test_grey_is_where_one_of_several_gains_is_not_significant() -> None:
-    level = [[a, b, c, a_last] for (a, b, c, _), (*_, a_last) in zip(THEIRS, OURS, strict=True)]  # as good at the end
-    figure = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS, "fedprox": level}))
-    assert grey(panel(figure, "Gain of FedGroup")) == [0, 1, 3]
+def test_gains_are_means_and_bands_their_intervals() -> None:
+    figure = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS, "fedprox": np.array(THEIRS) + 0.05}))
+    axes, gain = panel(figure, "Gain of FedGroup"), 100 * (np.array(OURS) - np.array(THEIRS))
+    assert drawn(axes, gain.mean(axis=0)) and drawn(axes, gain.mean(axis=0) - 5)
+    low, high = stats.t.interval(0.95, 3, gain[:, 3].mean(), stats.sem(gain[:, 3]))
+    ends = [y for x, y in np.asarray(bands(axes)[0].get_paths()[0].vertices) if x == 3]
+    assert (min(ends), max(ends)) == pytest.approx((low, high))
     assert "over FedAvg" in texts(figure) and "over FedProx" in texts(figure)
 
 
-def test_a_loss_is_grey_too() -> None:
-    assert grey(panel(draw(by_hand({"fedgroup": THEIRS, "fedavg": OURS})), "Gain of FedGroup")) == [0, 1, 2, 3]
+def test_a_method_that_was_never_scored_takes_no_other_gain_away() -> None:
+    never = np.full((4, 4), np.nan)
+    axes = panel(draw(by_hand({"fedgroup": OURS, "fedprox": never, "fedavg": THEIRS})), "Gain of FedGroup")
+    assert drawn(axes, 100 * (np.array(OURS) - np.array(THEIRS)).mean(axis=0))
+    assert axes.lines[0].get_color() == line_style(2)[0]  # FedAvg's colour beside, too
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_too_few_seeds_have_no_band_and_no_grey(seeds: int) -> None:
+def test_too_few_seeds_have_no_band(seeds: int) -> None:
     figure = draw(by_hand({"fedgroup": OURS[:seeds], "fedavg": THEIRS[:seeds]}))
     assert not bands(panel(figure, "Test accuracy"))
-    assert not grey(panel(figure, "Gain of FedGroup"))
-    assert "too few seeds to test" in texts(figure) and "interval" not in texts(figure) and "grey" not in texts(figure)
+    assert not bands(panel(figure, "Gain of FedGroup")) and "interval" not in texts(figure)
     assert drawn(panel(figure, "Test accuracy"), np.mean(OURS[:seeds], axis=0))
 
 

@@ -13,8 +13,9 @@ import pandas as pd
 from jaxtyping import Float
 
 from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, reopen
-from fedkin.analysis.compare.pairwise_tests import pairs
+from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.repeated_runs import CURVES, curve_of
+from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.config.comparison_grid import MEASURES, Grid, check_measure
 from fedkin.core.storage import write_atomic
@@ -144,13 +145,16 @@ class Comparison:
         """
         measure = self.by if measure is None else measure
         check_measure(measure)
-        tables = [
-            pairs(self.values(setting, MEASURES[measure])).assign(setting=setting, measure=measure)
-            for setting in self.settings
-        ]
+        tables = [self._pairs(setting, measure).assign(setting=setting, measure=measure) for setting in self.settings]
         whole = pd.concat(tables, ignore_index=True)
         first = ["setting", "measure"]
         return whole.reindex(columns=[*first, *(name for name in whole.columns if name not in first)])
+
+    def _pairs(self, setting: str, measure: str) -> pd.DataFrame:
+        runs = {m: [self.finished.get((setting, m, seed)) for seed in self.seeds] for m in self.methods}
+        values, reasons = scores_by_method(runs, measure)
+        log_reasons(f"{setting}: {reason}" if setting else reason for reason in reasons.values())
+        return pairs(values, None, reasons)
 
     def ranks(self, measure: str | None = None) -> dict[str, float]:
         """Mean rank of each method over the settings in which no run is missing (1 is best, ties share)."""

@@ -1,4 +1,4 @@
-"""Paired tests of every pair of methods, over seeds."""
+"""Paired tests of methods over seeds: the one test that runs from several seeds and comparisons share."""
 
 from __future__ import annotations
 
@@ -14,27 +14,43 @@ from jaxtyping import Float
 from fedkin.analysis.statistics import LEAST_SEEDS, LEVEL, holm, interval, paired_p
 
 SIGNIFICANT, NOT_SIGNIFICANT, TOO_FEW = "significant", "not significant", "too few seeds"
+NO_SCORE = "no score"
+Reasons = Mapping[str, str]  # by method: why some of its seeds have no number
 
 
-def pairs(values: Mapping[str, Float[np.ndarray, "S"]]) -> pd.DataFrame:
-    """Every pair of methods, the one with the higher mean first, the largest difference at the top.
+def pairs(
+    values: Mapping[str, Float[np.ndarray, "S"]], main: str | None = None, reasons: Reasons | None = None
+) -> pd.DataFrame:
+    """Every pair of methods, the one with the higher mean first, the largest difference at the top; or one method
+    against each of the others, in their order.
 
     Seed s of all methods saw the same data and cohorts, so seeds are pairs. Columns: ``method``, ``against``,
     ``seeds``, ``difference`` (mean over the seeds in which both have a number), ``low`` and ``high`` (its 95% interval,
-    Student's t), ``p`` (two-tailed paired t-test, Holm-adjusted over all pairs) and ``verdict``: "significant" where p
-    is below 0.05. With fewer than three seeds nothing is tested.
+    Student's t), ``p`` (two-sided paired t-test, Holm-adjusted over all pairs of the table), ``verdict``: "significant"
+    where p is below 0.05, and ``why`` seeds are left out, if some are. With fewer than three seeds nothing is tested:
+    "no score" where that is because of such a reason, else "too few seeds". It concerns that pair alone.
 
     Args:
         values: one number a seed for each method, NaN where there is none; shares from 0 to 1.
+        main: compared with each of the others; None: every pair.
+        reasons: why methods lack numbers.
     """
-    rows = [_pair(a, b, values[a], values[b]) for a, b in itertools.combinations(values, 2)]
+    reasons = reasons or {}
+    if main is None:
+        rows = [_ordered(a, b, values[a], values[b]) for a, b in itertools.combinations(values, 2)]
+    else:
+        rows = [_pair(main, name, values[main], values[name]) for name in values if name != main]
     table = pd.DataFrame(rows, columns=list(_Pair._fields))
     if len(table):
         table["p"] = holm(table["p"].to_numpy(np.float64))
+    if len(table) and main is None:
         table = table.sort_values("difference", ascending=False, kind="stable", ignore_index=True)
+    named = zip(table["method"], table["against"], strict=True)
+    why = [" ".join(reasons[name] for name in pair if name in reasons) or None for pair in named]
     p = table["p"].astype(float)
-    verdict = np.where(p.isna(), TOO_FEW, np.where(p < LEVEL, SIGNIFICANT, NOT_SIGNIFICANT))
-    return table.assign(verdict=verdict)
+    untested = np.where([reason is not None for reason in why], NO_SCORE, TOO_FEW) if why else TOO_FEW
+    verdict = np.where(p.isna(), untested, np.where(p < LEVEL, SIGNIFICANT, NOT_SIGNIFICANT))
+    return table.assign(verdict=verdict, why=pd.Series(why, dtype=object))
 
 
 class _Pair(NamedTuple):
@@ -49,11 +65,16 @@ class _Pair(NamedTuple):
     p: float = math.nan
 
 
+def _ordered(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> _Pair:
+    """The pair, the one with the higher mean first."""
+    both = np.isfinite(ours) & np.isfinite(theirs)
+    swap = both.any() and theirs[both].mean() > ours[both].mean()
+    return _pair(b, a, theirs, ours) if swap else _pair(a, b, ours, theirs)
+
+
 def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> _Pair:
     both = np.isfinite(ours) & np.isfinite(theirs)
     first, second = ours[both], theirs[both]
-    if both.any() and second.mean() > first.mean():
-        return _pair(b, a, theirs, ours)
     seeds = int(both.sum())
     if not seeds:
         return _Pair(a, b, 0)
@@ -61,8 +82,7 @@ def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray
     if seeds < LEAST_SEEDS:
         return _Pair(a, b, seeds, gain)
     band = interval((first - second)[:, None])
-    either_way = 2 * min(float(paired_p(first, second)), float(paired_p(second, first)))
-    return _Pair(a, b, seeds, gain, float(band.low[0]), float(band.high[0]), min(1.0, either_way))
+    return _Pair(a, b, seeds, gain, float(band.low[0]), float(band.high[0]), paired_p(first, second))
 
 
 def not_worse_than_best(pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None]) -> set[str]:

@@ -1,4 +1,5 @@
-"""A method compared with each of the others over seeds: mean improvement, difference, p-values and a verdict.
+"""How FedSim's paper compares a method with each of the others over seeds: mean improvement, one-tailed tests of the
+mean over rounds and of each round, and a verdict. fedkin's own comparisons are ``fedkin.analysis.pairwise_tests``.
 
 Curves are accuracies of S seeds at R scored rounds (0..T), from 0 to 1; differences are in percentage points.
 """
@@ -14,8 +15,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from fedkin.analysis.statistics import DECIMALS, LEVEL, bootstrap, holm, paired_p, require_seed
+from fedkin.analysis.statistics import DECIMALS, LEVEL, holm, require_seed
 from fedkin.core.errors import ConfigError, unknown
+from papers.fedsim.paired_tests import bootstrap, paired_p
 
 BETTER, WORSE, NO_DIFFERENCE, TOO_FEW = "better", "worse", "not significant", "too few seeds"
 _COLUMNS = (

@@ -1,0 +1,76 @@
+"""The number by which a run is compared with others, or why it has none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.config.comparison_grid import MEASURES
+from fedkin.run.results import Run
+
+_log = logging.getLogger("fedkin")
+
+
+class Score(NamedTuple):
+    """A run's number, NaN where it has none, and then why."""
+
+    value: float
+    reason: str = ""
+
+
+def score(run: Run, measure: str) -> Score:
+    """The number of a measure (``MEASURES``).
+
+    The accuracy of a last round in which some clients had no cluster is that of the others, and no fair match for a
+    method that served all: such a run has no final accuracy to be compared by, and no bottom 10%. The best accuracy is
+    that of complete rounds only.
+    """
+    value = run.summary()[MEASURES[measure]]
+    if value is None:
+        return Score(float("nan"), "no complete round" if measure == "best" else "not scored in the last round")
+    if measure != "best" and run.records[-1]["partial"]:
+        return Score(float("nan"), "clients without a cluster in the last round")
+    return Score(float(value))
+
+
+def scores_by_method(
+    runs: Mapping[str, Sequence[Run | None]], measure: str
+) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
+    """Scores by method, one a seed, NaN where there is none; and by method why seeds are left out, where some are.
+
+    Args:
+        runs: by method, a run or none from each seed.
+        measure: a key of ``MEASURES``.
+    """
+    values, reasons = {}, {}
+    for method, several in runs.items():
+        scored = [Score(float("nan")) if run is None else score(run, measure) for run in several]
+        values[method] = np.array([one.value for one in scored], np.float64)
+        lacking: dict[str, list[str]] = {}
+        for one, run in zip(scored, several, strict=True):
+            if run is not None and one.reason:
+                lacking.setdefault(one.reason, []).append(str(run.config["run"]["seed"]))
+        if lacking:
+            parts = (f"{reason} ({_seeds(seeds)})" for reason, seeds in lacking.items())
+            reasons[method] = f"{method}: {', '.join(parts)}."
+    return values, reasons
+
+
+def _seeds(seeds: Sequence[str]) -> str:
+    return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(seeds)}"
+
+
+def log_reasons(reasons: Iterable[str]) -> None:
+    """Log why pairs of methods are compared over fewer seeds, or not at all; each reason once in a process."""
+    for reason in reasons:
+        _log_once(reason)
+
+
+@cache
+def _log_once(reason: str) -> None:
+    _log.warning("left out of the tests, for want of a score: %s", reason)
