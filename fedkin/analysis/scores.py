@@ -27,14 +27,18 @@ def score(run: Run, measure: str) -> Score:
     """The number of a measure (``MEASURES``).
 
     The accuracy of a last round in which some clients had no cluster is that of the others, and no fair match for a
-    method that served all: such a run has no final accuracy to be compared by, and no bottom 10%. The best accuracy is
-    that of complete rounds only.
+    method that served all: such a run is compared by ``accuracy_all_clients``, and where that is not known it has no
+    final accuracy to be compared by. The same goes for the bottom 10%, which has no number over all clients. The best
+    accuracy is that of complete rounds only.
     """
-    value = run.summary()[MEASURES[measure]]
+    summary = run.summary()
+    value = summary[MEASURES[measure]]
+    if measure != "best" and run.records[-1]["partial"]:
+        value = summary.get("accuracy_all_clients") if measure == "final" else None
+        if value is None:
+            return Score(float("nan"), "clients without a cluster in the last round")
     if value is None:
         return Score(float("nan"), "no complete round" if measure == "best" else "not scored in the last round")
-    if measure != "best" and run.records[-1]["partial"]:
-        return Score(float("nan"), "clients without a cluster in the last round")
     return Score(float(value))
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW, not_worse_than_best
 from fedkin.analysis.statistics import LEAST_SEEDS
@@ -93,6 +96,11 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
         lines.append(
             "All seeds share the data of their setting: intervals and tests are over models, cohorts, batches."
         )
+    if any(run.records[-1]["partial"] for run in comparison.finished.values()):
+        lines.append(
+            "Where clients had no cluster in the last round, its accuracies are those of the others, and tests use the "
+            "accuracy of all clients (accuracy_all_clients in a run's summary)."
+        )
     lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
     highest = _NAMES[comparison.by if measure is None else measure]
     lines.append(f"Bold: the highest {highest}" + (f", and {_TESTED}." if tested else "."))
@@ -172,10 +180,17 @@ def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[
     rows, differences = rows_of(comparison.table()), rows_of(comparison.differences(measure))
     best = {}
     for setting in comparison.settings:
-        means = {row["method"]: row[MEASURES[measure]] for row in rows if row["setting"] == setting}
+        scores = comparison.scores(setting, measure)
+        means = {name: _mean(values) for name, values in scores.items()}
         pairs = [row for row in differences if row["setting"] == setting]
         best[setting] = not_worse_than_best(pairs, means)
     return [(row, best[row["setting"]]) for row in rows]
+
+
+def _mean(values: Float[np.ndarray, "S"]) -> float | None:
+    """Mean of the seeds that have a number; None where none has."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
 
 
 def _labels(comparison: Comparison, row: Row) -> list[str]:

@@ -17,6 +17,7 @@ from scipy import stats
 import fedkin as fk
 from fedkin.analysis.repeat import execute_seeds, repeat
 from fedkin.analysis.repeated_runs import RepeatedRuns
+from fedkin.analysis.scores import score
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
@@ -160,6 +161,16 @@ def test_a_method_without_a_score_takes_no_other_comparison_away(caplog: pytest.
     assert json.loads(json.dumps(repeated.summary(), allow_nan=False))["comparisons"][0]["why"] == without["why"]
 
 
+def test_where_clients_have_no_cluster_methods_are_compared_over_all_clients() -> None:
+    """FlexCFL serves the others well, and the rest with whatever model they would get."""
+    run = by_hand({"flexcfl": [OURS[0]]}, partial=[2]).runs[0]
+    summary = {**run.summary(), "accuracy_all_clients": 0.25}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "summary", lambda self: summary)
+        assert [score(run, measure).value for measure in ("final", "best")] == [0.25, 0.6]
+        assert np.isnan(score(run, "bottom").value)
+
+
 def test_a_last_round_with_unassigned_clients_is_no_match_for_one_that_served_all() -> None:
     repeated = by_hand({"flexcfl": OURS, "fedavg": THEIRS}, partial=[2])
     made = only(repeated.comparisons())
@@ -220,10 +231,11 @@ def test_real_runs_leave_rounds_out(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.isnan(repeated.curves()["fedavg"][0]), [False, True, False, False])
     summary = json.loads((tmp_path / "run/summary.json").read_text(), parse_constant=pytest.fail)
     (made,) = summary["comparisons"]
-    assert (made["verdict"], made["seeds"], made["p"]) == ("no score", 0, None)
-    assert "flexcfl: clients without a cluster in the last round (seeds 0, 1, 2)" in made["why"]
+    ours, theirs = ([r.summary()["accuracy_all_clients"] for r in repeated.of(m)] for m in ("flexcfl", "fedavg"))
+    assert (made["seeds"], made["why"]) == (3, None)
+    assert made["difference"] == pytest.approx(np.mean(ours) - np.mean(theirs))
     assert [row["best_accuracy"] is None for row in summary["methods"]] == [True, False]
-    assert pd.read_csv(tmp_path / "run/comparisons.csv")["why"].tolist() == [made["why"]]
+    assert pd.read_csv(tmp_path / "run/comparisons.csv")["difference"].tolist() == [made["difference"]]
 
 
 def test_without_test_samples_nothing_is_claimed(tmp_path: Path) -> None:

@@ -150,9 +150,18 @@ class Comparison:
         first = ["setting", "measure"]
         return whole.reindex(columns=[*first, *(name for name in whole.columns if name not in first)])
 
-    def _pairs(self, setting: str, measure: str) -> pd.DataFrame:
+    def scores(self, setting: str, measure: str) -> dict[str, Float[np.ndarray, "S"]]:
+        """What methods are compared by, one number per seed, NaN where there is none (``scores.score``)."""
+        return self._scores_and_reasons(setting, measure)[0]
+
+    def _scores_and_reasons(
+        self, setting: str, measure: str
+    ) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
         runs = {m: [self.finished.get((setting, m, seed)) for seed in self.seeds] for m in self.methods}
-        values, reasons = scores_by_method(runs, measure)
+        return scores_by_method(runs, measure)
+
+    def _pairs(self, setting: str, measure: str) -> pd.DataFrame:
+        values, reasons = self._scores_and_reasons(setting, measure)
         log_reasons(f"{setting}: {reason}" if setting else reason for reason in reasons.values())
         return pairs(values, None, reasons)
 
