@@ -125,7 +125,11 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
         partitioner.dataset = dataset
     elif partitioner.dataset is not dataset:
         raise ConfigError("by: the partitioner divides another data set already; make a new one")
-    parts = [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
+    try:
+        parts = [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
+    except (ValueError, KeyError, TypeError) as error:
+        kind = type(partitioner).__name__
+        raise DataError(f"by: the {kind} does not divide these data: {error}") from error
     return concatenate_datasets(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
 
 

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.data import from_hf
+
+hf = pytest.importorskip("datasets", reason="pip install 'fedkin[hf]'")
+
+WHO = ["south"] * 10 + ["north"] * 10
+COLUMNS = {"age": [float(i) for i in range(20)], "weight": list(range(20)), "label": ["ill", "well"] * 10, "who": WHO}
+
+
+def rows(**change: Any) -> Any:
+    return hf.Dataset.from_dict({**COLUMNS, **change})
+
+
+def test_clients_by_a_column() -> None:
+    data = from_hf(rows(), by="who", test=0.2)
+    assert data.client_names == ("north", "south") and data.label_names == ("ill", "well")
+    assert data.feature_names == ("age", "weight") and data.x[3].tolist() == [3, 3] and data.y[:2].tolist() == [0, 1]
+    assert sorted([*data.train[1], *data.test[1]]) == list(range(10)) and data.test.sizes.tolist() == [2, 2]
+    single = from_hf(rows(), by="who", features="weight")
+    assert single.x.shape == (20, 1) and from_hf(rows(), by="who", features=["weight"]).x.shape == (20, 1)
+
+
+def test_names_of_a_class_label() -> None:
+    labels = hf.ClassLabel(names=["well", "ill", "dead"])
+    data = from_hf(rows(label=[0, 1] * 10).cast_column("label", labels), by="who")
+    assert (data.classes, data.label_names, data.y[:2].tolist()) == (3, ("well", "ill", "dead"), [0, 1])
+    missing = rows(label=[0, -1] * 10).cast_column("label", labels)
+    with pytest.raises(DataError, match="0 to 2, row 1 has -1"):
+        from_hf(missing, by="who")
+
+
+def test_images_and_arrays() -> None:
+    pixels = np.full((20, 4, 4, 3), 51, np.uint8)
+    from PIL import Image
+
+    images = hf.Dataset.from_dict({"image": [Image.fromarray(p) for p in pixels], "label": [0, 1] * 10, "who": WHO})
+    data = from_hf(images.cast_column("image", hf.Image()), by="who")
+    assert data.x.shape == (20, 4, 4, 3) and (data.x == np.float32(0.2)).all()
+    lists = hf.Dataset.from_dict({"x": np.ones((20, 2, 2)).tolist(), "label": [True, False] * 10, "who": WHO})
+    assert from_hf(lists, by="who").x.shape == (20, 2, 2) and from_hf(lists, by="who").label_names == ("False", "True")
+    tokens = hf.Dataset.from_dict({"x": [[1, 2]] * 20, "label": [0] * 20, "who": WHO})
+    assert from_hf(tokens, by="who", integers=True).x.dtype == np.int64
+
+
+def test_partitioners_of_flwr_datasets() -> None:
+    partitioners = pytest.importorskip("flwr_datasets.partitioner")
+    iid = partitioners.IidPartitioner(num_partitions=4)
+    data = from_hf(rows(), by=iid, features=["age", "weight"], test=0)
+    for client in range(4):
+        expected = sorted(iid.load_partition(client)["age"])
+        assert sorted(data.x[data.train[client], 0].tolist()) == expected
+    pathological = partitioners.PathologicalPartitioner(2, partition_by="label", num_classes_per_partition=1)
+    one_each = from_hf(rows(), by=pathological, features=["age"], test=0)
+    assert (one_each.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
+    with pytest.raises(ConfigError, match="divides another data set already"):
+        from_hf(rows(), by=iid, features=["age"])
+    same = rows()
+    natural = partitioners.NaturalIdPartitioner(partition_by="who")
+    natural.dataset = same
+    assert from_hf(same, by=natural, features=["age"]).clients == 2
+    with pytest.raises(DataError, match="by: the NaturalIdPartitioner does not divide these data: .*nobody"):
+        from_hf(rows(), by=partitioners.NaturalIdPartitioner(partition_by="nobody"), features=["age"])
+
+
+def test_own_partitions_and_test_sets() -> None:
+    data = from_hf(rows(), partition="shards", num_clients=2, classes_per_client=1, features=["age"], test=0)
+    assert (data.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
+    later = rows(age=[100.0] * 20, who=["north"] * 20).select(range(3))
+    data = from_hf(rows(), by="who", test=later)
+    assert data.train.sizes.tolist() == [10, 10] and data.test.sizes.tolist() == [3, 0]
+    assert (data.x[data.test[0], 0] == 100).all()
+    with pytest.raises(ConfigError, match="a data set as test= needs by="):
+        from_hf(rows(), partition="iid", num_clients=2, features=["age"], test=later)
+    with pytest.raises(DataError, match="test has the columns"):
+        from_hf(rows(), by="who", test=later.remove_columns("age"))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({}, {"label": "lable"}, "unknown column 'lable'; did you mean 'label'"),
+        ({}, {"by": "whom"}, "unknown column 'whom'; did you mean 'who'"),
+        ({}, {"features": ["wieght"]}, "unknown column 'wieght'; did you mean 'weight'"),
+        ({"age": [1.0, None] * 10}, {}, r"column age, row 1 is missing \(10 such rows\)"),
+        ({"label": ["a", None] * 10}, {}, "label is missing in row 1"),
+        ({"age": ["x"] * 20}, {}, r"column age holds text, such as \['x'\]; make it numbers"),
+        (
+            {"age": [[1.0], [1.0, 2.0]] * 10},
+            {"features": "age"},
+            r"row 1 has shape \(2,\), row 0 \(1,\); resize or pad",
+        ),
+        ({"age": [[1.0, 2.0]] * 20}, {}, r"age has shape \(2,\) beside 1 others; name it alone with features="),
+        ({}, {"features": []}, "got none"),
+    ],
+)
+def test_columns_that_cannot_be(change: dict[str, Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=f"^hf: .*{message}"):
+        from_hf(rows(**change), **{"by": "who", **options})
+
+
+def test_what_is_no_data_set() -> None:
+    with pytest.raises(DataError, match=r"expected one split, got a DatasetDict with train; choose one.*\['train'\]"):
+        from_hf(hf.DatasetDict(train=rows()), by="who")
+    with pytest.raises(DataError, match=r"expected a datasets\.Dataset of Hugging Face, got list"):
+        from_hf([], by="who")
+    with pytest.raises(DataError, match="found none"):
+        from_hf(rows().select([]), by="who")
+    with pytest.raises(ConfigError, match=r"whose is each sample\?.* got neither"):
+        from_hf(rows())
+    with pytest.raises(ConfigError, match="got both"):
+        from_hf(rows(), by="who", partition="iid", num_clients=2)
