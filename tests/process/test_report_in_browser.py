@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 ALL = "document.documentElement.dataset.all !== undefined"
-PLOTS = ("accuracy", "clusters", "communication", "alluvial", "map", "similarity", "labels")
+PLOTS = ("accuracy", "bottom", "clients", "clusters", "communication", "alluvial", "map", "similarity", "labels")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = wandering(30, 12, share=0.1)
     rows[:4, :5] = -1
     runs = [a_run(rows, data=data.name, seed=s, moved=[30 if r == 6 else None for r in range(13)]) for s in (0, 1)]
+    runs = [dataclasses.replace(run, clients=run.clients.assign(accuracy=np.linspace(0.2, 1, 30))) for run in runs]
     target = tmp_path_factory.mktemp("page") / "report.html"
     return fk.report(fk.RepeatedRuns(tuple(runs)), target, similarity=True, data=data, model=fk.models.mclr(data))
 
@@ -81,6 +83,38 @@ def test_every_chart_is_drawn(browser: Browser, page: Path, width: int, dark: bo
     assert corner < 0.2 if dark else corner > 0.8
     assert len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100  # not blank
     quiet(browser, page)
+
+
+def test_axes_fit_the_curves_and_a_box_has_all_methods(browser: Browser, tmp_path: Path) -> None:
+    rows = wandering(8, 4)
+    run = a_run(rows, accuracy=[0.8, 0.82, 0.84, 0.86, 0.88])
+    run = dataclasses.replace(run, against={"fedavg": a_run(0 * rows, "fedavg", accuracy=[0.79] * 5)})
+    page = fk.report(run, tmp_path / "report.html")
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    low, high = browser.evaluate("document.querySelector('#accuracy')._fullLayout.yaxis.range")
+    assert 0.7 < low < 0.79 and 0.88 < high < 0.95
+    assert browser.evaluate("document.querySelector('#accuracy')._fullLayout.hovermode") == "x unified"
+    quiet(browser, page)
+
+
+def test_a_panel_where_nothing_happens_is_a_sentence(browser: Browser, tmp_path: Path) -> None:
+    page = fk.report(a_run(np.tile([0, 0, 1], (5, 1))), tmp_path / "report.html")
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    assert browser.evaluate("document.querySelector('#alluvial').offsetHeight") == 0
+    note = browser.evaluate("document.querySelector('#f-alluvial .note').textContent")
+    assert "cluster 0: 2, cluster 1: 1" in note and note.startswith("No migrations")
+    quiet(browser, page)
+
+
+def test_a_wide_table_is_a_list_on_a_phone(browser: Browser, page: Path) -> None:
+    hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
+    label = "getComputedStyle(document.querySelectorAll('table.list td')[1], '::before').content"
+    browser.open(page, 390, 900)
+    assert browser.evaluate(hidden) == [0] and browser.evaluate(label) == '"seeds"'
+    browser.open(page, 1280, 900)
+    assert browser.evaluate(hidden) == [0] and browser.evaluate(label) == "none"
 
 
 def test_the_alluvial_chart_counts_migrations(browser: Browser, tmp_path: Path) -> None:
@@ -200,7 +234,7 @@ def test_a_thousand_clients_and_three_hundred_rounds_stay_small(browser: Browser
     data = federation(1000)
     run = a_run(wandering(1000, 300, clusters=8), data=data.name)
     page = fk.report(run, tmp_path / "report.html", similarity=True, data=data, model=fk.models.mclr(data))
-    assert page.stat().st_size < 8_000_000
+    assert page.stat().st_size < 4_000_000
     browser.open(page, fragment="#all")
     browser.wait(ALL)
     assert "200 clients" in browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")

@@ -78,4 +78,4 @@ def _band(values: Float[np.ndarray, "S R"], rounds: Bool[np.ndarray, "R"]) -> Ba
     mean, low, high = (np.where(known, curve, np.nan) for curve in (band.mean, band.low, band.high))
     if len(values) < LEAST_SEEDS:
         return Band(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
-    return Band(mean, low, high)
+    return Band(mean, low.clip(0, 1), high.clip(0, 1))  # no share is outside

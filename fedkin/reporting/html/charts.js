@@ -5,7 +5,7 @@ const narrow = matchMedia("(max-width: 40rem)");
 const coarse = matchMedia("(pointer: coarse)");
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "3px,2px"];
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star", "pentagon", "hexagon"];
-const state = { setting: 0, run: 0, colour: "cluster" };
+const state = { setting: 0, run: report.opening, colour: "cluster" };
 
 // Plotly reads a little HTML in its texts; names are shown as they are.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -62,8 +62,18 @@ function layout(extra) {
   return full;
 }
 
-const rounds = (last, extra) => ({ title: { text: "communication round" }, rangemode: "tozero", showgrid: false, ...(last <= 10 ? { dtick: 1 } : {}), ...extra });
-const shares = { tickformat: ".0%", range: [0, 1.02], title: { text: "" } };
+const rounds = (last, extra) => ({ title: { text: "communication round" }, unifiedhovertitle: { text: "round %{x}" }, rangemode: "tozero", showgrid: false, ...(last <= 10 ? { dtick: 1 } : {}), ...extra });
+
+// An axis of shares that has the curves in it, and little more.
+function shares(curves, title) {
+  const known = curves.flat().filter((value) => value !== null && value !== undefined);
+  const low = Math.min(1, ...known), high = Math.max(0, ...known), room = Math.max(0.01, 0.06 * (high - low));
+  const range = known.length ? [Math.max(-0.012, low - room), Math.min(1.012, high + room)] : [0, 1];
+  return { tickformat: high - low < 0.04 ? ".1%" : ".0%", range, zeroline: false, title: { text: title, standoff: 10 } };
+}
+
+// All values at a round, in one box.
+const unified = { hovermode: "x unified" };
 
 function eventLines(events) {
   const t = theme(), shapes = [], annotations = [];
@@ -92,38 +102,69 @@ function some(count, limit = 12) { // evenly spread places of a list
   return [...new Set(Array.from({ length: limit }, (_, i) => Math.round((i * (count - 1)) / (limit - 1))))];
 }
 
+// Curves of all methods in a setting, with their intervals.
+function overRounds(kind, title, what) {
+  const chart = report.accuracy[state.setting], traces = [], pale = kind === "accuracy" && chart.lines.some((l) => l.partial);
+  const lines = chart.lines.map((line, i) => ({ ...line, i, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] }));
+  if (lines.every((line) => line.y.every((v) => v === null) && !line.partial)) return { empty: "No client was tested." };
+  const some_band = lines.some((line) => line.low.some((v) => v !== null));
+  lines.forEach(({ method, i, rounds: x, y, low, high, partial }) => {
+    const shade = colour(i), known = x.map((_, k) => k).filter((k) => low[k] !== null), back = [...known].reverse();
+    const common = { mode: "lines", name: plain(method), legendgroup: method };
+    if (known.length) traces.push({
+      ...common, x: [...known, ...back].map((k) => x[k]), y: [...known.map((k) => low[k]), ...back.map((k) => high[k])],
+      fill: "toself", line: { width: 0 }, fillcolor: faded(rgb(shade), 0.18), showlegend: false, hoverinfo: "skip",
+    });
+    if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2 }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster)" });
+    traces.push({ ...common, x, y, showlegend: true, line: { color: shade, width: 2.4, dash: DASHES[i % DASHES.length] }, hovertemplate: "%{y:.1%}" });
+  });
+  const end = (line) => percent(last(line.y) ?? last(line.partial || []));
+  const longest = lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
+  const at = (line, k) => percent(line.y[k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null));
+  const drawn = lines.flatMap((line) => [line.y, line.low, line.high, kind === "accuracy" ? line.partial || [] : []]);
+  return {
+    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: shares(drawn, title), ...eventLines(chart.events) }),
+    label: `${what} Over the rounds: ${lines.map((line) => `${line.method} ends at ${end(line)}`).join("; ")}.${eventText(chart.events)}`,
+    note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet." : ""),
+    heads: ["round", ...lines.map((line) => line.method)],
+    rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...lines.map((line) => at(line, k))]),
+  };
+}
+
 // ---- the charts: traces, layout, a description for screen readers, and a short table
 
 const charts = {
   accuracy() {
-    const chart = report.accuracy[state.setting], traces = [];
-    chart.lines.forEach((line, i) => {
-      const shade = colour(i), dash = DASHES[i % DASHES.length], name = plain(line.method);
-      const draw = (y, extra) => traces.push({ x: line.rounds, y, mode: "lines", name, legendgroup: line.method, showlegend: false, hoverinfo: "skip", ...extra });
-      for (const kind of ["accuracy", "bottom_decile"]) {
-        if (line[kind + "_low"].some((v) => v !== null)) {
-          const known = line.rounds.map((_, k) => k).filter((k) => line[kind + "_low"][k] !== null);
-          const back = [...known].reverse();
-          traces.push({
-            x: [...known, ...back].map((k) => line.rounds[k]), fill: "toself", mode: "lines", line: { width: 0 },
-            y: [...known.map((k) => line[kind + "_low"][k]), ...back.map((k) => line[kind + "_high"][k])],
-            fillcolor: faded(shade, kind === "accuracy" ? 0.2 : 0.1), legendgroup: line.method, showlegend: false, hoverinfo: "skip",
-          });
-        }
-      }
-      if (line.partial) draw(line.partial, { line: { color: shade, width: 2 }, opacity: 0.4 });
-      draw(line.bottom_decile, { line: { color: shade, width: 1.1, dash }, hoverinfo: "all", hovertemplate: `${name}, bottom 10% of clients: %{y:.1%}<extra>round %{x}</extra>` });
-      draw(line.accuracy, { line: { color: shade, width: 2.6, dash }, showlegend: true, hoverinfo: "all", hovertemplate: `${name}: %{y:.1%}<extra>round %{x}</extra>` });
+    return overRounds("accuracy", "test accuracy", "All clients together.");
+  },
+
+  bottom() {
+    return overRounds("bottom_decile", "mean accuracy", "Mean accuracy of the 10% of clients that are served worst.");
+  },
+
+  clients() {
+    const lines = report.accuracy[state.setting].lines.filter((line) => line.clients), t = theme();
+    if (!lines.length) return { empty: "Accuracies of single clients are known when a run is finished." };
+    const traces = lines.map((line) => {
+      const i = report.accuracy[state.setting].lines.indexOf(line), name = plain(line.method), one = line.clients;
+      return {
+        x: one.shares, y: one.accuracy, mode: one.clients <= 40 ? "lines+markers" : "lines", name, line: { color: colour(i), dash: DASHES[i % DASHES.length], width: 2, shape: "hv" },
+        marker: { size: 5 }, hovertemplate: "%{y:.1%}",
+      };
     });
-    const ends = chart.lines.map((line) => `${line.method} ends at ${percent(last(line.accuracy) ?? last(line.partial || []))}, its bottom 10% of clients at ${percent(last(line.bottom_decile))}`);
-    const longest = chart.lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
-    const at = (line, kind, k) => percent(line[kind][k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null));
+    const several = Math.max(...report.accuracy[state.setting].lines.map((line) => line.seeds)) > 1;
     return {
-      traces, layout: layout({ xaxis: rounds(last(longest.rounds)), yaxis: shares, ...eventLines(chart.events) }),
-      label: `Test accuracy over the rounds. ${ends.join("; ")}.${eventText(chart.events)}`,
-      note: "Bold: all clients together. Thin: bottom 10% of clients." + (chart.lines[0].seeds > 2 ? " Bands: 95% intervals over the seeds." : "") + (chart.lines.some((l) => l.partial) ? " Pale: some clients have no cluster yet." : ""),
-      heads: ["round", ...chart.lines.flatMap((l) => [l.method, l.method + ", bottom 10%"])],
-      rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...chart.lines.flatMap((l) => [at(l, "accuracy", k), at(l, "bottom_decile", k)])]),
+      traces,
+      layout: layout({
+        ...unified, showlegend: true,
+        xaxis: { title: { text: "clients, lowest accuracy first" }, tickformat: ".0%", range: [0, 1.005], dtick: 0.2, showgrid: false, unifiedhovertitle: { text: "%{x:.0%} of the clients have at most" } },
+        yaxis: shares(lines.map((line) => line.clients.accuracy), "client's test accuracy"),
+        shapes: [{ type: "rect", x0: 0, x1: 0.1, yref: "paper", y0: 0, y1: 1, fillcolor: faded(rgb(t.soft), 0.15), line: { width: 0 }, layer: "below" }],
+      }),
+      label: `Test accuracy of single clients after the last round, lowest first. ${lines.map((l) => `${l.method}: bottom 10% ${percent(l.clients.bottom)}, median ${percent(l.clients.quartiles[1])}, standard deviation ${percent(l.clients.spread)}`).join("; ")}.`,
+      note: `After the last round; grey: the bottom 10%.${several ? " Clients of all seeds together." : ""} Spread (standard deviation over clients): ${lines.map((l) => `${l.method} ${(100 * l.clients.spread).toFixed(1)} points`).join(", ")}.`,
+      heads: ["method", "clients", "bottom 10%", "lower quartile", "median", "upper quartile", "spread"],
+      rows: lines.map(({ method, clients: c }) => [method, grouped(c.clients), percent(c.bottom), ...c.quartiles.map((q) => percent(q)), percent(c.spread)]),
     };
   },
 
@@ -133,11 +174,11 @@ const charts = {
     const traces = lines.map((line) => ({
       x, y: line.accuracy, mode: "lines", name: `cluster ${line.cluster}`,
       line: { color: colour(hue(line.cluster)), dash: DASHES[Math.max(0, hue(line.cluster)) % DASHES.length], width: 2 },
-      hovertemplate: `cluster ${line.cluster}: %{y:.1%}<extra>round %{x}</extra>`,
+      hovertemplate: "%{y:.1%}",
     }));
     const ends = lines.map((line) => `cluster ${line.cluster} ends at ${percent(last(line.accuracy))}`);
     return {
-      traces, layout: layout({ xaxis: rounds(last(x)), yaxis: shares, showlegend: true, ...eventLines(run().events) }),
+      traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: shares(lines.map((line) => line.accuracy), "test accuracy"), showlegend: true, ...eventLines(run().events) }),
       label: `Test accuracy of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
       note: omitted > 0 ? `The ${lines.length} largest clusters; ${omitted} others are omitted.` : "All clients of a cluster together.",
       heads: ["round", ...lines.map((l) => `cluster ${l.cluster}`)],
@@ -148,6 +189,8 @@ const charts = {
   alluvial() {
     const r = run().alluvial;
     if (!r) return { empty: "Cluster membership is not known: the run has no migrations.jsonl." };
+    const still = r.sizes.every((column) => column.every((size, b) => size === r.sizes[0][b])) && !run().migrations.total;
+    if (still) return { empty: `No migrations: in all rounds the clusters have the same clients (${r.bands.map((band, b) => `${band.name}: ${grouped(r.sizes[0][b])}`).join(", ")}).` };
     const traces = [], moved = new Map();
     r.bands.forEach((band, b) => {
       for (const stays of [true, false]) {
@@ -180,7 +223,7 @@ const charts = {
     const all = run().migrations, count = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
     return {
       traces,
-      layout: layout({ xaxis: rounds(r.last, { range: [0, r.last || 1] }), yaxis: { title: { text: "clients" }, showticklabels: false, showgrid: false, ticks: "" }, ...eventLines(run().events) }),
+      layout: layout({ xaxis: rounds(r.last, { range: [0, r.last || 1] }), yaxis: { title: { text: "clients, by cluster" }, showticklabels: false, showgrid: false, ticks: "" }, ...eventLines(run().events) }),
       label: `Clusters as bands over the rounds; ${all.total ? `${count(all.total, "migration")} in ${count(all.rounds, "round")}; the most in round ${all.peak}` : "no migrations"}.${net}` + eventText(run().events),
       note: "The height of a band is the number of clients in the cluster; migrations are paler. " + (all.total ? `${count(all.total, "migration")}.` : "No migrations.") + net + (all.rounds > all.busiest.length ? ` The table has the ${all.busiest.length} rounds with the most migrations.` : "") + (run().peers ? " Communities of peers are numbered anew in each round: some migrations may be changes of number only." : ""),
       heads: ["round", "migrations", "from and to"],

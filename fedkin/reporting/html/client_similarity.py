@@ -119,6 +119,8 @@ def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
 def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
     settings: dict[str, Any] = run.config
     local, shift, population = LocalTraining(), None, None
+    if "federation" in settings and (data is None or model is None):
+        raise DataError("the clients were real ones, which keep their data and train for the run only")
     if data is None or model is None:
         if "python" in settings or "method" not in settings or settings["data"]["name"] == "?":
             raise DataError(
@@ -173,7 +175,7 @@ def _train(data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
 def _local_training(settings: dict[str, Any]) -> LocalTraining:
     """The local training of a run started from Python, from its description."""
     names = {entry.name for entry in dataclasses.fields(LocalTraining)}
-    return LocalTraining(**{name: value for name, value in settings.get("local", {}).items() if name in names})
+    return LocalTraining.from_settings({n: value for n, value in settings.get("local", {}).items() if n in names})
 
 
 def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:

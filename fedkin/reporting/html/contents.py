@@ -14,11 +14,14 @@ from fedkin.data.federated import FederatedData
 from fedkin.reporting.html import comparison_section, similarity_charts
 from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_over_rounds, events
 from fedkin.reporting.html.alluvial import BANDS, alluvial, migration_table
+from fedkin.reporting.html.client_accuracy import client_accuracy
 from fedkin.reporting.html.client_similarity import ClientSimilarity, similarity_keys
 from fedkin.reporting.html.communication_chart import communication
 from fedkin.reporting.html.json_values import Json
-from fedkin.reporting.html.methods_table import methods_table
+from fedkin.reporting.html.methods_table import methods_table, scores
+from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
+from fedkin.reporting.html.verdict import verdict
 from fedkin.run import run_folder
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
@@ -36,8 +39,9 @@ def contents(
         similarity: whether clients are trained for similarities that are in no run's folder.
 
     Returns:
-        Keys: title, subtitle, notes (what is missing), hint (how to add client similarity), table, accuracy (a
-        chart per setting), similarities (by key), runs, and of a comparison its own tables and findings.
+        Keys: title, subtitle, verdict (sentences and how to read them), overview (what ran), notes (what is missing),
+        hint (how to add client similarity), table, accuracy (a chart per setting), similarities (by key), runs, opening
+        (the run that is shown first), and of a comparison its own tables and findings.
     """
     runs = report.runs
     keys = similarity_keys([one.run for one in runs], data, model)
@@ -52,12 +56,15 @@ def contents(
     return {
         "title": _title(report),
         "subtitle": _subtitle(report),
+        "verdict": verdict(report).to_json(),
+        "overview": overview(report),
         "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
-        "hint": "" if similarity or similarities.by_key else similarity_charts.HINT,
+        "hint": "" if similarity or similarities.by_key or _only_real(report) else similarity_charts.HINT,
         "table": methods_table(report),
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
         "similarities": {key: similarity_charts.similarity_json(one) for key, one in similarities.by_key.items()},
         "runs": [_run(one, key, similarities.by_key.get(key)) for one, key in zip(runs, keys, strict=True)],
+        "opening": _opening(runs),
         "comparison": comparison.tables,
         "findings": comparison.findings,
     }
@@ -83,10 +90,33 @@ def _subtitle(report: ReportInput) -> str:
     return ", ".join(parts)
 
 
+def _only_real(report: ReportInput) -> bool:
+    """Whether there is nobody to train for a similarity: the clients of all runs were real ones."""
+    return all(is_deployed(one.run) for one in report.runs)
+
+
+def _opening(runs: Sequence[ReportedRun]) -> int:
+    """The run that is shown first: of the best clustered method, in the first setting; else the first."""
+    clustered = [
+        (i, final)
+        for i, one in enumerate(runs)
+        if one.setting == runs[0].setting and one.run.state.clusters > 1 and (final := scores(one.run)["final"])
+    ]
+    means = {
+        runs[i].method: np.mean([value for j, value in clustered if runs[j].method == runs[i].method])
+        for i, _ in clustered
+    }
+    best = max(means, key=lambda name: means[name], default=None)
+    return next((i for i, _ in clustered if runs[i].method == best), 0)
+
+
 def _accuracy(report: ReportInput, setting: str) -> Json:
     """The accuracy of all methods in one setting."""
     runs = {name: runs for name in report.methods if (runs := report.runs_of(setting, name))}
-    lines = [{"method": name, **accuracy_over_rounds(several)} for name, several in runs.items()]
+    lines = [
+        {"method": name, **accuracy_over_rounds(several), "clients": client_accuracy(several)}
+        for name, several in runs.items()
+    ]
     longest = max((run for several in runs.values() for run in several), key=lambda run: len(run.records))
     return {"setting": setting, "lines": lines, "events": events(longest, assignments(longest))}
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedkin.analysis.tables import mean_and_interval
+from fedkin.analysis.tables import clusters_and_configured, clusters_text, mean_and_interval
+from fedkin.config.shared_options import configured_clusters
 from fedkin.reporting.html.communication_chart import format_bytes
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
@@ -35,6 +36,8 @@ def scores(run: Run) -> Json:
         "final": scored[-1]["accuracy"] if scored else None,
         "bottom_decile": scored[-1].get("bottom_decile") if scored else None,
         "clusters": run.state.clusters,
+        "configured_clusters": configured_clusters(run.config["method"]),
+        "cluster_sizes": last.get("cluster_sizes"),
         "rounds": last["round"],
         "download": last.get("bytes_down"),
         "upload": last.get("bytes_up"),
@@ -46,7 +49,7 @@ def _row(runs: Sequence[Run]) -> list[str]:
     numbers = [scores(run) for run in runs]
     columns = {name: [row[name] for row in numbers] for name in numbers[0]}
     shares = [percent_and_interval(columns[name]) for name in ("best", "final", "bottom_decile")]
-    rounds, clusters = (_range(columns[name]) for name in ("rounds", "clusters"))
+    rounds, clusters = _range(columns["rounds"]), clusters_text(clusters_and_configured(numbers))
     traffic = [columns[name] for name in ("download", "upload")]
     sizes = ["-" if None in values else format_bytes(float(np.mean(values))) for values in traffic]
     return [rounds, *shares, clusters, *sizes, f"{np.mean(columns['seconds']):,.1f}"]

@@ -5,9 +5,10 @@ const drawn = new Set();
 
 function table(heads, rows) {
   const result = document.createElement("table"), head = result.createTHead().insertRow();
+  if (heads.length > 3) result.className = "list";
   for (const text of heads) { const th = document.createElement("th"); th.scope = "col"; th.textContent = text; head.append(th); }
   const body = result.createTBody();
-  for (const row of rows) { const tr = body.insertRow(); for (const text of row) tr.insertCell().textContent = text; }
+  for (const row of rows) { const tr = body.insertRow(); row.forEach((text, k) => { const td = tr.insertCell(); td.textContent = text; td.dataset.label = heads[k]; }); }
   return result;
 }
 
@@ -33,7 +34,8 @@ function draw(name) {
 
 const redraw = (some) => some.filter((name) => drawn.has(name)).forEach(draw);
 const drawAll = () => names.forEach((name) => drawn.has(name) || draw(name));
-const ofRun = names.filter((name) => name !== "accuracy");
+const OF_SETTING = ["accuracy", "bottom", "clients"];
+const ofRun = names.filter((name) => !OF_SETTING.includes(name));
 
 function selectRun() {
   const one = run();
@@ -55,7 +57,7 @@ function press() {
 }
 
 byId("run")?.addEventListener("change", (event) => { state.run = Number(event.target.value); selectRun(); });
-byId("setting")?.addEventListener("change", (event) => { state.setting = Number(event.target.value); redraw(["accuracy"]); });
+byId("setting")?.addEventListener("change", (event) => { state.setting = Number(event.target.value); redraw(OF_SETTING); });
 for (const by of ["cluster", "true_cluster"]) byId("by-" + by)?.addEventListener("click", () => { state.colour = by; press(); redraw(["map"]); });
 dark.addEventListener("change", () => redraw(names));
 narrow.addEventListener("change", () => redraw(names));

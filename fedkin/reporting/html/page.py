@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from html import escape
@@ -9,13 +10,17 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from plotly.offline import get_plotlyjs, get_plotlyjs_version
-
 from fedkin import __version__
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.style import COLOURS
 
 PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: an alluvial chart has up to ten bands
+PLOTLY = "4.1.1"  # the npm package plotly.js-cartesian-dist-min: a third of the whole plotly.js; MIT, plotly/LICENSE
+_ACCURACY_FIGURES = (  # of a setting
+    ("accuracy", "Test accuracy", "wide", "tall"),
+    ("bottom", "Bottom 10% of clients", "", ""),
+    ("clients", "Accuracy of each client", "", ""),
+)
 _FIGURES = (  # of one run: name, heading, class of the figure, class of the plot
     ("clusters", "Accuracy by cluster", "", ""),
     ("communication", "Communication by operation", "", ""),
@@ -30,29 +35,32 @@ _SIMILARITY_FIGURES = (
 
 def page(contents: Json) -> str:
     """The HTML of a report's contents."""
-    runs = contents["runs"]
-    versions = list(runs[0]["versions"].items())
+    runs, first = contents["runs"], contents["runs"][contents["opening"]]
+    versions = list(first["versions"].items())
     figures = [*_FIGURES, *(_SIMILARITY_FIGURES if contents["similarities"] else ())]
     parts = {
         "title": escape(contents["title"]),
         "subtitle": escape(contents["subtitle"]),
+        "verdict": _verdict(contents["verdict"]),
+        "navigation": _navigation(contents),
+        "overview": _overview(contents["overview"]),
         "notes": _notes(contents["notes"]),
         "tables": _tables(contents),
         "setting_chooser": _chooser("setting", "Setting", [one["setting"] or "-" for one in contents["accuracy"]]),
-        "run_chooser": _chooser("run", "Run", [run["label"] for run in runs]),
-        "accuracy": _figure("accuracy", "Test accuracy", "", "tall"),
+        "run_chooser": _chooser("run", "Run", [run["label"] for run in runs], contents["opening"]),
+        "accuracy": "\n".join(_figure(*one) for one in _ACCURACY_FIGURES),
         "figures": "\n".join(_figure(*one) for one in figures),
         "hint": f'<p class="small">{escape(contents["hint"])}</p>' if contents["hint"] else "",
-        "first": escape(runs[0]["label"]),
-        "config": escape(runs[0]["config"]),
+        "first": escape(first["label"]),
+        "config": escape(first["config"]),
         "versions": _table("", ["part", "version"], versions) if versions else "not known",
         "version": escape(__version__),
-        "plotly": escape(get_plotlyjs_version()),
+        "plotly": PLOTLY,
         "contents": in_script({**contents, "colours": PALETTE}),
         "css": _file("page.css"),
         "charts_js": _file("charts.js"),
         "page_js": _file("page.js"),
-        "plotly_js": get_plotlyjs(),
+        "plotly_js": _plotly(),
     }
     return Template(_file("page.html")).substitute(parts)
 
@@ -61,6 +69,28 @@ def in_script(value: Any) -> str:
     """JSON that can stand inside a script element whatever it holds."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # in ASCII, so that U+2028 is spelled out
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _verdict(verdict: Json) -> str:
+    """The sentences, and how to read them."""
+    note = f'<p class="small">{escape(verdict["note"])}</p>' if verdict["note"] else ""
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict["sentences"]) + note
+
+
+def _navigation(contents: Json) -> str:
+    """Links to the sections."""
+    tables = [(_slug(one["heading"]), one["heading"]) for one in contents["comparison"]] or [("methods", "Methods")]
+    links = [("ran", "What ran"), *tables, ("all", "Accuracy"), ("one", "One run"), ("config", "Settings and versions")]
+    return "".join(f'<li><a href="#h-{name}">{escape(text)}</a></li>' for name, text in links)
+
+
+def _overview(lines: Sequence[Sequence[str]]) -> str:
+    """Terms and what they are."""
+    return "".join(f"<div><dt>{escape(term)}</dt><dd>{escape(text)}</dd></div>" for term, text in lines)
+
+
+def _slug(heading: str) -> str:
+    return heading.lower().replace(" ", "-")
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -86,7 +116,8 @@ def _section(
     notes: Sequence[str] = (),
 ) -> str:
     """A table under its heading, and notes below it."""
-    return f"<section><h2>{escape(heading)}</h2>{_table(heading, heads, rows, bold)}{_table_notes(notes)}</section>"
+    title = f'<h2 id="h-{_slug(heading)}">{escape(heading)}</h2>'
+    return f"<section>{title}{_table(heading, heads, rows, bold)}{_table_notes(notes)}</section>"
 
 
 def _table_notes(lines: Sequence[str]) -> str:
@@ -95,7 +126,7 @@ def _table_notes(lines: Sequence[str]) -> str:
 
 
 def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[Sequence[int]] = ()) -> str:
-    """A table whose cells [row, column] in ``bold`` are."""
+    """A table whose cells [row, column] in ``bold`` are. Cells name their column, for where a table becomes a list."""
     places = {tuple(place) for place in bold}
     cells = [
         [
@@ -105,17 +136,26 @@ def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold
         for r, row in enumerate(rows)
     ]
     head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
-    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in row) + "</tr>" for row in cells)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td data-label="{escape(str(label))}">{text}</td>' for label, text in zip(heads, row, strict=True))
+        + "</tr>"
+        for row in cells
+    )
+    kind = ' class="list"' if len(heads) > 3 else ""
+    table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'
     return f"{region}{table}</div>" if label else table
 
 
-def _chooser(name: str, label: str, choices: Sequence[str]) -> str:
+def _chooser(name: str, label: str, choices: Sequence[str], opening: int = 0) -> str:
     """A list to choose from; empty where there is only one."""
     if len(choices) < 2:
         return ""
-    options = "".join(f'<option value="{i}">{escape(text)}</option>' for i, text in enumerate(choices))
+    options = "".join(
+        f'<option value="{i}"{" selected" if i == opening else ""}>{escape(text)}</option>'
+        for i, text in enumerate(choices)
+    )
     sticky = " sticky" if name == "run" else ""
     return (
         f'<div class="choose{sticky}"><label for="{name}">{label}</label><select id="{name}">{options}</select></div>'
@@ -134,6 +174,12 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
         f'<details><summary>As a table</summary><div class="table" tabindex="0" role="region" '
         f'aria-label="{escape(heading)}, table"></div></details></figure>'
     )
+
+
+def _plotly() -> str:
+    """The script that draws the charts."""
+    packed = resources.files("fedkin.reporting.html") / "plotly" / f"plotly-cartesian-{PLOTLY}.min.js.gz"
+    return gzip.decompress(packed.read_bytes()).decode("utf-8")
 
 
 def _file(name: str) -> str:

@@ -42,9 +42,9 @@ _DATES: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, 
 
 
 def save(contents: Json, target: Path) -> list[Path]:
-    """Write all figures into a folder: ``accuracy`` (one per setting), and of the first run ``clusters``, ``alluvial``,
-    ``communication`` and, where similarities are known, ``map``, ``similarity`` and ``labels``. The same run gives the
-    same bytes.
+    """Write all figures into a folder: ``accuracy``, ``bottom`` (the bottom 10% of clients) and ``clients`` (their own
+    accuracies), one per setting; and of the run that the page opens on ``clusters``, ``alluvial``, ``communication``
+    and, where similarities are known, ``map``, ``similarity`` and ``labels``. The same run gives the same bytes.
 
     Raises StorageError where they cannot be written.
     """
@@ -74,10 +74,15 @@ class _PaperFigure(NamedTuple):
 
 
 def _figures(contents: Json) -> Iterator[_PaperFigure]:
-    charts, run = contents["accuracy"], contents["runs"][0]
+    charts, run = contents["accuracy"], contents["runs"][contents["opening"]]
     for chart in charts:
-        name = f"accuracy-{_file_name(chart['setting'])}" if len(charts) > 1 else "accuracy"
-        yield _PaperFigure(name, 2.2, lambda figure, chart=chart: _accuracy(figure, chart))
+        ending = f"-{_file_name(chart['setting'])}" if len(charts) > 1 else ""
+        yield _PaperFigure(f"accuracy{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "accuracy"))
+        yield _PaperFigure(
+            f"bottom{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "bottom_decile")
+        )
+        if any(line["clients"] for line in chart["lines"]):
+            yield _PaperFigure(f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart))
     if run["cluster_accuracy"]["lines"]:
         yield _PaperFigure("clusters", 2.2, lambda figure: _clusters(figure, run))
     if run["alluvial"]:
@@ -93,18 +98,34 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         yield _PaperFigure("labels", height, lambda figure: _labels(figure, run))
 
 
-def _accuracy(figure: Figure, chart: Json) -> None:
-    axes = _over_rounds(figure, chart["events"], "test accuracy")
+def _accuracy(figure: Figure, chart: Json, name: str) -> None:
+    """Curves of all methods: ``accuracy`` of all clients, or ``bottom_decile``."""
+    label = "test accuracy" if name == "accuracy" else "accuracy of the bottom 10%"
+    axes = _over_rounds(figure, chart["events"], label)
     for place, line in enumerate(chart["lines"]):
         colour, dash, x = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)], line["rounds"]
-        for name, strength in (("accuracy", 0.2), ("bottom_decile", 0.1)):
-            low, high = _numbers(line[f"{name}_low"]), _numbers(line[f"{name}_high"])
-            if np.isfinite(low).any():
-                axes.fill_between(x, low, high, color=colour, alpha=strength, lw=0)
-        if "partial" in line:
+        low, high = _numbers(line[f"{name}_low"]), _numbers(line[f"{name}_high"])
+        if np.isfinite(low).any():
+            axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
+        if "partial" in line and name == "accuracy":
             axes.plot(x, _numbers(line["partial"]), color=colour, alpha=0.35, lw=1.4)
-        axes.plot(x, _numbers(line["accuracy"]), color=colour, ls=dash, lw=1.4, label=line["method"])
-        axes.plot(x, _numbers(line["bottom_decile"]), color=colour, ls=dash, lw=0.6, alpha=0.8)
+        axes.plot(x, _numbers(line[name]), color=colour, ls=dash, lw=1.4, label=line["method"])
+    _legend(figure, axes)
+
+
+def _clients(figure: Figure, chart: Json) -> None:
+    """The clients' own accuracies, lowest first."""
+    axes = figure.subplots()
+    axes.grid(axis="y", color=FAINT, lw=0.5)
+    axes.axvspan(0, 0.1, color="#E4E4E4", lw=0, zorder=0)
+    for place, line in enumerate(chart["lines"]):
+        if line["clients"]:
+            style = {"color": PALETTE[place % len(PALETTE)], "ls": DASHES[place % len(DASHES)]}
+            own = line["clients"]
+            axes.step(own["shares"], own["accuracy"], where="mid", lw=1.2, label=line["method"], **style)
+    axes.set(xlim=(0, 1), xlabel="clients, lowest accuracy first (grey: bottom 10%)", ylabel="client's test accuracy")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(figure, axes)
 
 
@@ -211,7 +232,7 @@ def _over_rounds(figure: Figure, events: Json, label: str) -> Axes:
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.margins(x=0)
-    axes.set(ylim=(0, 1.02), xlabel="communication round", ylabel=label)
+    axes.set(xlabel="communication round", ylabel=label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _mark_events(axes, events)

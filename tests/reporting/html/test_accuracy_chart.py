@@ -15,20 +15,22 @@ def test_the_mean_over_seeds_and_its_interval_are_students() -> None:
     values = [[0.1, 0.5, 0.6], [0.1, 0.6, 0.7], [0.1, 0.7, 0.9]]
     runs = [a_run(rows, seed=i, accuracy=v) for i, v in enumerate(values)]
     chart = accuracy_over_rounds(runs)
-    last = np.array([0.6, 0.7, 0.9])
-    half = 4.302652729911275 * last.std(ddof=1) / np.sqrt(3)  # t(0.975, 2), from a table
-    assert chart["accuracy"][2] == round(last.mean(), 4)
-    assert chart["accuracy_high"][2] == pytest.approx(last.mean() + half, abs=1e-4)
-    assert chart["accuracy_low"][2] == pytest.approx(last.mean() - half, abs=1e-4)
-    assert percent_and_interval(last.tolist()) == f"{100 * last.mean():.1f} ± {100 * half:.1f}%"
+    middle = np.array([0.5, 0.6, 0.7])
+    half = 4.302652729911275 * middle.std(ddof=1) / np.sqrt(3)  # t(0.975, 2), from a table
+    assert chart["accuracy"][1] == round(middle.mean(), 4)
+    assert chart["accuracy_high"][1] == pytest.approx(middle.mean() + half, abs=1e-4)
+    assert chart["accuracy_high"][2] == 1.0  # 0.733 + 0.379: no share is above one
+    assert chart["accuracy_low"][1] == pytest.approx(middle.mean() - half, abs=1e-4)
+    assert percent_and_interval(middle.tolist()) == f"{100 * middle.mean():.1f} ± {100 * half:.1f}%"
     two = accuracy_over_rounds(runs[:2])
     assert two["accuracy_low"] == [None] * 3 and percent_and_interval([0.5, 0.6]) == "55.0%"
 
 
-def test_an_interval_is_not_cut_off_at_nothing() -> None:
+def test_a_band_is_cut_at_nothing_and_the_table_has_the_whole_interval() -> None:
     runs = [a_run(np.zeros((1, 4), np.int64), seed=i, accuracy=[v]) for i, v in enumerate((0.0, 0.1, 0.5))]
     half = 4.302652729911275 * np.std([0.0, 0.1, 0.5], ddof=1) / np.sqrt(3)
-    assert accuracy_over_rounds(runs)["accuracy_low"] == [pytest.approx(0.2 - half, abs=1e-4)] and 0.2 < half
+    assert 0.2 < half and accuracy_over_rounds(runs)["accuracy_low"] == [0.0]
+    assert percent_and_interval([0.0, 0.1, 0.5]) == f"20.0 ± {100 * half:.1f}%"
 
 
 def test_partial_rounds_are_pale_and_not_the_best() -> None:

@@ -33,7 +33,7 @@ DIGITS: dict[str, dict[str, Any]] = {
     "local": {"epochs": 1},
     "run": {"rounds": 2, "cohort": 4},
 }
-FIGURES = {"accuracy", "clusters", "alluvial", "communication", "map", "similarity", "labels"}
+FIGURES = {"accuracy", "bottom", "clusters", "alluvial", "communication", "map", "similarity", "labels"}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,34 @@ def test_a_run_becomes_one_file_that_asks_for_nothing(kept: Path) -> None:
     assert contents_of(page)["notes"] == [] and "fedkin report DIR --similarity" in contents_of(page)["hint"]
     assert "fedkin report DIR --similarity" in text.split("<script")[0] and 'id="map"' not in text.split("<script")[0]
     assert "ifca" in contents_of(page)["runs"][0]["config"] and "numpy" in contents_of(page)["runs"][0]["versions"]
+
+
+def test_a_page_is_small(kept: Path, tmp_path: Path) -> None:
+    assert fk.report(kept).stat().st_size < 2_000_000
+    rows = wandering(300, 200, clusters=8, share=0.02)
+    assert fk.report(a_run(rows), tmp_path / "r.html").stat().st_size < 2_000_000
+
+
+def test_the_page_begins_with_its_verdict_and_its_contents(kept: Path) -> None:
+    text = fk.report(kept).read_text().split("<script")[0]
+    (said,) = contents_of(kept / "report.html")["verdict"]["sentences"]
+    assert said.startswith("IFCA reaches") and text.index(f"<p>{said}</p>") < text.index("<nav")
+    targets = re.findall(r'href="#(h-[a-z-]+)"', text)
+    assert targets == ["h-ran", "h-methods", "h-all", "h-one", "h-config"]
+    assert all(text.count(f'id="{target}"') == 1 for target in targets)
+
+
+def test_it_opens_on_the_best_clustered_method() -> None:
+    def of(method: str, accuracy: float, clusters: int) -> fk.Run:
+        return a_run(np.tile(np.arange(6) % clusters, (4, 1)), method, accuracy=[accuracy] * 4)
+
+    main = dataclasses.replace(
+        of("flexcfl", 0.6, 3), against={"fedavg": of("fedavg", 0.9, 1), "ifca": of("ifca", 0.7, 2)}
+    )
+    made = contents(read_runs(main))
+    assert made["runs"][made["opening"]]["label"] == "IFCA, seed 0"
+    alone = dataclasses.replace(of("fedavg", 0.9, 1), against={"local": of("local", 0.5, 1)})
+    assert contents(read_runs(alone))["opening"] == 0
 
 
 def test_the_table_says_what_the_summary_says(kept: Path) -> None:
@@ -410,6 +438,11 @@ def test_runs_without_similarity_are_noted(tiny: FederatedData) -> None:
 
 
 # --- figures for a paper
+
+
+def test_the_clients_of_a_finished_run_have_a_figure(kept: Path, tmp_path: Path) -> None:
+    fk.report(kept, tmp_path / "r.html", figures=tmp_path / "f")
+    assert (tmp_path / "f/clients.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_figures_are_written_in_three_formats_and_the_same_again(tmp_path: Path, tiny: FederatedData) -> None:

@@ -1,0 +1,107 @@
+"""The report's summary of what ran: data, clients, model, local training, rounds, seeds, methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedkin.config.shared_options import configured_clusters
+from fedkin.core.method import UNASSIGNED
+from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.run.results import Run
+
+_SHOWN = 3  # different values of a line
+_PLAIN = ("seed", "tested", "augment")  # options of data that say little
+
+
+def overview(report: ReportInput) -> list[tuple[str, str]]:
+    """Terms and what they are in these runs; where settings differ, all of their values."""
+    runs = [one.run for one in report.runs]
+    lines: list[tuple[str, Callable[[Run], str]]] = [
+        ("Data", lambda run: _options(run.config["data"], _PLAIN)),
+        ("Clients", clients),
+        ("Model", lambda run: _options(run.config["model"])),
+        ("Local training", _local),
+        ("Data shift", lambda run: _options(run.config.get("shift") or {})),
+        ("Rounds", _rounds),
+    ]
+    found = [(term, _joined(text(run) for run in runs)) for term, text in lines]
+    seeds = sorted({one.seed for one in report.runs})
+    found.append(("Seeds", f"{len(seeds)} ({', '.join(map(str, seeds))})"))
+    found.append(("Methods", ", ".join(dict.fromkeys(_method(one.method, one.run) for one in report.runs))))
+    found.append(("Computing time", _duration(sum(run.seconds for run in runs))))
+    return [(term, text) for term, text in found if text]
+
+
+def clients(run: Run) -> str:
+    """How many there are and how many are selected in a round; of real sites, how many took part."""
+    cohort = run.config["run"].get("cohort")
+    a_round = f"{cohort:,} selected a round" if isinstance(cohort, int) else ""
+    if not is_deployed(run):
+        return ", ".join(filter(None, [f"{len(run.assignment):,}", a_round]))
+    took_part, capacity = participants(run), len(run.assignment)
+    lost = sum(record.get("missing") or 0 for record in run.records)
+    replies = f"{lost:,} {'reply' if lost == 1 else 'replies'} did not arrive" if lost else "every reply arrived"
+    return ", ".join(filter(None, [f"{took_part:,} of at most {capacity:,} took part", a_round, replies]))
+
+
+def is_deployed(run: Run) -> bool:
+    """Whether the clients were real ones."""
+    return "federation" in run.config
+
+
+def participants(run: Run) -> int:
+    """How many clients ever trained or were tested."""
+    known = {int(c) for one in run.migrations for c in one["clients"]}
+    known |= set(np.flatnonzero(run.assignment != UNASSIGNED).tolist())
+    known |= set(run.clients["client"].tolist()) if "client" in run.clients else set()
+    return len(known)
+
+
+def _local(run: Run) -> str:
+    """Local training in a line."""
+    local = run.config.get("local") or {}
+    parts = [f"{local['epochs']} epoch{'s' if local['epochs'] != 1 else ''}"] if local.get("epochs") else []
+    parts += [f"{local['steps']} steps"] if local.get("steps") else []
+    parts += [f"batches of {local['batch_size']}"] if local.get("batch_size") else []
+    parts += [str(local["optimizer"]).upper()] if local.get("optimizer") == "sgd" else []
+    parts += [str(local["optimizer"])] if local.get("optimizer") not in (None, "sgd") else []
+    parts += [f"learning rate {local['lr']}"] if local.get("lr") else []
+    return ", ".join(parts)
+
+
+def _rounds(run: Run) -> str:
+    done, configured = run.records[-1]["round"], run.config["run"].get("rounds")
+    return f"{done:,}" if configured in (None, done) else f"{done:,} of {configured:,} so far"
+
+
+def _method(label: str, run: Run) -> str:
+    """A method with its configured number of clusters."""
+    clusters = configured_clusters(run.config["method"])
+    return label if clusters is None or "clusters" in label or "K = " in label else f"{label} (K = {clusters})"
+
+
+def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
+    """A section's name, and those of its options that are set."""
+    options = [
+        f"{key} {value}"
+        for key, value in section.items()
+        if key != "name" and key not in without and value not in (None, [], "", 0.0) and not isinstance(value, dict)
+    ]
+    return ", ".join([str(section.get("name", "")), *options]).strip(", ")
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """Different texts, once each."""
+    different = list(dict.fromkeys(text for text in texts if text))
+    more = f"; {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
+    return "; ".join(different[:_SHOWN]) + more
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:,.1f} s" if seconds else ""
+    minutes = round(seconds / 60)
+    return f"{minutes:,} min" if minutes < 120 else f"{minutes / 60:,.1f} h"

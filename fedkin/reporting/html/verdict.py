@@ -1,0 +1,226 @@
+"""The report's first sentence: which method was better, by how much, how sure that is, and what it cost.
+
+S seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.analysis.pairwise_tests import SIGNIFICANT, TOO_FEW, pairs
+from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.run.results import Run
+
+BASELINE = "fedavg"
+SETTINGS = 8  # of a comparison: so many have a sentence
+_NAMES = {"final": "test accuracy", "best": "best test accuracy", "bottom": "accuracy of the bottom 10% of clients"}
+_TESTS = (
+    "Differences are in percentage points. Tests: paired t-test over the seeds, two-tailed, p Holm-adjusted over all "
+    "pairs of methods; intervals: Student's t."
+)
+
+
+class Verdict(NamedTuple):
+    """A sentence per setting, and how to read the numbers in it (empty where nothing was tested)."""
+
+    sentences: list[str]
+    note: str
+
+    def to_json(self) -> Json:
+        """As the page's contents hold it."""
+        return self._asdict()
+
+
+def verdict(report: ReportInput) -> Verdict:
+    """The verdict on the runs of a report, finished or not."""
+    results = [_Setting.of(report, setting) for setting in report.settings]
+    sentences = [f"{f'{one.label}: ' if one.label else ''}{one.sentence()}" for one in results[:SETTINGS]]
+    if len(results) > SETTINGS:
+        sentences.append(f"{len(results) - SETTINGS} more settings are in the table.")
+    tested = any(row["p"] is not None for one in results for row in one.tests)
+    return Verdict(sentences, _TESTS if tested else "")
+
+
+def main_method(runs: Mapping[str, Sequence[Run]], means: Mapping[str, float | None], first: str | None) -> str:
+    """The method that a report is about: of a run the one that was asked for (``first``), else the best one.
+
+    Other methods go before FedAvg, which is what they are measured against.
+
+    Args:
+        runs: of each method.
+        means: the score of each method, None where it has none.
+        first: the main method of a run or of several seeds; None of a comparison.
+    """
+    others = [name for name in runs if not _is_baseline(runs[name])]
+    if first is not None and (first in others or not others):
+        return first
+    return max(others or runs, key=lambda name: -1.0 if means[name] is None else float(means[name] or 0))
+
+
+class _Setting(NamedTuple):
+    """The scores of all methods in one setting. ``last`` is the round that all runs have reached."""
+
+    label: str
+    by: str
+    runs: dict[str, list[Run]]
+    last: int
+    main: str
+    means: dict[str, float | None]
+    tests: list[dict[str, Any]]
+    finished: bool
+
+    @classmethod
+    def of(cls, report: ReportInput, setting: str) -> _Setting:
+        """The scores of a report's runs in one setting."""
+        by = report.comparison.by if report.comparison else "final"
+        runs = {name: several for name in report.methods if (several := report.runs_of(setting, name))}
+        last = min(run.records[-1]["round"] for several in runs.values() for run in several)
+        values = _values(runs, by, last)
+        means = {name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()}
+        first = None if report.kind == "comparison" else report.runs[0].method
+        whole = all(run.config["run"].get("rounds") in (None, last) for several in runs.values() for run in several)
+        finished = whole and all(one.complete for one in report.runs if one.setting == setting)
+        return cls(setting, by, runs, last, main_method(runs, means, first), means, rows_of(pairs(values)), finished)
+
+    def sentence(self) -> str:
+        """The verdict."""
+        if self.means[self.main] is None:
+            reason = "no client was tested" if self.by != "best" else "it has no complete round"
+            return f"{self._so_far}{self.main} has no {_NAMES[self.by]}: {reason}."
+        others = sorted((name for name in self.runs if name != self.main), key=self._rank)
+        scored = [name for name in others if self.means[name] is not None]
+        if not scored:
+            return self._single(others)
+        return self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned(scored)
+
+    @property
+    def _so_far(self) -> str:
+        return "" if self.finished else "So far: "
+
+    @property
+    def _when(self) -> str:
+        return "" if self.by == "best" else f" after {self.last:,} round{'s' if self.last != 1 else ''}"
+
+    def _rank(self, name: str) -> tuple[bool, bool, float]:
+        """FedAvg first, then methods with one model, then the others; the best of them first."""
+        clustered = any(run.state.clusters > 1 for run in self.runs[name])
+        return not _is_baseline(self.runs[name]), clustered, -(self.means[name] or 0.0)
+
+    def _single(self, others: Sequence[str]) -> str:
+        """The sentence of a method that is compared with nothing."""
+        score = mean_and_interval("mean", [_score(run, self.by, self.last) for run in self.runs[self.main]])
+        seeds = len(self.runs[self.main])
+        mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
+        if score["mean_high"] is not None:
+            ends = f"{100 * (score['mean_low'] or 0):.1f} to {100 * min(1.0, score['mean_high']):.1f}"
+            mean = f" (mean of {seeds} seeds, 95% interval {ends})"
+        why = f"{' and '.join(others)} had no score" if others else "no other method was run beside it"
+        reached = f"{self.main} reaches {score['mean']:.1%} {_NAMES[self.by]}{self._when}{mean}"
+        return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
+
+    def _compared(self, baseline: str, rival: str | None) -> str:
+        """The sentence of a method beside others: against the baseline, then against the best of the rest."""
+        row = self._test(baseline)
+        doubt = "no significant difference: " if row["verdict"] not in (SIGNIFICANT, TOO_FEW) else ""
+        what = f"{_gain(row)} of {_NAMES[self.by]} {_over(row)} {baseline}{self._when}"
+        text = f"{doubt}{self.main} {what} ({_evidence(row)}){self._cost(baseline)}"
+        if rival is not None:
+            rest = self._test(rival)
+            text += f"; {_gain(rest)} {_over(rest)} {rival} ({_evidence(rest, brief=True)})"
+        text = self._so_far + text
+        return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
+
+    def _test(self, other: str) -> dict[str, Any]:
+        """The test of the main method against another, its difference from the main method's side."""
+        row = next(row for row in self.tests if {row["method"], row["against"]} == {self.main, other})
+        if row["method"] == self.main or row["difference"] is None:
+            return row
+        ends = {"low": row["high"], "high": row["low"]}
+        return (
+            row
+            | {name: None if value is None else -value for name, value in ends.items()}
+            | {"difference": -row["difference"]}
+        )
+
+    def _cost(self, baseline: str) -> str:
+        """What the main method sent, compared with the baseline."""
+        ours, theirs = (_traffic(self.runs[name], self.last) for name in (self.main, baseline))
+        if not ours or not theirs:
+            return ""
+        ratio = ours / theirs
+        return ", at as many bytes" if f"{ratio:.2f}" == "1.00" else f", at {ratio:.2f} times the bytes"
+
+    def _unassigned(self, others: Sequence[str]) -> str:
+        """Which of the accuracies leave out clients that have no cluster yet."""
+        partial = [
+            name
+            for name in (self.main, *others)
+            if any(_record(run, self.last).get("partial") for run in self.runs[name])
+        ]
+        if self.by == "best" or not partial:
+            return ""
+        return f" Some clients had no cluster yet in the last round of {' and '.join(partial)}."
+
+
+def _is_baseline(runs: Sequence[Run]) -> bool:
+    return runs[0].config["method"]["name"] == BASELINE
+
+
+def _values(runs: Mapping[str, Sequence[Run]], by: str, last: int) -> dict[str, Float[np.ndarray, "S"]]:
+    """The score of each method, a number a seed; NaN where a seed has none."""
+    seeds = sorted({_seed(run) for several in runs.values() for run in several})
+    found = {name: {_seed(run): _score(run, by, last) for run in several} for name, several in runs.items()}
+    rows = {name: [own.get(seed) for seed in seeds] for name, own in found.items()}
+    return {name: np.array([np.nan if v is None else v for v in row], np.float64) for name, row in rows.items()}
+
+
+def _present(values: Float[np.ndarray, "S"]) -> list[float]:
+    return values[np.isfinite(values)].tolist()
+
+
+def _seed(run: Run) -> int:
+    return int(run.config["run"].get("seed", 0))
+
+
+def _record(run: Run, last: int) -> dict[str, Any]:
+    """The last record up to a round that has an accuracy; else the last."""
+    records = run.records[: last + 1]
+    return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
+
+
+def _score(run: Run, by: str, last: int) -> float | None:
+    """What a run is compared by, up to a round."""
+    if by == "best":
+        complete = [r["accuracy"] for r in run.records[: last + 1] if not r.get("partial")]
+        return max((value for value in complete if value is not None), default=None)
+    return _record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
+
+
+def _traffic(runs: Sequence[Run], last: int) -> float:
+    """Bytes down and up to a round, mean over the seeds."""
+    records = [run.records[last] for run in runs]
+    return float(np.mean([(r.get("bytes_down") or 0) + (r.get("bytes_up") or 0) for r in records]))
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    return f"{100 * row['difference']:+.1f} points"
+
+
+def _over(row: Mapping[str, Any]) -> str:
+    return "over" if row["difference"] >= 0 else "against"
+
+
+def _evidence(row: Mapping[str, Any], brief: bool = False) -> str:
+    """Interval and p; where there are too few seeds, that nothing was tested."""
+    seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
+    if row["p"] is None:
+        return "not tested" if brief else f"{seeds}: not tested"
+    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
+    interval = f"95% interval {100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
+    return p if brief else f"{interval}, {p}, {seeds}"

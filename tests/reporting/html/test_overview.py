@@ -1,0 +1,53 @@
+"""The summary of what ran, of simulated and of real clients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedkin.reporting.html.contents import contents
+from fedkin.reporting.html.overview import overview
+from fedkin.reporting.html.read_runs import read_runs
+from fedkin.run.results import Run
+from tests.reporting.written_runs import a_run
+
+
+def lines(run: Run) -> dict[str, str]:
+    return dict(overview(read_runs(run)))
+
+
+def deployed() -> Run:
+    """Four of six real clients ever had a cluster; a reply was lost."""
+    run = a_run(np.tile([0, 1, 0, 1, -1, -1], (3, 1)), missing=[0, 1, 0])
+    config = {**run.config, "federation": {"name": "trial", "capacity": 6}}
+    return replace(run, config=config, clients=run.clients[:4])
+
+
+def test_what_ran() -> None:
+    run = a_run(np.zeros((6, 10), np.int64), "ifca", data="digits")
+    run.config["method"]["clusters"] = 3
+    run.config["data"] |= {"classes_per_client": 2, "seed": 4, "augment": []}
+    run.config["local"] = {"epochs": 1, "batch_size": 10, "lr": 0.03, "optimizer": "sgd"}
+    said = lines(run)
+    assert said["Data"] == "digits, classes_per_client 2" and said["Clients"] == "10, 3 selected a round"
+    assert said["Local training"] == "1 epoch, batches of 10, SGD, learning rate 0.03"
+    assert said["Methods"] == "IFCA (K = 3)" and said["Rounds"] == "5" and said["Seeds"] == "1 (0)"
+    assert "Data shift" not in said and said["Computing time"] == "1.5 s"
+
+
+def test_rounds_that_are_still_to_come() -> None:
+    run = a_run(np.zeros((6, 4), np.int64))
+    run.config["run"]["rounds"] = 50
+    assert lines(run)["Rounds"] == "5 of 50 so far"
+
+
+def test_how_many_real_clients_took_part() -> None:
+    assert lines(deployed())["Clients"] == "4 of at most 6 took part, 3 selected a round, 1 reply did not arrive"
+
+
+def test_real_clients_are_not_trained_for_a_report() -> None:
+    report = read_runs(deployed())
+    assert contents(report)["hint"] == "" and contents(report)["notes"] == []
+    (note,) = contents(report, similarity=True)["notes"]
+    assert "the clients were real ones" in note and "section" not in note

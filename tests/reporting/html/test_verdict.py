@@ -1,0 +1,125 @@
+"""The first sentence of a report: who was better, by how much, how sure that is, at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fedkin as fk
+from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
+from fedkin.reporting.html.verdict import main_method, verdict
+from fedkin.run.results import Run
+from tests.reporting.written_runs import a_run
+
+ROWS = np.tile([0, 0, 1, 1], (3, 1))  # two rounds after the first
+
+
+def one(method: str, accuracy: float | None, seed: int = 0, traffic: int = 100, **more: Any) -> Run:
+    """A run of two rounds that ends at an accuracy."""
+    rows = ROWS if method != "fedavg" else 0 * ROWS
+    sent = {"bytes_down": [0, traffic, 2 * traffic], "bytes_up": [0, 0, 0]}
+    return a_run(rows, method, seed=seed, accuracy=[0.1, 0.2, accuracy], **sent, **more)
+
+
+def beside(run: Run, *others: Run) -> Run:
+    return replace(run, against={each.config["method"]["name"]: each for each in others})
+
+
+def seeds(ours: list[float], theirs: list[float], **more: Any) -> fk.RepeatedRuns:
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    return fk.RepeatedRuns(tuple(beside(one("ifca", a, s, **more), one("fedavg", b, s)) for s, (a, b) in pairs))
+
+
+def sentence(result: Any) -> str:
+    said = verdict(read_runs(result))
+    assert len(said.sentences) == 1
+    return said.sentences[0]
+
+
+def test_a_significant_gain_has_its_interval_p_and_cost() -> None:
+    ours, theirs = [0.70, 0.72, 0.66, 0.75], [0.60, 0.64, 0.60, 0.66]
+    gains = 100 * np.subtract(ours, theirs)
+    low, high = stats.t.interval(0.95, 3, gains.mean(), stats.sem(gains))
+    p = stats.ttest_rel(ours, theirs).pvalue
+    assert sentence(seeds(ours, theirs, traffic=126)) == (
+        f"IFCA {gains.mean():+.1f} points of test accuracy over FedAvg after 2 rounds "
+        f"(95% interval {low:+.1f} to {high:+.1f}, p = {p:.2g}, 4 seeds), at 1.26 times the bytes."
+    )
+    assert 0.001 < p < 0.05
+    assert "Holm-adjusted" in verdict(read_runs(seeds(ours, theirs))).note
+
+
+def test_a_loss_is_told_from_the_side_of_the_main_method() -> None:
+    said = sentence(seeds([0.60, 0.64, 0.60, 0.66], [0.70, 0.72, 0.71, 0.75]))
+    gains = np.array([-10.0, -8.0, -11.0, -9.0])
+    low, high = stats.t.interval(0.95, 3, gains.mean(), stats.sem(gains))
+    assert said.startswith("IFCA -9.5 points of test accuracy against FedAvg")
+    assert f"95% interval {low:+.1f} to {high:+.1f}" in said and "at as many bytes" in said
+
+
+def test_what_is_not_significant_says_so_first() -> None:
+    said = sentence(seeds([0.7, 0.6, 0.8], [0.6, 0.7, 0.6]))
+    assert said.startswith("No significant difference: IFCA +6.7 points of test accuracy over FedAvg")
+
+
+@pytest.mark.parametrize(("number", "words"), [(1, "(1 seed: not tested)"), (2, "(2 seeds: not tested)")])
+def test_few_seeds_claim_nothing(number: int, words: str) -> None:
+    result = seeds([0.7, 0.72][:number], [0.6, 0.61][:number])
+    said = verdict(read_runs(result))
+    assert words in said.sentences[0] and said.note == "" and "significant" not in said.sentences[0]
+
+
+def test_alone_there_is_nothing_to_compare_with() -> None:
+    assert sentence(one("ifca", 0.7)) == (
+        "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run beside it, so there is nothing to "
+        "compare it with."
+    )
+
+
+def test_nobody_was_tested() -> None:
+    run = a_run(ROWS)
+    for record in run.records:
+        record["accuracy"] = None
+    assert sentence(run) == "IFCA has no test accuracy: no client was tested."
+
+
+def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
+    run = beside(one("flexcfl", 0.7), one("fedgroup", 0.65), one("fedavg", 0.5), one("fesem", 0.72))
+    said = sentence(run)
+    assert said.startswith("FlexCFL +20.0 points of test accuracy over FedAvg")
+    assert said.endswith("; -2.0 points against FeSEM (not tested).")
+
+
+def test_fedavg_is_what_the_others_are_measured_against() -> None:
+    assert sentence(beside(one("fedavg", 0.5), one("ifca", 0.7))).startswith("IFCA +20.0 points")
+    runs = {"FedAvg": [one("fedavg", 0.9)], "IFCA": [one("ifca", 0.7)], "FeSEM": [one("fesem", 0.8)]}
+    means = {"FedAvg": 0.9, "IFCA": 0.7, "FeSEM": 0.8}
+    assert main_method(runs, means, None) == "FeSEM" and main_method(runs, means, "IFCA") == "IFCA"
+
+
+def test_clients_without_a_cluster_are_told() -> None:
+    said = sentence(beside(one("ifca", 0.7, partial=[True, True, True]), one("fedavg", 0.5)))
+    assert said.endswith(" Some clients had no cluster yet in the last round of IFCA.")
+    assert "FedAvg" not in said.split(". Some")[1]
+
+
+def test_an_unfinished_run_is_compared_in_the_round_that_all_have_reached() -> None:
+    longer = one("ifca", 0.7)
+    shorter = one("fedavg", 0.5)
+    shorter.config["run"]["rounds"] = 2
+    shorter.records.pop()
+    longer.config["run"]["rounds"] = 2
+    assert sentence(beside(longer, shorter)).startswith(
+        "So far: IFCA +0.0 points of test accuracy over FedAvg after 1 "
+    )
+
+
+def test_every_setting_has_its_sentence_and_too_many_are_counted() -> None:
+    runs = tuple(ReportedRun(f"s{i}", "IFCA", one("ifca", 0.7)) for i in range(10))
+    said = verdict(ReportInput("comparison", runs)).sentences
+    assert said[0].startswith("s0: IFCA reaches 70.0%") and len(said) == 9
+    assert said[-1] == "2 more settings are in the table."
