@@ -33,11 +33,13 @@ from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import Grid, Setting, Variant
 from fedkin.config.loader import Sections, read
 from fedkin.config.renamed import unknown
-from fedkin.config.run import DEMO, from_dict
+from fedkin.config.run import demo_for, from_dict
 from fedkin.config.schema import Positive, Section, Values, check_integer
 from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
+from fedkin.core.method import Method
 
+Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]  # a mapping is by label
 SEEDS = 3  # the default: the least that can be tested
 
 
@@ -61,7 +63,7 @@ class Layer(NamedTuple):
 def load(
     path: Path | None,
     overrides: Sequence[str] = (),
-    methods: Sequence[str] | None = None,
+    methods: Methods | None = None,
     seeds: int | None = None,
     sweeps: Sequence[str] = (),
     axes: Mapping[str, Sequence[Any]] | None = None,
@@ -71,7 +73,8 @@ def load(
     Args:
         path: of the file; None: the demonstration.
         overrides: ``section.key=value``, on top of the file.
-        methods: names that replace those of the file; None: the file's.
+        methods: that replace those of the file, by name, as tables or as instances, possibly by label; None: the
+            file's.
         seeds: how many, in place of the file's number; None: the file's.
         sweeps: ``section.key=value,value``, which join the file's grid.
         axes: values by ``section.key``, which join it too.
@@ -79,7 +82,7 @@ def load(
     Raises:
         ConfigError: as ``config.run.load`` does, and for a grid without a cell.
     """
-    raw, place = read(path, overrides, DEMO)
+    raw, place = read(path, overrides, demo_for(overrides))
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate("compare", CompareSection)
     from_dict(raw, place)  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
@@ -88,10 +91,23 @@ def load(
     of_methods = [one for one in all_axes if one.section == "method"]
     of_settings = [one for one in all_axes if one.section != "method"]
     of_settings.sort(key=lambda one: one.option != "name")  # a new name takes the section's options away
-    entries = _entries(raw, compare.methods if methods is None else list(methods), place("compare.methods"))
+    entries = _entries(raw, compare.methods if methods is None else _listed(methods), place("compare.methods"))
     entries = carry_over(_main(raw), entries, skip=[one.option for one in of_methods])
     variants = _variants(entries, of_methods, place("compare.methods"))
     return Grid(_settings(raw, compare, of_settings), variants, _seeds(raw.get("run", {}), compare, seeds))
+
+
+def _listed(methods: Methods) -> list[str | Values]:
+    """Methods as a file lists them: names, and tables of what was given as instances or under a label."""
+    if isinstance(methods, Mapping):
+        return [_table(one) | {"label": label} for label, one in methods.items()]
+    return [one if isinstance(one, str) else _table(one) for one in methods]
+
+
+def _table(method: str | Values | Method) -> Values:
+    if isinstance(method, str):
+        return {"name": method}
+    return dict(method) if isinstance(method, dict) else registry.method_entry(method)
 
 
 def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fedkin.config.registry import Registry, resolve
 from fedkin.config.renamed import unknown
-from fedkin.config.schema import Place, Values, validate
+from fedkin.config.schema import DEFAULT, Place, Values, validate
 from fedkin.core.errors import ConfigError, FedkinError
 
 S = TypeVar("S")
@@ -82,6 +82,7 @@ def read(
     path: Path | None, overrides: Sequence[str], default: Mapping[str, Values] | None = None
 ) -> tuple[dict[str, Any], Place]:
     """The sections of a file with overrides on top, and the place of each key: an override has none in the file.
+    ``section.key=default`` takes a key of the file away, so that it has its default.
 
     Args:
         path: of the file; None: ``default`` in its place.
@@ -98,7 +99,10 @@ def read(
     for text in overrides:
         section, key, value = parse_override(text)
         check_table(raw.setdefault(section, {}), f"{path}: {section}" if path else section)
-        raw[section][key] = value
+        if value == DEFAULT and (key in raw[section] or key == "name"):
+            raw[section].pop(key, None)
+        else:  # of a key that is not there, its section says whether there is such a key
+            raw[section][key] = value
         overridden.add(f"{section}.{key}")
     return raw, lambda key: key if path is None or key in overridden else f"{path}: {key}"
 

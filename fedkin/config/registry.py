@@ -52,6 +52,11 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def default_dataset(data: Values) -> str:
+    """The data set of a section [data] without a name: the user's own file where it has a path, else digits."""
+    return "file" if "path" in data else "digits"
+
+
 class _Models(Mapping[str, Callable[..., Any]]):
     """Named models, and the user's own in PyTorch, which needs no JAX."""
 

@@ -108,6 +108,12 @@ class RunConfig:
         return {name: entries for name, entries in sections.items() if entries}
 
 
+def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
+    """The demonstration, on the user's own file where an override has its path."""
+    own = any(parse_override(text)[:2] == ("data", "path") for text in overrides)
+    return {**DEMO, "data": {}} if own else DEMO
+
+
 def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top. Its [compare] is for
     ``fedkin compare`` only, and ignored.
@@ -115,7 +121,7 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
     Raises ConfigError: no such file, an empty one, not TOML, unknown section or key, wrong type or value; always with
     its place.
     """
-    raw, place = read(path, overrides, DEMO)
+    raw, place = read(path, overrides, demo_for(overrides))
     if not any(parse_override(text).section == "compare" for text in overrides):
         raw.pop("compare", None)
     return from_dict(raw, place)
@@ -126,7 +132,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
     sections = Sections(raw, SECTIONS, place)
     method = sections.resolve("method", "method", registry.methods(), "fedgroup")
     config = RunConfig(
-        data=sections.resolve("data", "data set", registry.datasets(), "digits"),
+        data=sections.resolve("data", "data set", registry.datasets(), registry.default_dataset(sections["data"])),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
         local=sections.validate("local", LocalSection),

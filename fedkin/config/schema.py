@@ -20,6 +20,7 @@ from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.core.names import is_name
 
 Values = dict[str, Any]
+DEFAULT = "default"  # a value that stands for the default of any key
 Place = Callable[[str], str]  # from a key to where it was read, for messages
 
 
@@ -100,7 +101,8 @@ def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
 def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[str] = ()) -> S:
     """Values as a section, or as the settings that describe it.
 
-    Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an integer.
+    Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an integer. The text
+    ``default`` stands for the default of any key, as if the key were not there.
 
     Args:
         kind: a subclass of ``Section``, or a class made by ``settings``.
@@ -115,6 +117,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
     for key in values:
         if key not in known:
             raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
+    values = {key: value for key, value in values.items() if not (isinstance(value, str) and value == DEFAULT)}
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values, default=str))
     except ValidationError as error:

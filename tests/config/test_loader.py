@@ -63,6 +63,16 @@ def test_overrides_have_no_place_in_the_file(tmp_path: Path) -> None:
     assert read(None, [], DEMO)[1]("run.rounds") == "run.rounds"
 
 
+def test_the_value_default_takes_a_key_away(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('[data]\nname = "mnist"\nclasses_per_client = 3\n[run]\nrounds = 1\n')
+    raw, _ = read(path, ["data.classes_per_client=default", "data.name=default", "run.rounds=default"])
+    assert raw == {"data": {}, "run": {}}
+    raw, _ = read(path, ["data.classes_per_client=default", "data.classes_per_client=5"])
+    assert raw["data"] == {"name": "mnist", "classes_per_client": 5}
+    assert read(None, ["method.name=default"], DEMO)[0]["method"] == {}
+
+
 def test_the_default_is_not_changed_by_overrides() -> None:
     before = {name: dict(values) for name, values in DEMO.items()}
     read(None, ["data.name=mnist", "local.lr=1"], DEMO)

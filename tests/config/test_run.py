@@ -93,6 +93,33 @@ def test_nothing_said_is_the_demonstration() -> None:
     assert [entry["name"] for entry in config.against] == ["fedavg"]
 
 
+def test_every_key_has_the_value_default(file: Path) -> None:
+    """A key that is not there is taken away as well, but must be one."""
+    plain = load(None, ["data.name=mnist"])
+    text = ["data.name=mnist", "data.partition=dirichlet", "data.alpha=0.1", "run.rounds=3", "local.lr=1.5"]
+    away = ["data.partition=default", "data.alpha=default", "run.rounds=default", "local.lr=default"]
+    assert load(None, [*text, *away]) == plain
+    assert load(None, ["data.name=mnist", "data.alpha=default", "run.target=default", "model.name=default"]) == plain
+    assert (
+        load(file, ["shift.name=swap_all", "shift.probability=default"]).shift
+        == load(None, ["shift.name=swap_all"]).shift
+    )
+    with pytest.raises(ConfigError, match=r"^data\.alhpa: unknown key 'alhpa'; did you mean 'alpha'"):
+        load(None, ["data.name=mnist", "data.alhpa=default"])
+
+
+def test_data_with_a_path_are_a_file() -> None:
+    config = load(None, ["data.path=my.csv", "data.label=outcome", "data.client=hospital", "data.features=['a', 'b']"])
+    assert config.data == {
+        "name": "file",
+        "path": "my.csv",
+        "label": "outcome",
+        "client": "hospital",
+        "features": ["a", "b"],
+    }
+    assert load(None, ["data.path=my.csv"]).data == {"name": "file", "path": "my.csv"}  # as it always was
+
+
 def test_a_file_alone_is_compared_with_nothing(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text('[method]\nname = "fedavg"\n')
     assert load(tmp_path / "run.toml").against == []
