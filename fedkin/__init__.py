@@ -40,10 +40,13 @@ if TYPE_CHECKING:
     from fedkin.core.method import State as State
     from fedkin.core.randomness import Stream as Stream
     from fedkin.core.requirements import Requirements as Requirements
+    from fedkin.core.schedule import Schedule as Schedule
     from fedkin.core.training import SGD as SGD
     from fedkin.core.training import Adam as Adam
+    from fedkin.core.training import AdamW as AdamW
     from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
+    from fedkin.estimator import Clustered as Clustered
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
     from fedkin.methods import PANM as PANM
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from fedkin.reporting.html.report import report as report
     from fedkin.run.results import Run as Run
     from fedkin.run.simulate import simulate as simulate
+    from fedkin.run.stopping import STOP as STOP
     from fedkin.scenarios.drift import Relabel as Relabel
     from fedkin.scenarios.drift import Rotate as Rotate
     from fedkin.scenarios.planted_clusters import planted as planted
@@ -90,10 +94,12 @@ renamed.install()
 
 _HOME = {
     "Adam": "fedkin.core.training",
+    "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
     "Athena": "fedkin.methods",
     "CheckpointError": "fedkin.core.errors",
     "ChecksumError": "fedkin.core.errors",
+    "Clustered": "fedkin.estimator",
     "Comparison": "fedkin.analysis.compare.comparison",
     "ConfigError": "fedkin.core.errors",
     "DataError": "fedkin.core.errors",
@@ -133,7 +139,9 @@ _HOME = {
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.training",
+    "STOP": "fedkin.run.stopping",
     "SattlerCFL": "fedkin.methods",
+    "Schedule": "fedkin.core.schedule",
     "Scores": "fedkin.tasks.evaluate",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
@@ -164,10 +172,12 @@ _MODULES = ("data", "models")
 
 __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Adam",
+    "AdamW",
     "Advice",
     "Athena",
     "CheckpointError",
     "ChecksumError",
+    "Clustered",
     "Comparison",
     "ConfigError",
     "DataError",
@@ -207,7 +217,9 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Rotate",
     "Run",
     "SGD",
+    "STOP",
     "SattlerCFL",
+    "Schedule",
     "Scores",
     "SimulatedWorld",
     "State",

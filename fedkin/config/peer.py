@@ -62,6 +62,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
         local=sections.validate("local", LocalSection),
         lockstep=sections.validate("lockstep", LockstepSettings) if "lockstep" in sections else None,
     )
+    registry.refuse_validation(config.data, place)
     make_method = partial(registry.make, registry.methods(), config.method)
     sections.construct({"local": lambda: config.work, "method": make_method})
     check_between_peers(config.method, place)

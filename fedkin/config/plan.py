@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from fedkin.config.schema import NotNegative, Positive, settings
+from fedkin.config.schema import NotNegative, Positive, Share, settings
 
 Selection = Literal["uniform", "round_robin"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
@@ -18,6 +18,9 @@ class Plan:
     turns once, in the order of ids, and uniform from then on, as FlexCFL's code does, so that clients that take
     part from the start are soon assigned). The last round is always evaluated and kept, whatever ``evaluate_every`` and
     ``checkpoint_every`` say. With ``global_model`` an evaluation is also one of the mean of the cluster models.
+
+    A run stops before its last round at the first complete round whose score reaches ``until``, and ``patience`` rounds
+    after the best one (``run.stopping``); patience is for data with a validation split.
     """
 
     rounds: Positive
@@ -27,6 +30,8 @@ class Plan:
     checkpoint_every: Positive = 10
     selection: Selection = "uniform"
     global_model: bool = False
+    patience: Positive | None = None  # rounds without a better score on validation samples
+    until: Share | None = None  # a score
 
     def evaluates(self, round: int) -> bool:
         """Whether clients are evaluated after this round."""

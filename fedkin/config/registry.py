@@ -6,12 +6,14 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, wraps
 from typing import Any
 
+from fedkin.config import own_methods
 from fedkin.config.renamed import unknown
-from fedkin.config.schema import Place, Values, options_schema, toml_values, validate
-from fedkin.core.errors import ConfigError
+from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
+from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.scenarios.population import Population
 
 Registry = Mapping[str, Callable[..., Any]]
@@ -57,6 +59,20 @@ def default_dataset(data: Values) -> str:
     return "file" if "path" in data else "digits"
 
 
+def refuse_validation(data: Values, place: Place) -> None:
+    """Refuse (ConfigError) a validation split on a real site, which is scored on its test samples in every round.
+
+    Args:
+        data: its section [data].
+        place: from a key to where it was read.
+    """
+    if data.get("validation") is not None:
+        raise ConfigError(
+            f"{place('data.validation')}: does not apply to a real site, which is scored on its test samples after "
+            "every round; leave it out"
+        )
+
+
 class _Models(Mapping[str, Callable[..., Any]]):
     """Named models, and the user's own in PyTorch, which needs no JAX."""
 
@@ -83,17 +99,43 @@ def models() -> Registry:
     return _Models()
 
 
+class _Methods(dict[str, Callable[..., Any]]):
+    """Named methods, and the user's own by ``package.module:Class``; iterating has the named ones only."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and own_methods.is_own(name))
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        if own_methods.is_own(name):
+            return own_methods.imported(name)
+        raise KeyError(name)
+
+
 def methods() -> Registry:
-    """Named methods."""
+    """Named methods, and the user's own by where they are imported from."""
     from fedkin.methods import METHODS
 
-    return dict(METHODS)
+    return _Methods(METHODS)
+
+
+def method_entry(method: Any) -> Values:
+    """A method that was made, as a configuration names it. Raises ConfigError for what is none."""
+    return own_methods.entry_of(method, {kind: name for name, kind in methods().items() if isinstance(kind, type)})
 
 
 def method_title(name: str) -> str:
     """A method's name as its class spells it; another name stays as it is."""
+    if own_methods.is_own(name):
+        return own_methods.title(name)
     kind = methods().get(name)
     return getattr(kind, "__name__", name)
+
+
+def define_states(method: str) -> None:
+    """Define the types of states that a method's checkpoints hold: a user's own is imported, where it is to be found."""
+    known = methods()
+    with suppress(ConfigError):  # the checkpoint then says that its state is not known
+        known[method] if method in known else None
 
 
 def shifts() -> Registry:
@@ -121,8 +163,18 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Valu
     if name not in registry:
         raise ConfigError(f"{place('name')}: {unknown(kind, name, registry)}")
     options = {key: value for key, value in values.items() if key != "name"}
-    section = validate(options_schema(registry[name], NOT_OPTIONS), options, place, ["name"])
+    section = validate(_options_of(registry, name, place), options, place, ["name"])
     return {"name": name, **toml_values(section)}
+
+
+def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
+    """The schema of an entry's options; ConfigError with its place for a user's own that cannot be imported."""
+    try:
+        return options_schema(registry[name], NOT_OPTIONS)
+    except ConfigError as error:
+        raise ConfigError(f"{place('name')}: {error}") from error
+    except NameError as error:  # an annotation of a user's own that only type checkers see
+        raise ConfigError(f"{place('name')}: {name!r}: the types of its fields cannot be read: {error}") from error
 
 
 def resolve_model(values: Values, place: Place) -> Values:
@@ -141,7 +193,14 @@ def make(registry: Registry, values: Values, *first: Any) -> Any:
     """
     call = registry[values["name"]]
     options = {key: value for key, value in values.items() if key != "name"}
-    return call(*first, **_typed(call, options))
+    if not own_methods.is_own(values["name"]):
+        return call(*first, **_typed(call, options))
+    try:
+        return call(*first, **_typed(call, options))
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever the user's own checks raise
+        raise ConfigError(f"{values['name']!r} refuses its options: {type(error).__name__}: {error}") from error
 
 
 def make_population(values: Values) -> Population:

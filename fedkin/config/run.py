@@ -13,10 +13,10 @@ from fedkin.config import registry
 from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.schema import NotNegative, Place, Positive, Section, Values, options_schema, toml_values
+from fedkin.config.schema import NotNegative, Place, Positive, Section, Share, Values, options_schema, toml_values
 from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
-from fedkin.core.training import LocalTraining
+from fedkin.core.training import LocalTraining, without_unused
 from fedkin.scenarios.population import Population
 
 SECTIONS = ("data", "model", "method", "local", "scenario", "shift", "run")
@@ -38,11 +38,23 @@ class LocalSection(Section):
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.03
     optimizer: str = "sgd"
     momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    clip_norm: float | None = None
+    schedule: str | Values | None = None  # of lr over rounds: a name, or a table of options (core.schedule)
+    step_schedule: str | Values | None = None  # of lr over the local steps
+    label_smoothing: float = 0.0
+    class_weights: str | list[float] | None = None  # "balanced", or one for each class
+
+    @property
+    def values(self) -> Values:
+        """As TOML holds them; options of later versions only where they are used."""
+        return without_unused(toml_values(self))
 
     @property
     def work(self) -> LocalTraining:
         """The same for methods. Raises ConfigError for what cannot be."""
-        return LocalTraining(**self.model_dump())
+        return LocalTraining.from_settings(self.model_dump())
 
 
 class RunSection(Section):
@@ -53,11 +65,13 @@ class RunSection(Section):
     seed: NotNegative = 0
     seeds: Positive | None = None  # repeat with so many seeds, from ``seed`` on, and compare statistically
     against: list[str | Values] = Field(default_factory=list)
-    target: Annotated[float, Field(gt=0, le=1)] | None = None  # accuracy, for rounds to target
+    target: Share | None = None  # accuracy, for rounds to target
     evaluate_every: NotNegative = 1  # rounds; 0: only after the last
     checkpoint_every: Positive = 10
     selection: Selection = "uniform"
     global_model: bool = False  # score the mean of the cluster models, too
+    patience: Positive | None = None  # stop after so many rounds without a better score on validation samples
+    until: Share | None = None  # stop at the first complete round with this score
     devices: Positive | None = None
     clients_per_batch: Positive | None = None
 
@@ -70,7 +84,8 @@ class RunSection(Section):
     def plan(self) -> Plan:
         """The part that the loop of rounds needs."""
         intervals = self.evaluate_every, self.checkpoint_every
-        return Plan(self.rounds, self.cohort, self.seed, *intervals, self.selection, self.global_model)
+        stopping = {"patience": self.patience, "until": self.until}
+        return Plan(self.rounds, self.cohort, self.seed, *intervals, self.selection, self.global_model, **stopping)
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,7 @@ class RunConfig:
 
     def description(self) -> dict[str, Any]:
         """The configuration as TOML holds it; ``from_dict`` reads it back."""
-        local, run = toml_values(self.local), toml_values(self.run)
+        local, run = self.local.values, toml_values(self.run)
         sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
         sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
         return {name: entries for name, entries in sections.items() if entries}

@@ -32,6 +32,7 @@ def _name(text: str) -> str:
 
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, AfterValidator(_name)]  # of a federation, a peer or a node
 

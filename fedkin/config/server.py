@@ -102,7 +102,7 @@ class ServerConfig:
             "data": {"name": name, "clients": capacity, **toml_values(self.samples)},
             "model": self.model,
             "method": self.method,
-            "local": toml_values(self.local),
+            "local": self.local.values,
             "run": toml_values(self.run),
         }
 
@@ -140,7 +140,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
         run = run.model_copy(update={"checkpoint_every": 1})  # a round takes long, a checkpoint does not
-    for key in ("seeds", "devices", "clients_per_batch"):
+    for key in ("seeds", "devices", "clients_per_batch", "patience"):
         if getattr(run, key) is not None:
             raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")
     settings = sections.validate("federation", ServerSettings)
@@ -166,12 +166,14 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     data = dict(sections["data"])
     if data.get("name") == "file" and isinstance(data.get("path"), str):
         data["path"] = str(path.parent.absolute() / data["path"])
-    return ClientConfig(
+    config = ClientConfig(
         site=replace(site, folder=str(path.parent.absolute() / site.folder)),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else {},
     )
+    registry.refuse_validation(config.data, sections.place)
+    return config
 
 
 def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:

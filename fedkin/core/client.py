@@ -50,7 +50,8 @@ class Client:
         return self._rows.data.classes
 
     def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
-        """Its features [s ...] and labels [s]; ``split`` is ``train`` or ``test``."""
+        """Its features [s ...] and labels [s]; ``split`` is ``train``, ``test``, or ``validation`` where
+        the data have one."""
         own = self._rows.data.part(split)[int(self._position[0])]
         return self._rows.data.x[own], self._rows.data.y[own]
 

@@ -112,6 +112,12 @@ class ClientMemory:
         for name in [name for name, kept in self._kept.items() if not kept.any()]:  # another shape may follow
             del self._columns[name], self._kept[name]
 
+    def copy(self) -> ClientMemory:
+        """The same memory, apart from this one."""
+        other = ClientMemory(self._clients, self._limit, self._ids)
+        other.restore(self.arrays())
+        return other
+
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it, for a checkpoint."""
         states = {_PREFIX + name + _STATE: kept.copy() for name, kept in self._kept.items()}

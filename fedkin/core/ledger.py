@@ -36,11 +36,11 @@ class Ledger:
     @contextmanager
     def scoring(self) -> Iterator[None]:
         """Context of evaluation: its traffic is not the method's."""
-        self._scoring = True
+        before, self._scoring = self._scoring, True
         try:
             yield
         finally:
-            self._scoring = False
+            self._scoring = before
 
     def between_servers(self, operation: str, count: int) -> None:
         """Count bytes that cross between the servers of clusters, where every cluster has one."""

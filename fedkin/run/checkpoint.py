@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,19 +21,33 @@ from fedkin.core.client_memory import translate_layout_3
 from fedkin.core.codec import decode, encode
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.records import Record
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run import version_0_1
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
 _LAYOUT_3 = "3"  # before clients' memory had names of its own; is translated
+_BEST = "best/"  # in front of the names of arrays of the best round
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True)
+class BestRound:
+    """The complete round with the highest accuracy on validation samples, the first of equals, and all that it takes to
+    test it later."""
+
+    round: int
+    accuracy: float  # on validation samples
+    state: State
+    memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """Everything a run needs to go on: the state after a round, the ledger, the seconds spent so far, and what clients
-    (where they are simulated) and metrics of the clustering store."""
+    (where they are simulated) and metrics of the clustering store; the best round where one is chosen on validation
+    samples, and why the run has stopped early, if it has (``run.stopping``)."""
 
     round: int
     state: State
@@ -43,6 +57,8 @@ class Checkpoint:
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     measured_down: dict[str, int] = field(default_factory=dict)  # what real messages weigh; empty in a simulation
     measured_up: dict[str, int] = field(default_factory=dict)
+    best: BestRound | None = None
+    stopped: Record | None = None
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
@@ -58,8 +74,7 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         StorageError: the disk does not take it.
         MethodError: the state is not made of arrays.
     """
-    memory = {_MEMORY + name: np.asarray(array, order="C") for name, array in checkpoint.memory.items()}
-    arrays = _arrays(checkpoint.state) | memory
+    arrays = _with_memory(checkpoint.state, checkpoint.memory)
     header: dict[str, Any] = {
         "layout": LAYOUT,
         "run": run,
@@ -71,6 +86,11 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
     }
     if checkpoint.measured_down or checkpoint.measured_up:
         header["measured"] = [checkpoint.measured_down, checkpoint.measured_up]
+    if best := checkpoint.best:
+        header["best"] = [best.round, best.accuracy, _type_name(type(best.state))]
+        arrays |= {_BEST + name: array for name, array in _with_memory(best.state, best.memory).items()}
+    if checkpoint.stopped:
+        header["stopped"] = checkpoint.stopped
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     header["digest"] = _digest(header, arrays)
@@ -174,15 +194,31 @@ def _read(path: Path) -> _Stored:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
     if not whole:
         raise _DamageError("its content is not what was written")
-    memory = {name.removeprefix(_MEMORY): arrays.pop(name) for name in list(arrays) if name.startswith(_MEMORY)}
+    best = _best(header.get("best"), _taken(arrays, _BEST))
+    memory = _taken(arrays, _MEMORY)
     if layout == version_0_1.CHECKPOINT_LAYOUT:
         memory = version_0_1.translate_memory(memory)
     if layout != LAYOUT:
         memory = translate_layout_3(memory)
     state = _state(header["state"], arrays)
     counted, measured = (header["down"], header["up"]), header.get("measured", ({}, {}))
-    checkpoint = Checkpoint(header["round"], state, *counted, header["seconds"], memory, *measured)
+    whole = Checkpoint(header["round"], state, *counted, header["seconds"], memory, *measured)
+    checkpoint = replace(whole, best=best, stopped=header.get("stopped"))
     return _Stored(checkpoint, header["run"], layout)
+
+
+def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, without it; they are taken out of ``arrays``."""
+    return {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
+
+
+def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRound | None:
+    """The best round of a checkpoint, if it has one."""
+    if described is None:
+        return None
+    round, accuracy, type_name = described
+    memory = _taken(arrays, _MEMORY)
+    return BestRound(round, accuracy, _state(type_name, arrays), memory)
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
@@ -196,6 +232,11 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
     if len(assignment) and not UNASSIGNED <= assignment.min() <= assignment.max() < clusters:
         raise _DamageError(f"its assignment names clusters outside 0..{clusters - 1}")
     return state
+
+
+def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a state, and of what clients store, by name."""
+    return _arrays(state) | {_MEMORY + name: np.asarray(array, order="C") for name, array in memory.items()}
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:

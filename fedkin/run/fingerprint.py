@@ -22,7 +22,7 @@ _MACHINE = ("platform", "machine")
 # Settings that change no number of any round. (Which rounds are evaluated may change: the last one always is. A run
 # that is extended has evaluated its former last round too, which a run with evaluate_every above 1 may not have.)
 # An option that is off decides nothing either, so that runs from before there was one can be resumed.
-_WITHOUT_EFFECT = {"rounds", "seeds", "against", "checkpoint_every", "target", "devices"}
+_WITHOUT_EFFECT = {"rounds", "seeds", "against", "checkpoint_every", "target", "devices", "patience", "until"}
 
 
 def determining_part(description: dict[str, Any]) -> dict[str, Any]:

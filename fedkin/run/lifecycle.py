@@ -23,8 +23,8 @@ from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
 from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.parts import Parts
-from fedkin.run.results import AGAINST, Run
-from fedkin.run.run_folder import Folder, holds_run, read_records
+from fedkin.run.results import Run
+from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.trust_graph import peer_columns
 from fedkin.tracking.tracker import Tracker, dispatching
 
@@ -129,7 +129,7 @@ class Experiment(Generic[W]):
         main = self._run_one(entry, method, [values for values, _ in others], digests, out, resume)
         runs = {}
         for values, other in others:
-            inner = out / AGAINST / values["name"] if out else None
+            inner = against_folder(out, values["name"]) if out else None
             begun = resume and inner is not None and holds_run(inner)
             runs[values["name"]] = self._run_one(values, other, None, digests, inner, begun)
         whole = dataclasses.replace(main, against=runs)
@@ -181,6 +181,8 @@ class Experiment(Generic[W]):
                 fingerprint=identity,
                 memory=state.memory,
                 migrations=state.migrations,
+                best=state.best,
+                final=state.final,
                 made_of=opened.parts,
             )
             dispatch.finish(finished.summary())

@@ -16,15 +16,18 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.checkpoint import Checkpoint
+from fedkin.run.checkpoint import BestRound, Checkpoint
 from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
 from fedkin.run.cohort_selection import select_cohort
+from fedkin.run.final_scores import accuracy_all_clients, best_record, final_record
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.method_checks import check_model, check_names, check_plan, plan_warnings
 from fedkin.run.metrics import EvaluationResults, accuracy_record, ledger_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
+from fedkin.run.stopping import is_complete, stop_by_reply, stop_by_score, stop_of_resumed
 from fedkin.run.trust_graph import peers_record
+from fedkin.simulation.engine import SimulatedWorld
 
 _log = logging.getLogger("fedkin")
 OnRound = Callable[[Record], Any]
@@ -33,7 +36,11 @@ OnRound = Callable[[Record], Any]
 @dataclass
 class RunState:
     """A run under way: the method's state after ``round``, a record for each round from 0 on, the changes of the
-    assignment, and the last test results."""
+    assignment, and the results of the last scoring (at the end, of the test samples).
+
+    ``best`` is the round that validation samples choose, where the data have any; ``stopped`` says why the run has
+    ended before its last round, if it has; ``final`` is what is measured once, at the end, as a summary has it.
+    """
 
     round: int
     state: State
@@ -42,6 +49,9 @@ class RunState:
     scored: EvaluationResults | None = None
     seconds: float = 0.0
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # what clients and metrics store at the end
+    best: BestRound | None = None
+    stopped: Record | None = None
+    final: Record = field(default_factory=dict)
 
 
 def run(
@@ -60,14 +70,17 @@ def run(
     of them that have no cluster are placed; the method does its round; and all reachable clients are evaluated on the
     models that came of it. Round 0 is the state that ``method.init`` made.
 
+    Where simulated data have a validation split, rounds are scored on it, and test samples are read once, after the
+    last round: for the final state, and for that of the best round.
+
     Args:
         world: the clients.
         method: what is run.
-        plan: rounds, cohort, seed, and how often to evaluate and to keep a checkpoint.
+        plan: rounds, cohort, seed, how often to evaluate and to keep a checkpoint, and when to stop early.
         name: what records and warnings call the method.
         ground_truth: what is known of the present round in a simulation only.
         folder: keeps records and checkpoints.
-        on_round: called with the record of every round.
+        on_round: called with the record of every round; where it returns ``STOP``, the run ends after that round.
 
     Raises:
         ConfigError: the cohort is larger than the number of clients, or the method needs what is not there.
@@ -81,10 +94,11 @@ def run(
     instrumented = InstrumentedWorld(world)
     restored = folder.restore(world) if folder else None
     clock = _Clock(restored.checkpoint.seconds if restored else 0.0)
-    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan.global_model)
+    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan)
     if restored:
         checkpoint, records, migrations = restored
         run_state = RunState(checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total)
+        run_state.best, run_state.stopped = checkpoint.best, stop_of_resumed(plan, records, checkpoint.stopped)
         recorder.recall(checkpoint.memory)
         instrumented.begin(_scenario(plan, run_state.round))
     else:
@@ -95,7 +109,7 @@ def run(
         for remark in method.remarks(run_state.state) if isinstance(method, Remarking) else ():
             _log.warning("%s: %s", name, remark)
         recorder.record(run_state, plan.evaluates(0), keeping=True)
-    while run_state.round < plan.rounds:
+    while run_state.round < plan.rounds and not run_state.stopped:
         run_state.round += 1
         instrumented.begin(_scenario(plan, run_state.round))
         before = run_state.state.assignment
@@ -103,9 +117,32 @@ def run(
         changed = (run_state.state.assignment != before) & ~instrumented.observations.reassigned
         instrumented.reassigned(np.flatnonzero(changed))
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
-    run_state.scored = run_state.scored or score(world, run_state.state, run_state.round)
+    if run_state.stopped:
+        _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
+    _score_finally(run_state, world, method, plan)
     run_state.memory = recorder.memory()
     return run_state
+
+
+def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan) -> None:
+    """Measure what is measured once."""
+    validated, round = _scored_split(world) != "test", run_state.round
+    if validated or run_state.scored is None:
+        run_state.scored = score(world, run_state.state, round)
+    if validated or run_state.records[-1]["accuracy"] is None:
+        run_state.final |= final_record(world, run_state.state, run_state.scored)
+    if validated:
+        run_state.final |= best_record(world, run_state.best, round, run_state.scored)
+    stream = Stream(plan.seed, round, "score")
+    everybody = accuracy_all_clients(world, method, run_state.state, stream, run_state.scored)
+    run_state.final["accuracy_all_clients"] = everybody
+    if run_state.stopped:
+        run_state.final["stopped"] = run_state.stopped
+
+
+def _scored_split(world: World) -> str:
+    """The split on which rounds are scored; of a node's own data the server knows none but the test samples."""
+    return world.scored_split if isinstance(world, SimulatedWorld) else "test"
 
 
 def _scenario(plan: Plan, round: int) -> Stream:
@@ -144,9 +181,10 @@ class _Recorder:
     folder: Folder | None
     on_round: OnRound | None
     clock: _Clock
-    global_model: bool
+    plan: Plan
 
     def __post_init__(self) -> None:
+        self.split = _scored_split(self.instrumented.world)
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
@@ -163,24 +201,45 @@ class _Recorder:
         training_seconds = self.clock.lap()
         round = run_state.round
         world = self.instrumented.world
-        run_state.scored = score(world, run_state.state, round, self.global_model) if scoring else None
+        options = (self.plan.global_model, self.split)
+        run_state.scored = score(world, run_state.state, round, *options) if scoring else None
         migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)
         scoring_seconds = self.clock.lap()
         run_state.records.append(record)
+        self._choose(run_state, record)
+        run_state.stopped = stop_by_score(self.plan, run_state.records)
         run_state.migrations += [migrations] if migrations else []
         run_state.seconds = self.clock.total
         if self.folder:
             seconds = {"train": training_seconds, "score": scoring_seconds, "total": run_state.seconds}
             self.folder.append(record, {"round": round, **seconds}, migrations)
-            if keeping:
-                ledger = self.instrumented.ledger
-                counted, measured = (ledger.down, ledger.up), (ledger.measured_down, ledger.measured_up)
-                now = Checkpoint(round, run_state.state, *counted, run_state.seconds, self.memory(), *measured)
-                self.folder.keep(now)
-        if self.on_round:
-            self.on_round(record)
+            if keeping or run_state.stopped:
+                self._keep(run_state, self.folder)
+        reply = self.on_round(record) if self.on_round else None
+        if not run_state.stopped and (stopped := stop_by_reply(self.plan, round, reply)):
+            run_state.stopped = stopped
+            if self.folder:
+                self._keep(run_state, self.folder)
+
+    def _keep(self, run_state: RunState, folder: Folder) -> None:
+        """Write a checkpoint."""
+        ledger = self.instrumented.ledger
+        counted, measured = (ledger.down, ledger.up), (ledger.measured_down, ledger.measured_up)
+        more = (run_state.best, run_state.stopped)
+        now = Checkpoint(run_state.round, run_state.state, *counted, run_state.seconds, self.memory(), *measured, *more)
+        folder.keep(now)
+
+    def _choose(self, run_state: RunState, record: Record) -> None:
+        """Keep the round if validation samples find none better."""
+        best, state = run_state.best, run_state.state
+        if self.split == "test" or not is_complete(record) or (best and record["accuracy"] <= best.accuracy):
+            return
+        none = np.zeros(0, np.int64)
+        on_clients = state.evaluation(self.instrumented.spec, none) is not None
+        memory = self.instrumented.memory() if on_clients else {}
+        run_state.best = BestRound(run_state.round, record["accuracy"], state, memory)
 
     def _measure(self, run_state: RunState, keeping: bool) -> Record:
         truth, reachable = self.ground_truth(), self.instrumented.clients(run_state.round)
@@ -193,6 +252,7 @@ class _Recorder:
         return {
             "round": run_state.round,
             "method": self.name,
+            **({} if self.split == "test" else {"split": self.split}),
             **accuracy_record(run_state.scored, run_state.state.clusters, truth.true_clusters),
             **clustering,
             **peers_record(run_state.state, reachable, truth.true_clusters, keeps_trust),

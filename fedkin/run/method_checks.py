@@ -38,6 +38,9 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
     Raises ConfigError; MethodError for a former name.
     """
     check_names(method)
+    for name in ("patience", "until"):
+        if getattr(plan, name) is not None and not plan.evaluate_every:
+            raise ConfigError(f"run.{name} needs rounds that are scored, and run.evaluate_every is 0: set it to 1")
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
     needs, name = requirements_of(method), f"{where}: {type(method).__name__}"

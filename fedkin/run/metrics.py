@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.errors import MethodError
 from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.records import Record
+from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.decentralized import PeerState
@@ -52,7 +54,7 @@ class EvaluationResults:
         return np.asarray(self.scores.correct / examples, np.float64)
 
 
-def score(world: World, state: State, round: int, global_model: bool = False) -> EvaluationResults:
+def score(world: World, state: State, round: int, global_model: bool = False, split: str = "test") -> EvaluationResults:
     """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do), or as the
     state says.
 
@@ -63,6 +65,10 @@ def score(world: World, state: State, round: int, global_model: bool = False) ->
         state: the method's state after the round.
         round: its number.
         global_model: whether the mean of the cluster models is scored, too.
+        split: the samples that score: ``test``, or ``validation`` where the data have such a split.
+
+    Raises:
+        MethodError: a test of the state's own that knows no ``split``, where ``split`` is not ``test``.
     """
     reachable = world.clients(round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
@@ -71,18 +77,32 @@ def score(world: World, state: State, round: int, global_model: bool = False) ->
     own = state.evaluation(world.spec, assigned_clients)
     with world.ledger.scoring():
         # Before the cluster models, for a client on a node of its own stores the model that it has scored last.
-        mean = score_global_model(world, state, assigned_clients) if global_model else None
+        mean = score_global_model(world, state, assigned_clients, split) if global_model else None
         if own is None:
-            scores = evaluate(world, assigned.models, assigned_clients, assigned.model_index)
+            scores = evaluate(world, assigned.models, assigned_clients, assigned.model_index, split=split)
         else:
-            reply = world.run(own, assigned_clients)
+            reply = world.run(_on_split(own, split), assigned_clients)
             scores = Scores(reply.correct, reply.examples, reply.loss)
-        detectors = detector_accuracy(world, assigned, assigned_clients, cluster)
+        detectors = detector_accuracy(world, assigned, assigned_clients, cluster, split)
     partial = len(assigned_clients) + excluded < len(reachable)
     return EvaluationResults(assigned_clients, cluster, scores, partial, excluded, detectors, mean)
 
 
-def score_global_model(world: World, state: State, clients: Int[np.ndarray, "c"]) -> GlobalModel | None:
+def _on_split(own: Task, split: str) -> Task:
+    """A test of a state's own, on other samples than the test samples."""
+    if split == "test":
+        return own
+    if not hasattr(own, "split"):
+        raise MethodError(
+            f"task {own.name} tests clients on their test samples only, and these data have a validation split: give "
+            'it a field split: str = "test" that names the samples, or leave out the validation split'
+        )
+    return replace(own, split=split)
+
+
+def score_global_model(
+    world: World, state: State, clients: Int[np.ndarray, "c"], split: str = "test"
+) -> GlobalModel | None:
     """Test the auxiliary global model of FedGroup and FlexCFL: the simple mean of all cluster models.
 
     FlexCFL's code leaves out the clusters that have no client in the round's cohort; its paper does not, nor do we.
@@ -91,6 +111,7 @@ def score_global_model(world: World, state: State, clients: Int[np.ndarray, "c"]
         world: of the clients.
         state: the method's state after the round.
         clients: ids of those that have a cluster.
+        split: the samples that score.
 
     Returns:
         None where there are no cluster models to average: of one model, of peers, of detectors, and where a part of
@@ -101,7 +122,7 @@ def score_global_model(world: World, state: State, clients: Int[np.ndarray, "c"]
     if not of_clusters or len(state.models) < 2 or state.evaluation(world.spec, clients) is not None:
         return None
     mean, distance = mean_and_distances(state.models)
-    scores = evaluate(world, mean[None], clients, np.zeros(len(clients), np.int64))
+    scores = evaluate(world, mean[None], clients, np.zeros(len(clients), np.int64), split=split)
     return GlobalModel(scores, distance)
 
 
@@ -116,19 +137,21 @@ def detector_accuracy(
     assigned: AssignedModels,
     clients: Int[np.ndarray, "c"],
     cluster: Int[np.ndarray, "c"],
+    split: str = "test",
 ) -> list[float | None] | None:
-    """Accuracy of each detector on the test samples of its own cluster's clients; None of other models.
+    """Accuracy of each detector on the scored samples of its own cluster's clients; None of other models.
 
     Args:
         world: of the clients.
         assigned: the models.
         clients: ids of those that have a cluster.
         cluster: of each of these.
+        split: the samples that score.
     """
     if assigned.positive is None or assigned.cluster is None:
         return None
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
-    task = Detections(assigned.models, detector, assigned.positive[detector], split="test")
+    task = Detections(assigned.models, detector, assigned.positive[detector], split=split)
     counts = np.maximum(world.run(task, clients[row]).counts, 0)  # -1 from a client that did not reply
     above = counts.shape[2] // 2  # from this bin on, the detector says yes
     correct = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)

@@ -17,8 +17,10 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
 from fedkin.run import checkpoint, cluster_metrics, run_folder, version_0_1
+from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations
 from fedkin.run.model_access import ModelAccess
+from fedkin.run.stopping import best_record, complete_rounds, is_complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,13 +39,16 @@ class Run(ModelAccess):
         config: the run's description, as in its config.toml.
         records: what was measured in rounds 0 .. T, as in its metrics.jsonl.
         state: the method's final state.
-        clients: a DataFrame, one row per scored client: cluster, samples, correct, accuracy, loss.
+        clients: a DataFrame, one row per scored client: cluster, test samples, correct, accuracy, loss, of the final
+            state.
         seconds: wall time of all rounds, over all the processes it took.
         against: the runs of other methods on the same data, by name.
         folder: where it is kept, if it is.
         fingerprint: identifies it in checkpoints: a digest of configuration, data and model.
         memory: what its clients, and the metrics of its clustering, store at the end.
         migrations: assignments and migrations by round, as in its migrations.jsonl.
+        best: the round that validation samples choose, with its state; None where the data have none.
+        final: what was measured once, after the last round, as in its summary.
         made_of: its method, model and data, in memory only; None: they are made again when they are needed.
     """
 
@@ -58,6 +63,8 @@ class Run(ModelAccess):
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     migrations: list[Migrations] = field(default_factory=list)
     made_of: Parts | None = None
+    best: checkpoint.BestRound | None = None
+    final: Record = field(default_factory=dict)
 
     def __repr__(self) -> str:
         what = f"{self.config['method']['name']} on {self.config['data']['name']}"
@@ -74,6 +81,12 @@ class Run(ModelAccess):
         return self.state.assignment
 
     @property
+    def best_state(self) -> State | None:
+        """The method's state after the best round, where validation samples choose one: ``best_state.models`` and
+        ``best_state.assignment`` are those of ``best_accuracy``."""
+        return None if self.best is None else self.best.state
+
+    @property
     def history(self) -> pd.DataFrame:
         """One row per round, indexed by round; columns as in metrics.jsonl."""
         import pandas as pd  # slow to import, and no round needs it
@@ -84,9 +97,17 @@ class Run(ModelAccess):
         """The numbers of the run as plain JSON values.
 
         ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client had a cluster
-        (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``; bytes are
-        the method's own; ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's
-        Table I. Rounds that were not scored, or were partial, count for neither.
+        (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``;
+        ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the model that they
+        would get today (``run.final_scores``); ``stopped`` says after which round the run has ended early, and why;
+        bytes are the method's own; ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in
+        FedGroup's Table I. Rounds that were not scored, or were partial, count for neither.
+
+        With a validation split, rounds are scored on validation samples, and test samples are read once, after the last
+        round: ``best_round`` is the complete round with the highest accuracy on validation samples,
+        ``validation_accuracy`` that accuracy, and ``best_accuracy`` (``best_median_client``, ``best_bottom_decile``)
+        that of its state on test samples; ``final_accuracy`` (``median_client``, ``bottom_decile``) is that of the
+        final state on test samples.
 
         Of the clustering, over all rounds (``ClusterMetrics.record`` says what is counted; None where there is nothing
         to count): ``migrations``, their number; ``stability``, the mean agreement (ARI) of a round's clusters with
@@ -97,8 +118,7 @@ class Run(ModelAccess):
         ``migration_delay``, the rounds that took; ``newcomer_delay``, rounds from a client's first cluster to the
         matched one, over those that got there.
         """
-        complete = [r for r in self.records if r["accuracy"] is not None and not r["partial"]]
-        best = max(complete, key=lambda r: r["accuracy"], default=None)
+        complete, best = complete_rounds(self.records), best_record(self.records)
         last, target = self.records[-1], self.config["run"].get("target")
         reached = [r["round"] for r in complete if target is not None and r["accuracy"] >= target]
         discrepancies = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
@@ -108,11 +128,13 @@ class Run(ModelAccess):
             "model": self.config["model"]["name"],
             "rounds": last["round"],
             "seed": self.config["run"]["seed"],
-            "best_accuracy": best["accuracy"] if best else None,
+            "best_accuracy": best["accuracy"] if best and "split" not in last else None,
             "best_round": best["round"] if best else None,
+            **({"validation_accuracy": best["accuracy"] if best else None} if "split" in last else {}),
             "final_accuracy": last["accuracy"],
             "median_client": last["median_client"],
             "bottom_decile": last["bottom_decile"],
+            "accuracy_all_clients": last["accuracy"] if is_complete(last) else None,
             "target": target,
             "rounds_to_target": min(reached, default=None),
             "clusters": self.state.clusters,
@@ -131,6 +153,7 @@ class Run(ModelAccess):
             "bytes_up": last["bytes_up"],
             **{name: last[name] for name in ("messages_down", "messages_up") if name in last},  # of real clients
             "seconds": round(self.seconds, 3),
+            **self.final,
         }
 
     def save(self, path: str | Path) -> Path:
@@ -156,10 +179,11 @@ class Run(ModelAccess):
             folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
         last = self.records[-1]
         counted, measured = (_sides(last.get(name, {})) for name in ("bytes_by_operation", "messages_by_operation"))
-        now = checkpoint.Checkpoint(last["round"], self.state, *counted, self.seconds, self.memory, *measured)
+        more = (self.best, self.final.get("stopped"))
+        now = checkpoint.Checkpoint(last["round"], self.state, *counted, self.seconds, self.memory, *measured, *more)
         folder.keep(now)
         for name, other in self.against.items():
-            other._save(target / AGAINST / name, folders)
+            other._save(run_folder.against_folder(target, name), folders)
         self.write_results(target)
 
     def write_results(self, path: Path) -> None:
@@ -194,13 +218,12 @@ class Run(ModelAccess):
             clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
-        registry.methods()  # defines the types of their states
+        registry.define_states(config["method"]["name"])
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         given = model is not None or data is not None or method is not None
         made_of = _parts(config, model, data, method) if given else None
-        against = {
-            p.name: cls.load(p, model, data) for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)
-        }
+        folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]
+        against = {run.config["method"]["name"]: run for run in (cls.load(p, model, data) for p in folders)}
         return cls(
             config,
             records,
@@ -213,6 +236,8 @@ class Run(ModelAccess):
             last.memory,
             migrations,
             made_of,
+            last.best,
+            _final(source / SUMMARY),
         )
 
 
@@ -220,6 +245,15 @@ def _parts(config: dict[str, Any], model: Any, data: Any, method: Any) -> Parts:
     from fedkin.run.parts import parts_of  # models and data are not imported to read a table
 
     return parts_of(config, model, data, method)
+
+
+def _final(path: Path) -> Record:
+    """What the summary in a folder has that no round's record has."""
+    try:
+        summary = json.loads(path.read_text())
+        return {name: summary[name] for name in FINAL if name in summary}
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
 def _sides(by_operation: dict[str, list[int]]) -> tuple[dict[str, int], dict[str, int]]:

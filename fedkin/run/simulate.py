@@ -51,6 +51,8 @@ def simulate(
     checkpoint_every: int = 10,
     selection: Selection = "uniform",
     global_model: bool = False,
+    patience: int | None = None,
+    until: float | None = None,
     devices: int | None = None,
     clients_per_batch: int | None = None,
     out: str | Path | None = None,
@@ -77,11 +79,14 @@ def simulate(
         checkpoint_every: rounds from one checkpoint to the next.
         selection: ``uniform``, or ``round_robin`` (all clients take turns once, then uniform).
         global_model: score the mean of the cluster models, too (``run.metrics.global_record`` says what is recorded).
+        patience: stop after so many rounds without a better score; the data must have a validation split
+            (``data.with_validation(0.1)``).
+        until: stop at the first round whose score reaches it, where every reachable client has a cluster.
         devices: how many to use; by default all.
         clients_per_batch: how many clients are computed at once; by default as many as fit.
         out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
         resume: go on with the same run, which ``out`` holds.
-        on_round: called with the record of every round, of every method.
+        on_round: called with the record of every round, of every method; a run ends where it returns ``fk.STOP``.
         track: ``tensorboard``, ``mlflow``, ``wandb``, or trackers of your own (``Tracker``).
 
     Raises:
@@ -96,7 +101,7 @@ def simulate(
     local, scenario = local or LocalTraining(), scenario or Population()
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
-    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model)
+    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, patience, until)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
     if resume and not out:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
@@ -105,9 +110,9 @@ def simulate(
     more = model.description() if isinstance(model, ModelWithWorkers) else {}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
-        "data": {"name": data.name, "clients": data.clients},
+        "data": {"name": data.name, "clients": data.clients, **_validation(data)},
         "model": {"name": model.name, "parameters": model.spec.parameters, **more},
-        "local": plain_values(local),
+        "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
         "scenario": plain_values(scenario),
         "run": {key: value for key, value in settings.items() if value is not None},
     }
@@ -189,6 +194,11 @@ def trainable(model: Any) -> AnyModel:
 def _warn_of_pytorch(name: str) -> None:
     """Once in a process."""
     _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
+
+
+def _validation(data: FederatedData) -> dict[str, int]:
+    """What a description says of a validation split."""
+    return {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
 
 
 def _refuse_settings(local: LocalTraining, target: float | None, counts: dict[str, int | None]) -> None:

@@ -53,6 +53,11 @@ class SimulatedWorlds:
                     f"{place}: {method_name(method)} needs the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"
                 )
+        if plan.patience is not None and self.data.validation is None:
+            raise ConfigError(
+                f"run.patience needs a validation split, and {self.data.name} has none: set data.validation=0.1 (in "
+                "Python data.with_validation(0.1)); test samples choose no round"
+            )
         world = self.make()
         with error_context("scenario"):  # whichever clients arrive or leave, one is reachable in every round
             for round in (0, *world.population.arrivals, *world.population.departures):

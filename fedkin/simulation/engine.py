@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -58,6 +60,7 @@ class SimulatedWorld:
     ) -> None:
         self.data, self.model, self.spec = data, model, check_samples(model, data)
         self.work = work or LocalTraining()
+        self.work.check_classes(data.classes, self.spec.detects)
         self.population = population or Population()
         self.ledger = Ledger()
         self.total_clients = data.clients
@@ -79,6 +82,19 @@ class SimulatedWorld:
     @property
     def update_memory(self) -> int:
         return UPDATE_MEMORY
+
+    @property
+    def scored_split(self) -> str:
+        """The split on which rounds are scored."""
+        return self.data.scored_split
+
+    def rehearsal(self) -> SimulatedWorld:
+        """The same clients with their present data, for what shall be measured and leave no trace: all of them reply
+        in full, and what they store is lost with this world. The ledger is shared."""
+        other = copy.copy(self)
+        other.population = replace(self.population, dropout=0.0, mute=0.0, stragglers=0.0)
+        other._memory = self._memory.copy()
+        return other
 
     def begin(self, stream: Stream) -> None:
         self._now = stream

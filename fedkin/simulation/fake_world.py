@@ -83,6 +83,8 @@ class _Labels:
 class _Samples:
     """One sample of each client; its features are never used."""
 
+    scored_split = "test"
+
     def __init__(self, world: FakeWorld) -> None:
         self._world, clients = world, world.total_clients
         self.x = np.zeros((clients, 1), np.float32)
@@ -137,7 +139,7 @@ class _Quadratic:
             target = target + work.positive[:, None]
         w = start
         for _ in range(int(np.max(work.epochs))):
-            w = w - work.lr * ((w - target) + work.mu * (w - start))
+            w = w - work.rate(stream.round) * ((w - target) + work.mu * (w - start))
         garbage = np.isin(clients, list(self._world.garbage))[:, None]
         update = np.where(garbage, np.nan, w - start).astype(np.float32)
         last, first = (0.5 * np.sum((point - target) ** 2, axis=1) for point in (w, start))

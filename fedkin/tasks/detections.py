@@ -30,8 +30,8 @@ class Detections(Task):
 
     @property
     def can_be_lost(self) -> bool:  # type: ignore[override]
-        """Test samples are scored to measure a method, on every client."""
-        return self.split != "test"
+        """Test and validation samples are scored to measure a method, on every client."""
+        return self.split == "train"
 
     def compute(self, client: Client) -> dict[str, Any]:
         _, labels = client.samples(self.split)

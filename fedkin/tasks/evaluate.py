@@ -28,7 +28,7 @@ class Evaluate(Task):
     Attributes:
         models: what is scored.
         model_index: the model of each row.
-        split: ``test`` or ``train``.
+        split: ``test``, ``train``, or ``validation`` where the data have one.
         local: whether peers score models that they have.
     """
 

@@ -122,7 +122,7 @@ class EvaluatePersonal(Task):
         model_index: the body of each row.
         start: the run's initial model.
         head: which slice of a whole model is the head; None: no part is.
-        split: ``test`` or ``train``.
+        split: ``test``, ``train``, or ``validation`` where the data have one.
     """
 
     models: Float[np.ndarray, "K b"] = chosen("K b")

@@ -43,12 +43,11 @@ class TrackerDispatch:
         self._listeners = listeners
         self._on_round = on_round
 
-    def __call__(self, record: Record) -> None:
-        """Pass on the record of a round."""
+    def __call__(self, record: Record) -> Any:
+        """Pass on the record of a round; the reply is that of ``on_round``, which may end the run."""
         for listener in self._listeners:
             listener.pass_on(record)
-        if self._on_round:
-            self._on_round(record)
+        return self._on_round(record) if self._on_round else None
 
     def finish(self, summary: dict[str, Any]) -> None:
         """The run is finished."""

@@ -15,7 +15,7 @@ from fedkin.core import errors
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = """
-Adam Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup
+Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup
 FedPer FedProx FedSim
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart
@@ -24,7 +24,7 @@ models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy H
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise Requirements subspace_angles
 Comparison compare draw report
-jax_client torch_client
+jax_client torch_client STOP
 """
 
 

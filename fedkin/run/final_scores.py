@@ -1,0 +1,120 @@
+"""What is measured once, after the last round: test results where rounds were scored on validation samples, and the
+accuracy over all clients, those without a cluster included."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import UNASSIGNED, Method, State
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.world import World
+from fedkin.methods.policies import cluster_by_loss
+from fedkin.run.checkpoint import BestRound
+from fedkin.run.metrics import EvaluationResults, accuracy_record, ratio, score
+from fedkin.simulation.engine import SimulatedWorld
+
+MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
+_OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
+_OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
+FINAL = ("final_accuracy", *_OF_FINAL, *_OF_BEST, "accuracy_all_clients", "stopped")  # entries of a summary
+_log = logging.getLogger("fedkin")
+
+
+def final_record(world: World, state: State, scored: EvaluationResults) -> Record:
+    """The final state's test results, by the names that a summary has for them.
+
+    Args:
+        world: of the clients.
+        state: the method's final state.
+        scored: its test results.
+    """
+    entries = accuracy_record(scored, state.clusters, world.true_clusters)
+    return {"final_accuracy": entries["accuracy"], **{name: entries[name] for name in _OF_FINAL}}
+
+
+def best_record(world: World, best: BestRound | None, round: int, final: EvaluationResults) -> Record:
+    """Test results of the state that validation samples choose, by the names that a summary has for them; None for each
+    where no round was complete.
+
+    Args:
+        world: of the clients, a simulated one.
+        best: that state's round.
+        round: the last round; clients are tested with the data they have now.
+        final: test results of the final state, which may be the same.
+    """
+    if best is None:
+        return dict.fromkeys(_OF_BEST)
+    scored = final if best.round == round else score(_with_memory(world, best), best.state, round)
+    entries = accuracy_record(scored, best.state.clusters, None)
+    return {name: entries[name.removeprefix("best_")] for name in _OF_BEST}
+
+
+def _with_memory(world: World, best: BestRound) -> World:
+    """The world, or one in which clients store what they stored in the best round."""
+    if not best.memory or not isinstance(world, SimulatedWorld):
+        return world
+    other = world.rehearsal()
+    other.recall(best.memory)
+    return other
+
+
+def accuracy_all_clients(
+    world: World, method: Method, state: State, stream: Stream, scored: EvaluationResults
+) -> float | None:
+    """Test accuracy over all reachable clients, each without a cluster on the model that it would get today.
+
+    That is the one the method places it on, by the rule for newcomers; where the method leaves that to a client's first
+    round, the one of lowest loss on its training samples. It is done in a rehearsal: state and memory stay as they are,
+    and the bytes are on the account of scoring. Clients that are never to have a cluster (``excluded``) stay out.
+
+    Args:
+        world: of the clients.
+        method: places clients.
+        state: the method's final state.
+        stream: of the placement.
+        scored: the test results of the clients that have a cluster.
+
+    Returns:
+        None of real clients, where more than ``MAX_PLACED`` have no cluster, and where one cannot be placed.
+    """
+    if not scored.partial:
+        return _accuracy(scored)
+    reachable = world.clients(stream.round)
+    newcomers = _without_cluster(state, reachable)
+    if not isinstance(world, SimulatedWorld) or len(newcomers) > MAX_PLACED:
+        return None
+    other = world.rehearsal()
+    try:
+        with world.ledger.scoring():
+            placed = _placed(other, method, state, newcomers, stream)
+            everybody = score(other, placed, stream.round)
+    except FedkinError as error:
+        _log.warning("accuracy over all clients is not known: %s", error)
+        return None
+    return None if everybody.partial else _accuracy(everybody)
+
+
+def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
+    """The state with clusters for newcomers."""
+    placed = method.place(world, state, newcomers, stream.child("place"))
+    left = _without_cluster(placed, newcomers)
+    if not len(left) or world.spec.detects:
+        return placed
+    assignment = placed.assignment.copy()
+    assignment[left] = cluster_by_loss(world, placed, left)
+    return replace(placed, assignment=assignment)
+
+
+def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
+    """Those of the clients that have no cluster, and shall have one."""
+    return clients[(state.assignment[clients] == UNASSIGNED) & ~state.excluded()[clients]]
+
+
+def _accuracy(scored: EvaluationResults) -> float | None:
+    return ratio(int(scored.scores.correct.sum()), int(scored.scores.examples.sum()))
