@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.schedule import Schedule, read_schedule
+
+OPTIMIZERS = ("sgd", "adam", "adamw")
+# Options that came later: a description, or a message, names them only where they are used, so that runs from before
+# are described as they were.
+_SCHEDULES = ("schedule", "step_schedule")
+_LATER = ("weight_decay", "nesterov", "clip_norm", "schedule", "step_schedule", "label_smoothing", "class_weights")
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Settings of local training. A field that may be an array holds one entry per row of the call."""
+    """Settings of local training. A field that may be an array holds one entry per row of the call.
+
+    A step: the gradient of the mini-batch's loss, plus that of FedProx's term; cut to ``clip_norm``; plus
+    ``weight_decay`` times w (of sgd and adam); from that the optimiser's direction; plus ``weight_decay`` times w (of
+    adamw); times the learning rate of the round and the step. The optimiser's memory starts at zero in every call.
+    docs/training.md says which of this is Optax's and which PyTorch's.
+    """
 
     epochs: int | Int[np.ndarray, "n"] = 1
     batch_size: int = 10
     lr: float = 0.01
-    optimizer: str = "sgd"  # or "adam"
+    optimizer: str = "sgd"  # or "adam", "adamw"
     momentum: float = 0.0  # of sgd
     mu: float = 0.0  # proximal term, mu/2 |w - w_start|^2
     steps: int | None = None  # mini-batches, in place of epochs
     partial: bool = False  # a client that runs out of time sends the steps it has done; else nothing
     positive: Int[np.ndarray, "n"] | None = None  # the class that a detector learns to separate from all others
+    weight_decay: float | int = 0.0  # added to the gradient; of adamw, to the direction
+    nesterov: bool = False  # of sgd with momentum
+    clip_norm: float | int | None = None  # largest norm of a gradient over all parameters; None: any
+    schedule: Schedule | None = None  # of the learning rate over communication rounds
+    step_schedule: Schedule | None = None  # over the steps of one call
+    label_smoothing: float = 0.0  # share of a label that is spread over all classes
+    class_weights: tuple[float, ...] | str | None = None  # of the loss, by class; "balanced": from the client's labels
 
     @property
     def count(self) -> int:
@@ -34,26 +56,123 @@ class LocalTraining:
         own = {name: getattr(self, name) for name in ("epochs", "positive")}
         return replace(self, **{name: v[rows] for name, v in own.items() if isinstance(v, np.ndarray)})
 
+    def rate(self, round: int) -> float:
+        """The learning rate of a communication round; before the first one, that of the first."""
+        return float(self.lr if self.schedule is None else self.lr * self._factors(self.schedule, round)[0])
+
+    def step_rates(self, round: int, steps: int) -> Float[np.ndarray, "steps"] | None:
+        """The learning rate of every local step of a client that does so many; None: ``rate(round)`` for all."""
+        if self.step_schedule is None:
+            return None
+        return self.rate(round) * self.step_schedule.factors(np.arange(steps), steps)
+
+    @staticmethod
+    def _factors(schedule: Schedule, round: int) -> Float[np.ndarray, "1"]:
+        return schedule.factors(np.array([max(round - 1, 0)]))
+
+    def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
+        """Weight of each class in the loss of some clients; None: all alike.
+
+        "balanced" is scikit-learn's: samples / (classes that the client has * samples of the class); 1 for a class that
+        it does not have, which counts with label smoothing only.
+
+        Args:
+            label_counts: of the clients' training samples.
+        """
+        if self.class_weights is None:
+            return None
+        if self.class_weights != "balanced":
+            return np.tile(np.array(self.class_weights, np.float32), (len(label_counts), 1))
+        present = np.maximum(label_counts, 1) * (label_counts > 0).sum(axis=1, keepdims=True)
+        balanced = label_counts.sum(axis=1, keepdims=True) / np.maximum(present, 1)
+        return np.where(label_counts > 0, balanced, 1.0).astype(np.float32)
+
+    def check_classes(self, classes: int, detects: bool) -> None:
+        """Refuse (ConfigError) another number of class weights than classes, and what detectors do not have."""
+        weights, place = self.class_weights, "local.class_weights"
+        if isinstance(weights, tuple) and len(weights) != classes:
+            raise ConfigError(f"{place} must have one number for each of the {classes} classes, got {len(weights)}")
+        if detects and (weights is not None or self.label_smoothing):
+            place = place if weights is not None else "local.label_smoothing"
+            raise ConfigError(f"{place} does not apply to detectors, which separate one class from all others")
+
+    def settings(self) -> dict[str, Any]:
+        """The fields by name, schedules as tables; options of later versions only where they are used."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values |= {n: s.settings() for n, s in values.items() if isinstance(s, Schedule)}
+        return without_unused(values)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> LocalTraining:
+        """What has these settings: those of ``settings()``, or of a configuration, where a schedule may be a name.
+
+        Raises ConfigError.
+        """
+        read = {name: read_schedule(settings[name], name) for name in _SCHEDULES if name in settings}
+        weights = settings.get("class_weights")
+        read |= {"class_weights": _read_weights(weights)} if weights is not None else {}
+        return cls(**{**settings, **read})
+
     def __post_init__(self) -> None:
+        for name in _SCHEDULES:
+            if not isinstance(getattr(self, name), Schedule | None):
+                raise ConfigError(f"{name} must be a Schedule, got {getattr(self, name)!r}")
+        _read_weights(self.class_weights)
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
             if not (name == "steps" and value is None) and not _is_count(value):
                 raise ConfigError(f"{name} must be an integer of at least 1, got {value}")
         if self.positive is not None and self.positive.size and not _is_count(self.positive + 1):
             raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
-        for name, low, high in (("lr", 0, np.inf), ("mu", 0, np.inf), ("momentum", 0, 1)):
+        self._check_numbers()
+        self._check_optimizer()
+        if self.schedule is not None and self.schedule.name in ("linear", "cosine") and self.schedule.length is None:
+            raise ConfigError(f"schedule: {self.schedule.name} needs length, the number of rounds until its end")
+
+    def _check_numbers(self) -> None:
+        ranges = {"lr": (0, np.inf), "mu": (0, np.inf), "momentum": (0, 1), "weight_decay": (0, np.inf)}
+        ranges |= {"label_smoothing": (0, 1), "clip_norm": (0, np.inf)}
+        for name, (low, high) in ranges.items():
             value = getattr(self, name)
-            if (
-                not isinstance(value, (int, float, np.number))
-                or not low <= value < high
-                or (name == "lr" and not value)
-            ):
-                kind = "positive number" if name == "lr" else "number from 0 up" if name == "mu" else "number in [0, 1)"
+            if name == "clip_norm" and value is None:
+                continue
+            positive = name in ("lr", "clip_norm")
+            numeric = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+            if not numeric or not low <= value < high or (positive and not value):
+                kind = "positive number" if positive else "number in [0, 1)" if high == 1 else "number from 0 up"
                 raise ConfigError(f"{name} must be a {kind}, got {value!r}")
-        if self.optimizer not in ("sgd", "adam"):
-            raise ConfigError(f"optimizer must be 'sgd' or 'adam', got {self.optimizer!r}")
-        if self.optimizer == "adam" and self.momentum:
-            raise ConfigError(f"momentum = {self.momentum} does not apply to adam, which has its own; leave it out")
+
+    def _check_optimizer(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise ConfigError(f"optimizer must be 'sgd', 'adam' or 'adamw', got {self.optimizer!r}")
+        if self.optimizer != "sgd" and self.momentum:
+            raise ConfigError(
+                f"momentum = {self.momentum} does not apply to {self.optimizer}, which has its own; leave it out"
+            )
+        if not isinstance(self.nesterov, (bool, np.bool_)):
+            raise ConfigError(f"nesterov must be true or false, got {self.nesterov!r}")
+        if self.nesterov and not self.momentum:
+            raise ConfigError(f"nesterov needs optimizer 'sgd' with a momentum above 0, got {self.optimizer!r} with 0")
+
+
+def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of local training by name, without the options of later versions that are not used."""
+    return {name: value for name, value in values.items() if name not in _LATER or value}
+
+
+def _read_weights(value: Any) -> tuple[float, ...] | str | None:
+    """Class weights as a tuple. Raises ConfigError for anything but numbers above 0, "balanced" and None."""
+    if value is None or (isinstance(value, str) and value == "balanced"):
+        return value
+    if isinstance(value, str):
+        raise ConfigError(f"class_weights: {unknown('rule', value, ['balanced'])}")
+    try:
+        weights = tuple(float(weight) for weight in value)
+    except (TypeError, ValueError):
+        weights = ()
+    if not weights or not all(0 < weight < np.inf for weight in weights):
+        raise ConfigError(f"class_weights must be 'balanced' or a number above 0 for each class, got {value!r}")
+    return weights
 
 
 def _is_count(value: object) -> bool:
@@ -62,7 +181,9 @@ def _is_count(value: object) -> bool:
     return bool(np.issubdtype(array.dtype, np.integer) and array.size and array.min() >= 1)
 
 
-def SGD(epochs: int = 1, batch_size: int = 10, lr: float = 0.01, momentum: float = 0.0) -> LocalTraining:  # noqa: N802
+def SGD(  # noqa: N802
+    epochs: int = 1, batch_size: int = 10, lr: float = 0.01, momentum: float = 0.0, **options: Any
+) -> LocalTraining:
     """Local training by mini-batch stochastic gradient descent.
 
     Args:
@@ -70,16 +191,37 @@ def SGD(epochs: int = 1, batch_size: int = 10, lr: float = 0.01, momentum: float
         batch_size: samples of a mini-batch.
         lr: learning rate.
         momentum: in [0, 1).
+        options: ``weight_decay``, ``nesterov``, ``clip_norm``, ``schedule``, ``step_schedule``, ``label_smoothing``,
+            ``class_weights``, as ``LocalTraining`` has them.
     """
-    return LocalTraining(epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum)
+    given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "momentum": momentum}
+    return LocalTraining.from_settings({**given, **options})
 
 
-def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3) -> LocalTraining:  # noqa: N802
+def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any) -> LocalTraining:  # noqa: N802
     """Local training by Adam (Kingma & Ba 2015), whose moments start at zero in every call.
 
     Args:
         epochs: passes over a client's training samples.
         batch_size: samples of a mini-batch.
         lr: learning rate.
+        options: as of ``SGD``, but ``nesterov``; weight decay is added to the gradient (see ``AdamW``).
     """
-    return LocalTraining(epochs=epochs, batch_size=batch_size, lr=lr, optimizer="adam")
+    given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": "adam"}
+    return LocalTraining.from_settings({**given, **options})
+
+
+def AdamW(  # noqa: N802
+    epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, weight_decay: float = 0.01, **options: Any
+) -> LocalTraining:
+    """Local training by Adam with decoupled weight decay (Loshchilov & Hutter 2019).
+
+    Args:
+        epochs: passes over a client's training samples.
+        batch_size: samples of a mini-batch.
+        lr: learning rate.
+        weight_decay: w loses lr times this share of itself in every step; by default as PyTorch has it (Optax: 1e-4).
+        options: as of ``Adam``.
+    """
+    given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": "adamw", "weight_decay": weight_decay}
+    return LocalTraining.from_settings({**given, **options})

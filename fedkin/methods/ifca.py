@@ -124,7 +124,10 @@ class IFCA:
         if self.averaging == "models":
             return world.work
         # one step of plain SGD on all samples is -lr times their gradient
-        return LocalTraining(batch_size=_WHOLE, lr=world.work.lr, partial=world.work.partial)
+        common = world.work
+        loss = {"label_smoothing": common.label_smoothing, "class_weights": common.class_weights}
+        plain = LocalTraining(batch_size=_WHOLE, lr=common.lr, partial=common.partial)
+        return replace(plain, schedule=common.schedule, **loss)
 
 
 @dataclass(frozen=True)

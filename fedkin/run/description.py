@@ -9,6 +9,7 @@ from typing import Any
 from fedkin.config import registry
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
+from fedkin.data.federated import FederatedData
 from fedkin.scenarios.shift import Shift
 
 
@@ -27,9 +28,23 @@ def _name(instance: Any, known: registry.Registry) -> str:
     return names.get(type(instance), type(instance).__name__.lower())
 
 
+def label_names(data: FederatedData) -> Values:
+    """What a description says of the classes of data whose labels are names: ``label_names``, as the option of a file
+    has them, so that a run that is resumed numbers them alike."""
+    return {} if data.label_names is None else {"label_names": list(data.label_names)}
+
+
 def plain_values(instance: Any) -> Values:
     """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its ``repr``."""
     if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
         return {"is": f"{type(instance).__module__}.{type(instance).__qualname__}"}
     values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
-    return {name: value for name, value in json.loads(json.dumps(values, default=repr)).items() if value is not None}
+    return {name: value for name, value in json.loads(json.dumps(values, default=_plain)).items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON does not have: a dataclass by the fields that are set, all else as its ``repr``."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    set_fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return {name: entry for name, entry in set_fields.items() if entry is not None}

@@ -19,7 +19,7 @@ from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.description import method_name, plain_values, shift_name
+from fedkin.run.description import label_names, method_name, plain_values, shift_name
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
@@ -52,7 +52,7 @@ def simulate(
     selection: Selection = "uniform",
     global_model: bool = False,
     patience: int | None = None,
-    until: float | None = None,
+    until: float | int | None = None,
     devices: int | None = None,
     clients_per_batch: int | None = None,
     out: str | Path | None = None,
@@ -110,7 +110,7 @@ def simulate(
     more = model.description() if isinstance(model, ModelWithWorkers) else {}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
-        "data": {"name": data.name, "clients": data.clients, **_validation(data)},
+        "data": {"name": data.name, "clients": data.clients, **_validation(data), **label_names(data)},
         "model": {"name": model.name, "parameters": model.spec.parameters, **more},
         "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
         "scenario": plain_values(scenario),
@@ -174,7 +174,9 @@ def from_config(
         config.run.clients_per_batch,
     )
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
-    return Experiment(worlds, config.plan, config.description(), on_round, resume), methods
+    description = config.description()
+    description["data"] = {**description["data"], **label_names(federated)}
+    return Experiment(worlds, config.plan, description, on_round, resume), methods
 
 
 def trainable(model: Any) -> AnyModel:

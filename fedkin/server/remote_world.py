@@ -55,6 +55,7 @@ class RemoteWorld:
         run: str,
     ) -> None:
         self.membership, self.spec, self.work = membership, spec, work
+        work.check_classes(membership.classes, spec.detects)
         self.ledger = Ledger()
         self._client = RpcClient(membership, run, self.ledger)
         self.total_clients = membership.registry.capacity

@@ -203,7 +203,7 @@ def read_stream(value: Any) -> Stream:
 
 def _encode_setting(task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     if isinstance(value, LocalTraining):
-        settings = {one: getattr(value, one) for one in value.__dataclass_fields__}
+        settings = value.settings()
         own = {f"{name}.{one}": array for one, array in settings.items() if isinstance(array, np.ndarray)}
         header[name] = {one: entry for one, entry in settings.items() if f"{name}.{one}" not in own}
         arrays |= own
@@ -228,7 +228,7 @@ def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
         return slice(*value[_SLICE])
     if isinstance(value, dict):
         own = {one.removeprefix(f"{name}."): a for one, a in message.arrays.items() if one.startswith(f"{name}.")}
-        return LocalTraining(**{**value, **own})
+        return LocalTraining.from_settings({**value, **own})
     if isinstance(default, (bool, str)):
         return message.value(name, type(default))
     return tuple(value) if isinstance(value, list) else value

@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int
 
 from fedkin.core.workers import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
 from fedkin.simulation.padding import Plan
+from fedkin.simulation.training_losses import batch_loss, sample_losses
 
 # A device is one core: a program with parallel matrix products would take the cores of the other devices. It also
 # makes the bits independent of the number of devices.
@@ -26,7 +27,7 @@ _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
 class Recipe(NamedTuple):
-    """Static options of a training program; learning rate and mu are arguments."""
+    """Static options of a training program; learning rate, mu and class weights are arguments."""
 
     optimizer: str
     momentum: float
@@ -34,6 +35,10 @@ class Recipe(NamedTuple):
     lanes: int
     gradient: bool = False  # also the gradient of the full loss at the start, from the batches of the first epoch
     detects: bool = False  # a row is several detectors of one client, which train on the same batches
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    clip_norm: float | None = None
+    label_smoothing: float = 0.0
 
 
 class Shared(NamedTuple):
@@ -52,11 +57,6 @@ class SampleBlocks(NamedTuple):
     y: Any  # [D b S]
 
 
-def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
-    """Softmax cross entropy of each sample."""
-    return jax.nn.logsumexp(scores, axis=-1) - jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
-
-
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
     """x[indices], copied row by row on a CPU, where the compiler's own gather copies number by number."""
     if jax.default_backend() != "cpu":
@@ -64,33 +64,15 @@ def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
 
 
-def detection_losses(scores: Float[Array, "B 1"], positive: Bool[Array, "B"]) -> Float[Array, "B"]:
-    """Binary cross entropy of each sample; ``positive`` says whether it is of the detector's class."""
-    return jax.nn.softplus(scores[:, 0]) - jnp.where(positive, scores[:, 0], 0)
-
-
-def batch_loss(
-    model: Model, w: Tree, x: Array, y: Shaped[Array, "B"], mask: Float[Array, "B"], key: Array | None
-) -> tuple[Float[Array, ""], Tree | None]:
-    """Mean loss of a batch plus the model's penalty; and parameters with new running statistics, where there are any.
-
-    Args:
-        model, w: the model and its parameters.
-        x, y: samples [B ...] and labels; of a detector, whether a sample is of its class.
-        mask: 1 for samples, 0 for padding.
-        key: for dropout; None without.
-    """
-    scores, updated = (model.apply(w, x, key), None) if model.fit is None else model.fit(w, x, mask, key)
-    losses = (detection_losses if model.spec.detects else sample_losses)(scores, y)
-    loss = jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
-    return (loss if model.penalty is None else loss + model.penalty(w)), updated
-
-
 def direction(recipe: Recipe) -> optax.GradientTransformation:
-    """The optimiser without its learning rate."""
-    if recipe.optimizer == "adam":
-        return optax.scale_by_adam()
-    return optax.trace(recipe.momentum) if recipe.momentum else optax.identity()
+    """The optimiser without its learning rate, by Optax: clipping, L2 weight decay, direction, decoupled decay."""
+    parts = [] if recipe.clip_norm is None else [optax.clip_by_global_norm(recipe.clip_norm)]
+    decay = [optax.add_decayed_weights(recipe.weight_decay)] if recipe.weight_decay else []
+    if recipe.optimizer == "sgd":
+        parts += decay + ([optax.trace(recipe.momentum, recipe.nesterov)] if recipe.momentum else [])
+    else:
+        parts += [optax.scale_by_adam(), *decay] if recipe.optimizer == "adamw" else [*decay, optax.scale_by_adam()]
+    return parts[0] if len(parts) == 1 else optax.chain(*parts) if parts else optax.identity()
 
 
 @partial(jax.jit, static_argnames=("model", "recipe", "mesh"), compiler_options=_ONE_CORE)
@@ -121,10 +103,16 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 
 def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
     models, lr, mu = shared
-    optimizer = direction(recipe)
+    optimizer, objective = direction(recipe), partial(batch_loss, model, recipe.label_smoothing)
 
     def one(
-        model_index: Array, positive: Array | None, first: Array, steps: Array, per_epoch: Array, words: Array
+        model_index: Array,
+        positive: Array | None,
+        first: Array,
+        steps: Array,
+        per_epoch: Array,
+        words: Array,
+        class_weights: Array | None,
     ) -> LocalUpdates:
         start = model.unflatten(models[model_index])
         base_key = jax.random.wrap_key_data(words) if model.random else None
@@ -136,11 +124,15 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             key = None if base_key is None else jax.random.fold_in(base_key, s)
             x, y = rows_of(work.x, indices), work.y[indices]
             y = y if positive is None else y == positive
-            (loss, updated), gradient = jax.value_and_grad(partial(batch_loss, model), has_aux=True)(w, x, y, mask, key)
+            batch = (x, y, mask, key) if class_weights is None else (x, y, mask, key, class_weights)
+            (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
+            if recipe.clip_norm is not None and updated is not None:  # running statistics have no gradient
+                gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
             change, memory = optimizer.update(gradient, memory, w)
-            w = jax.tree.map(lambda a, m: a - lr * m, w, change)
+            rate = lr if work.rates is None else work.rates[first + s]
+            w = jax.tree.map(lambda a, m: a - rate * m, w, change)
             w = w if updated is None else model.with_statistics(w, updated)
             share = jnp.stack([loss * count, count])
             last_sum = last_sum + jnp.where(s >= steps - per_epoch, share, 0)
@@ -153,13 +145,13 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         last_loss, first_loss = (sums[0] / jnp.maximum(sums[1], 1) for sums in (last_sum, first_sum))
         return LocalUpdates(update, last_loss, first_loss, at_start)
 
-    def client(row: tuple[Array, ...]) -> LocalUpdates:
+    def client(row: tuple[Any, ...]) -> LocalUpdates:  # None where there are no class weights
         model_index, positive, *rest = row
         if not recipe.detects:
             return one(model_index, None, *rest)
         return jax.vmap(lambda k, c: one(k, c, *rest))(model_index, positive)
 
-    rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words)
+    rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words, work.class_weights)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Shaped, UInt32
+from jaxtyping import Float, Int, Shaped, UInt32
 
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import Batches, rounded_up
@@ -25,6 +25,8 @@ class Plan(NamedTuple):
     steps: Int[np.ndarray, "n"]
     per_epoch: Int[np.ndarray, "n"]
     words: UInt32[np.ndarray, "n 2"]  # random key data of each row
+    rates: Float[np.ndarray, "S"] | None = None  # learning rate of each step; None: that of the call
+    class_weights: Float[np.ndarray, "n C"] | None = None  # of each row's loss; None: all 1
 
 
 def plan(
@@ -75,8 +77,13 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
     samples = power_of_two(max(len(p.x) for p in plans))
     rows = rounded_up(sum(len(p.model_index) for p in plans))
     steps = _padded_steps(plans, samples, rows)
-    sizes = (samples, samples, steps, steps, rows, rows, rows, rows, rows, rows)  # in the order of Plan
-    return Plan(*(np.stack([_pad(a, n) for a in arrays]) for n, *arrays in zip(sizes, *plans, strict=True)))
+    sizes = (samples, samples, steps, steps, rows, rows, rows, rows, rows, rows, steps, rows)  # in the order of Plan
+    return Plan(*(_stacked(arrays, n) for n, *arrays in zip(sizes, *plans, strict=True)))
+
+
+def _stacked(arrays: Sequence[np.ndarray | None], size: int) -> Any:
+    """Arrays of all devices, padded; None where no device has one."""
+    return None if any(a is None for a in arrays) else np.stack([_pad(a, size) for a in arrays])  # type: ignore[arg-type]
 
 
 def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:

@@ -43,9 +43,9 @@ class Trainer:
             return self._train_detectors(models, clients, model_index, work, num_steps, stream)
         batches = self._batches(clients, work, num_steps, stream)
         separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
-        recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes, gradient and not separate)
-        owned, plans = self._distribute(clients, model_index, batches, stream)
-        updates = self._compute(recipe, models, work, owned, plans)
+        recipe = _recipe(work, self._lanes, gradient=gradient and not separate)
+        owned, plans = self._distribute(clients, model_index, batches, stream, work=work)
+        updates = self._compute(recipe, models, work, stream.round, owned, plans)
         return updates._replace(gradient=self.gradients(models, clients, model_index)) if separate else updates
 
     def _train_detectors(
@@ -59,14 +59,14 @@ class Trainer:
     ) -> LocalUpdates:
         """Training of detectors: those of one client are one row of the program, and train on the same batches."""
         assert work.positive is not None
-        recipe = Recipe(work.optimizer, work.momentum, work.mu > 0, self._lanes, detects=True)
+        recipe = _recipe(work, self._lanes, detects=True)
         update = np.empty((len(clients), models.shape[1]), np.float32)
         last, first = np.empty((2, len(clients)), np.float32)
         for rows in by_client(clients, num_steps):
             own = clients[rows[:, 0]]
             batches = self._batches(own, work, num_steps[rows[:, 0]], stream)
-            owned, plans = self._distribute(own, model_index[rows], batches, stream, work.positive[rows])
-            update[rows], last[rows], first[rows], _ = self._compute(recipe, models, work, owned, plans)
+            owned, plans = self._distribute(own, model_index[rows], batches, stream, work.positive[rows], work)
+            update[rows], last[rows], first[rows], _ = self._compute(recipe, models, work, stream.round, owned, plans)
         return LocalUpdates(update, last, first, None)
 
     def _compute(
@@ -74,11 +74,12 @@ class Trainer:
         recipe: Recipe,
         models: Float[np.ndarray, "K P"],
         work: LocalTraining,
+        round: int,
         owned: list[Int[np.ndarray, "_"]],
         plans: Plan,
     ) -> LocalUpdates:
         mesh = mesh_of(self._devices[: len(owned)])
-        shared = replicate(mesh, Shared(models, np.float32(work.lr), np.float32(work.mu)))
+        shared = replicate(mesh, Shared(models, np.float32(work.rate(round)), np.float32(work.mu)))
         updates = local_training.train(self._model, recipe, mesh, shared, shard(mesh, plans))
         return jax.tree.map(lambda part: _gathered(np.asarray(part), owned), updates)
 
@@ -99,12 +100,35 @@ class Trainer:
         batches: list[Batches],
         stream: Stream | None,
         positive: Int[np.ndarray, "r ..."] | None = None,
+        work: LocalTraining | None = None,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """The rows of each device, and the plans of all devices as one."""
         owned = rows_by_device(batches, min(len(self._devices), len(clients)))
         positive = np.zeros_like(model_index) if positive is None else positive
-        plans = [self._plan(clients[r], model_index[r], [batches[i] for i in r], stream, positive[r]) for r in owned]
+        plans = []
+        for r in owned:
+            own = [batches[i] for i in r]
+            plan = self._plan(clients[r], model_index[r], own, stream, positive[r])
+            plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))
         return owned, stack_plans(plans)
+
+    def _with_recipe(
+        self,
+        plan: Plan,
+        clients: Int[np.ndarray, "r"],
+        batches: list[Batches],
+        work: LocalTraining,
+        stream: Stream | None,
+    ) -> Plan:
+        """The plan with the learning rate of every step and the class weights of every row, where there are any."""
+        weights, rates = None, None
+        if work.class_weights is not None:
+            weights = work.loss_weights(self._data.label_counts(clients=clients))
+        if work.step_schedule is not None:
+            round = 0 if stream is None else stream.round
+            own = [work.step_rates(round, len(b.valid)) for b in batches]
+            rates = np.concatenate([r for r in own if r is not None]).astype(np.float32)
+        return plan._replace(rates=rates, class_weights=weights)
 
     def _batches(
         self, clients: Int[np.ndarray, "r"], work: LocalTraining, num_steps: Int[np.ndarray, "r"], stream: Stream
@@ -124,6 +148,12 @@ class Trainer:
         if stream is not None and self._model.random:
             words = np.stack([stream.child("device").words(int(c)) for c in self._ids[clients]])
         return plan(self._data.x, self._data.y, self._data.train, clients, model_index, batches, words, positive)
+
+
+def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False) -> Recipe:
+    """The static options of a training program."""
+    settings = (work.weight_decay, work.nesterov, work.clip_norm, work.label_smoothing)
+    return Recipe(work.optimizer, work.momentum, work.mu > 0, lanes, gradient, detects, *settings)
 
 
 def by_client(clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]) -> Iterator[Int[np.ndarray, "g G"]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from fedkin.config import registry as choices
 from fedkin.config.registry import resolve
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
-from fedkin.core.training import LocalTraining
+from fedkin.core.schedule import Schedule
+from fedkin.core.training import AdamW, LocalTraining
 from fedkin.methods import FedGroup, FedProx
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Incremental, SwapPart
@@ -170,7 +172,14 @@ def test_data_stay_where_no_shift_is_named() -> None:
         ("run.target=1.5", r"^run\.target: expected a value less than or equal to 1, got 1\.5"),
         ("local.lr=0", r"^local\.lr: expected a value greater than 0, got 0"),
         ("local.lr=nan", r"^local\.lr: expected a"),
-        ("local.optimizer=sgdd", r"^local: optimizer must be 'sgd' or 'adam', got 'sgdd'"),
+        ("local.optimizer=sgdd", r"^local: optimizer must be 'sgd', 'adam' or 'adamw', got 'sgdd'"),
+        ("local.weight_decay=-1.0", r"^local: weight_decay must be a number from 0 up, got -1\.0"),
+        ("local.schedule=cosine", r"^local: schedule: cosine needs length, the number of rounds until its end"),
+        (
+            "local.step_schedule={name='cosin'}",
+            r"^local: step_schedule: unknown schedule 'cosin'; did you mean 'cosine'",
+        ),
+        ("local.class_weights=[1.0, -2.0]", r"^local: class_weights must be 'balanced' or a number above 0"),
         ("local.momentum=1.0", r"^local: momentum must be a number in \[0, 1\), got 1\.0"),
         ("method.clusters=0", r"^method: clusters must be an integer of at least 1, got 0"),
         ("scenario.dropout=2", r"^scenario: dropout must be a fraction in \[0, 1\], got 2"),
@@ -228,3 +237,24 @@ def test_every_named_choice_has_options_that_can_be_checked(kind: str) -> None:
         required = {p.name: "x" for p in parameters if p.default is p.empty and p.name not in choices.NOT_OPTIONS}
         section = resolve(kind, registry, {"name": name, **required}, str)
         assert section["name"] == name
+
+
+def test_a_recipe_of_local_training() -> None:
+    settings = [
+        "local.optimizer=adamw",
+        "local.weight_decay=0.1",
+        "local.clip_norm=1.0",
+        "local.class_weights=balanced",
+    ]
+    config = load(
+        None, [*settings, "local.schedule={name='cosine', length=50, warmup=5}", "local.step_schedule=linear"]
+    )
+    expected = AdamW(10, 10, 0.03, 0.1, clip_norm=1.0, class_weights="balanced")
+    schedules = {"schedule": Schedule("cosine", length=50, warmup=5), "step_schedule": Schedule("linear")}
+    assert config.work == replace(expected, **schedules)
+    assert from_dict(config.description()).work == config.work
+
+
+def test_a_recipe_that_is_not_used_is_not_described() -> None:
+    """A run from before there were any of these options has the same description, and goes on."""
+    assert list(load().description()["local"]) == ["epochs", "batch_size", "lr", "optimizer", "momentum"]

@@ -13,6 +13,7 @@ from fedkin.core.errors import TaskError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
+from fedkin.core.schedule import Schedule
 from fedkin.core.schema import Rows
 from fedkin.core.task import Task, chosen, each, fields_down, initial, kept, setting, shared, stays
 from fedkin.core.training import LocalTraining
@@ -96,6 +97,15 @@ def test_every_kind_of_field_arrives() -> None:
     assert_equal(found.work, replace(WORK, epochs=np.array([1, 2, 4])))
     np.testing.assert_array_equal(found.some, MODELS[[1, 4]])
     np.testing.assert_array_equal(found.some[found.own_model], MODELS[[4, 4, 1]])
+
+
+def test_every_setting_of_local_training_arrives() -> None:
+    """Schedules and class weights, which are no plain values; options that are not used are not sent."""
+    options = {"weight_decay": 0.1, "clip_norm": 2.0, "nesterov": True, "label_smoothing": 0.1}
+    schedules = {"schedule": Schedule("cosine", length=9, warmup=2), "step_schedule": Schedule("linear")}
+    work = replace(WORK, class_weights=(0.5, 2.0), **options, **schedules)
+    assert_equal(received(AllKinds, sent(replace(TASK, work=work), [0, 1, 2])).work, work)
+    assert not {*options, *schedules, "class_weights"} & sent(TASK, [0]).header["work"].keys()
 
 
 def test_what_stays_is_not_sent() -> None:

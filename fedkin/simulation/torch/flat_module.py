@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ class FlatModule:
     spec: ModelSpec
     module: nn.Module
     threads: int  # cores for one client
+    optimizer: Callable[..., Any] | None = field(default=None, kw_only=True)  # (parameters, lr) -> torch's optimizer
 
     def network(self, flat: Float[np.ndarray, "P"]) -> nn.Module:
         """A copy of the module with the weights of a flat vector, such as a row of ``run.models``.

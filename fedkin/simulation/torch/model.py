@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,7 +76,8 @@ class TorchModel(FlatModule):
     def description(self) -> dict[str, str]:
         """The module's class, in the entry that a configuration has for the function that makes it."""
         module_type = type(self.module)
-        return {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
+        described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
+        return described if self.optimizer is None else {**described, "optimizer": _place_of(self.optimizer)}
 
     def digest(self, data: FederatedData) -> str:
         """A digest of the names and shapes of the entries, of how the module prints itself, and of its weights from
@@ -88,7 +90,20 @@ class TorchModel(FlatModule):
         return digest.hexdigest()
 
 
-def build_model(make: Callable[[], nn.Module], fixed: bool, name: str, detects: bool, threads: int) -> TorchModel:
+def _place_of(factory: Callable[..., Any]) -> str:
+    """Where a function is defined, as a configuration names it."""
+    function = getattr(factory, "func", factory)  # of a partial
+    return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def build_model(
+    make: Callable[[], nn.Module],
+    fixed: bool,
+    name: str,
+    detects: bool,
+    threads: int,
+    optimizer: Callable[..., Any] | None = None,
+) -> TorchModel:
     """A model of the module that a function returns.
 
     Args:
@@ -97,6 +112,7 @@ def build_model(make: Callable[[], nn.Module], fixed: bool, name: str, detects: 
         name: of the model, for messages and descriptions.
         detects: the model is a detector of one class.
         threads: cores for one client.
+        optimizer: makes the optimiser of local training; None: that of the run's settings.
 
     Raises:
         ModelError: the function does not return a module with parameters to train.
@@ -109,7 +125,8 @@ def build_model(make: Callable[[], nn.Module], fixed: bool, name: str, detects: 
             raise ModelError(f"model {name!r} has no floating-point parameters that can be trained")
     except RuntimeError as error:  # lazy layers have no shape before their first sample
         raise ModelError(f"model {name!r}: every layer needs its sizes: {error_reason(error)}") from error
-    return TorchModel(name, spec_from_shapes(shapes, detects), module, threads, (lambda: module) if fixed else make)
+    start = (lambda: module) if fixed else make
+    return TorchModel(name, spec_from_shapes(shapes, detects), module, threads, start, optimizer=optimizer)
 
 
 def _initialised(make: Callable[[], nn.Module], name: str, words: UInt32[np.ndarray, "2"]) -> nn.Module:

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 def torch_model(
-    source: Callable[..., Any], data: Any = None, *, name: str = "torch", detects: bool = False, threads: int = 1
+    source: Callable[..., Any],
+    data: Any = None,
+    *,
+    name: str = "torch",
+    detects: bool = False,
+    threads: int = 1,
+    optimizer: Callable[..., Any] | None = None,
 ) -> TorchModel:
     """Make a model of a PyTorch module, or of a function that makes one.
 
@@ -35,10 +41,15 @@ def torch_model(
         detects: the model is a detector, which separates one class from all others: one score per sample, [B 1],
             positive for its class. ATHENA-FL trains those.
         threads: cores for one client. One is the fastest for small networks; the last bits depend on it.
+        optimizer: makes the optimiser of local training, from the parameters and the learning rate of the round:
+            ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is called anew for every client and call,
+            and takes the place of ``optimizer``, ``momentum``, ``nesterov`` and ``weight_decay`` of the run's local
+            training; clipping, schedules and a method's proximal term stay. None: the run's own.
 
     Raises:
         MissingExtra: PyTorch is not installed.
-        ModelError: none of these forms, or a module without floating-point parameters to train.
+        ModelError: none of these forms, a module without floating-point parameters to train, or an optimizer that is
+            no function.
     """
     _require_torch()
     from torch import nn
@@ -47,14 +58,21 @@ def torch_model(
 
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ModelError(f"model {name!r}: threads must be an integer of at least 1, got {threads!r}")
+    if optimizer is not None and not callable(optimizer):
+        raise ModelError(
+            f"model {name!r}: optimizer must be a function of parameters and lr that makes a torch.optim.Optimizer, "
+            f"got {optimizer!r}"
+        )
     if isinstance(source, nn.Module):
-        return build_model(lambda: source, True, name, detects, threads)
+        return build_model(lambda: source, True, name, detects, threads, optimizer)
     if not callable(source):
         raise ModelError(f"a PyTorch model is an nn.Module or a function that makes one, got {type(source).__name__}")
-    return build_model(_factory(source, data, name), False, name, detects, threads)
+    return build_model(_factory(source, data, name), False, name, detects, threads, optimizer)
 
 
-def model_from_config(data: Any, torch: str, detects: bool = False, threads: int = 1) -> Any:
+def model_from_config(
+    data: Any, torch: str, detects: bool = False, threads: int = 1, optimizer: str | None = None
+) -> Any:
     """The model of a configuration.
 
     Args:
@@ -62,8 +80,10 @@ def model_from_config(data: Any, torch: str, detects: bool = False, threads: int
         torch: ``package.module:factory``, searched for in the current folder too.
         detects: the model is a detector of one class.
         threads: cores for one client.
+        optimizer: ``package.module:factory`` of an optimiser of its own.
     """
-    return torch_model(_imported(torch), data, detects=detects, threads=threads)
+    factory = None if optimizer is None else _imported(optimizer, "optimizer", "an optimizer of parameters and lr")
+    return torch_model(_imported(torch), data, detects=detects, threads=threads, optimizer=factory)
 
 
 def wrap_module(model: Any) -> Any:
@@ -103,11 +123,11 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
     return functools.partial(source, data)
 
 
-def _imported(place: str) -> Callable[..., Any]:
+def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[..., Any]:
     """The object that ``package.module:name`` names, searched for as ``python -m`` does, from the current folder."""
     module, _, attribute = place.partition(":")
     if not (module and attribute) or module.startswith("."):
-        raise ConfigError(f"torch: expected package.module:factory, got {place!r}")
+        raise ConfigError(f"{key}: expected package.module:factory, got {place!r}")
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     importlib.invalidate_caches()  # the file may be newer than this process
@@ -115,14 +135,13 @@ def _imported(place: str) -> Callable[..., Any]:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = f"there is no module {error.name!r} in {os.getcwd()} or on Python's path (PYTHONPATH)"
-        raise ConfigError(f"torch = {place!r}: {missing}") from error
+        raise ConfigError(f"{key} = {place!r}: {missing}") from error
     except Exception as error:  # whatever the user's own file raises
-        raise ConfigError(f"torch = {place!r}: importing it failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{key} = {place!r}: importing it failed: {type(error).__name__}: {error}") from error
     factory = functools.reduce(lambda holder, part: getattr(holder, part, None), attribute.split("."), imported)
     if factory is None:
-        raise ConfigError(f"torch = {place!r}: module {module!r} has no {attribute!r}")
+        raise ConfigError(f"{key} = {place!r}: module {module!r} has no {attribute!r}")
     if not callable(factory):
-        raise ConfigError(
-            f"torch = {place!r}: expected a module or a function that makes one, got {type(factory).__name__}"
-        )
+        made = "a module or a function" if key == "torch" else "a function"
+        raise ConfigError(f"{key} = {place!r}: expected {made} that makes {what}, got {type(factory).__name__}")
     return factory

@@ -6,8 +6,6 @@ depends on the other clients of the call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -28,9 +26,9 @@ from fedkin.simulation.torch.flat_module import (
     to_tensor,
     trainable_entries,
 )
+from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 
 _WIDTH = 64  # samples at a time of a full gradient
-_B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
 
 
 class Trainer:
@@ -94,12 +92,15 @@ class Trainer:
         batches = local_batches(len(y), work, num_steps, own, stream, len(y))
         seed_torch(stream.child("device").words(own))
         network = self._model.network(start).train()
-        optimizer = Optimizer(list(trainable_entries(network).values()), work)
-        losses = np.empty(len(batches.valid))
+        rates = work.step_rates(stream.round, len(batches.valid))
+        rates = np.full(len(batches.valid), work.rate(stream.round)) if rates is None else rates
+        entries = list(trainable_entries(network).values())
+        optimizer = make_optimizer(entries, work, work.rate(stream.round), self._model)
+        weights, losses = self._class_weights(client, work), np.empty(len(batches.valid))
         for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
             indices = torch.from_numpy(rows[:count])
-            loss = mean_loss(self._scores(network, x[indices], client), y[indices])
-            optimizer.step(loss)
+            loss = mean_loss(self._scores(network, x[indices], client), y[indices], weights, work.label_smoothing)
+            optimizer.step(loss, float(rates[step]))
             losses[step] = loss.item()
         per_epoch = batches.per_epoch
         last, first = (
@@ -122,6 +123,13 @@ class Trainer:
         rows = self._data.train[client]
         return to_tensor(self._data.x[rows]), to_tensor(self._data.y[rows])
 
+    def _class_weights(self, client: int, work: LocalTraining) -> Tensor | None:
+        """Weights of the classes in one client's loss."""
+        if work.class_weights is None:
+            return None
+        weights = work.loss_weights(self._data.label_counts(clients=np.array([client])))
+        return None if weights is None else torch.from_numpy(weights[0])
+
     def _scores(self, network: nn.Module, x: Tensor, client: int) -> Tensor:
         """The module's scores of a batch. Raises ModelError, naming the client, where it fails."""
         try:
@@ -134,51 +142,14 @@ class Trainer:
             ) from error
 
 
-class Optimizer:
-    """The optimiser of one client: SGD with momentum, or Adam, and the proximal term of FedProx.
+def mean_loss(scores: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
+    """Mean cross entropy of class numbers; or, where ``y`` is 0.0 or 1.0, of a detector's scores [B 1].
 
-    PyTorch's own are not used: making the first one imports its compiler, which takes seconds.
+    Args:
+        scores, y: of a batch.
+        weights: of the classes [C]; None: all 1.
+        smoothing: share of a label that is spread over all classes.
     """
-
-    def __init__(self, entries: Sequence[Tensor], work: LocalTraining) -> None:
-        self._entries, self._work = entries, work
-        self._start = [entry.detach().clone() for entry in entries] if work.mu else []
-        self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or work.optimizer == "adam" else []
-        self._square = [torch.zeros_like(entry) for entry in entries] if work.optimizer == "adam" else []
-        self._time = 0
-
-    def step(self, loss: Tensor) -> None:
-        """Take one step along the negative gradient of a batch's loss."""
-        gradients = gradients_of(loss, self._entries)
-        with torch.no_grad():
-            if self._start:
-                away = zip(gradients, self._entries, self._start, strict=True)
-                gradients = [g.add(entry - start, alpha=self._work.mu) for g, entry, start in away]
-            self._time += 1
-            for entry, move in zip(self._entries, self._direction(gradients), strict=True):
-                entry.sub_(move, alpha=self._work.lr)
-
-    def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
-        if self._square:
-            return [self._adam(*entry) for entry in zip(self._mean, self._square, gradients, strict=True)]
-        for mean, gradient in zip(self._mean, gradients, strict=False):
-            mean.mul_(self._work.momentum).add_(gradient)
-        return self._mean or gradients
-
-    def _adam(self, mean: Tensor, square: Tensor, gradient: Tensor) -> Tensor:
-        mean.mul_(_B1).add_(gradient, alpha=1 - _B1)
-        square.mul_(_B2).addcmul_(gradient, gradient, value=1 - _B2)
-        spread = (square / (1 - _B2**self._time)).sqrt_().add_(_EPSILON)
-        return mean / (1 - _B1**self._time) / spread
-
-
-def gradients_of(loss: Tensor, entries: Sequence[Tensor]) -> list[Tensor]:
-    """Gradient by entry; zero for one that the loss does not depend on."""
-    return list(torch.autograd.grad(loss, entries, materialize_grads=True))
-
-
-def mean_loss(scores: Tensor, y: Tensor) -> Tensor:
-    """Mean cross entropy of class numbers; or, where ``y`` is 0.0 or 1.0, of a detector's scores [B 1]."""
     if y.is_floating_point():
         return binary_cross_entropy_with_logits(scores[:, 0], y)
-    return cross_entropy(scores, y)
+    return cross_entropy(scores, y, weights, label_smoothing=smoothing)

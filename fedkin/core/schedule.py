@@ -1,0 +1,141 @@
+"""Learning-rate schedules: the factor by which a learning rate is multiplied, by round or by local step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import ConfigError, unknown
+
+_OPTIONS = {  # of each schedule; those of a line with ! are required
+    "constant": "",
+    "step": "every! gamma!",
+    "exponential": "gamma!",
+    "linear": "length end",
+    "cosine": "length end",
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A learning rate over time: ``lr`` times a factor at t = 0, 1, 2 ...
+
+    During a warm-up of W steps the factor rises linearly from ``warmup_start`` to 1; after it, with s = t - W:
+
+    | name | factor | Optax | torch.optim.lr_scheduler |
+    |---|---|---|---|
+    | constant | 1 | constant_schedule | - |
+    | step | gamma ** (s // every) | exponential_decay(staircase=True) | StepLR |
+    | exponential | gamma ** s | exponential_decay | ExponentialLR |
+    | linear | from 1 to ``end`` at s = length, and then ``end`` | linear_schedule | LinearLR |
+    | cosine | end + (1 - end) (1 + cos(pi s / length)) / 2 to s = length, and then ``end`` | cosine_decay_schedule | CosineAnnealingLR |
+    | warm-up | warmup_start + (1 - warmup_start) t / W | linear_schedule | LinearLR |
+
+    Args:
+        name: one of the table.
+        length: steps after the warm-up until the end; None: over all steps that a client does (local steps only).
+        every: steps between two drops.
+        gamma: factor of a drop.
+        end: last factor, as a share of ``lr``; None: 0.
+        warmup: W, steps of the warm-up.
+        warmup_start: the first factor of the warm-up.
+
+    Raises:
+        ConfigError: an unknown name, an option that the schedule does not have or needs, a value out of range.
+    """  # noqa: E501
+
+    name: str = "constant"
+    length: int | None = None
+    every: int | None = None
+    gamma: float | int | None = None
+    end: float | int | None = None
+    warmup: int = 0
+    warmup_start: float | int = 0.1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.name not in _OPTIONS:
+            raise ConfigError(unknown("schedule", str(self.name), _OPTIONS))
+        options = _OPTIONS[self.name].split()
+        own, required = [option.rstrip("!") for option in options], [o.rstrip("!") for o in options if "!" in o]
+        for name in ("length", "every", "gamma", "end"):
+            if getattr(self, name) is not None and name not in own:
+                has = f"which has {' and '.join(own)}" if own else "which has no such option"
+                raise ConfigError(f"{name} does not apply to the schedule {self.name!r}, {has}; leave it out")
+            if getattr(self, name) is None and name in required:
+                raise ConfigError(f"{name}: the schedule {self.name!r} needs it")
+        for name, least in (("length", 1), ("every", 1), ("warmup", 0)):
+            _check_integer(name, getattr(self, name), least)
+        for name, most in (("gamma", np.inf), ("end", np.inf), ("warmup_start", 1)):
+            _check_number(name, getattr(self, name), most)
+        if self.gamma == 0:
+            raise ConfigError("gamma must be a number above 0, got 0")
+
+    def factors(self, t: Int[np.ndarray, "s"], length: int | None = None) -> Float[np.ndarray, "s"]:
+        """The factors at some steps.
+
+        Args:
+            t: the steps, from 0 on.
+            length: the number of all steps, for a schedule without a length of its own.
+        """
+        end = 0.0 if self.end is None else self.end
+        total = self.length or max((length or 1) - self.warmup, 1)
+        s = np.maximum(t - self.warmup, 0).astype(np.float64)
+        done = np.minimum(s, total) / total
+        factor = {
+            "constant": lambda: np.ones(len(s)),
+            "step": lambda: np.power(float(self.gamma or 1), s // (self.every or 1)),
+            "exponential": lambda: np.power(float(self.gamma or 1), s),
+            "linear": lambda: 1 + (end - 1) * done,
+            "cosine": lambda: end + (1 - end) * (1 + np.cos(np.pi * done)) / 2,
+        }[self.name]()
+        rising = self.warmup_start + (1 - self.warmup_start) * t / max(self.warmup, 1)
+        return np.where(t < self.warmup, rising, factor)
+
+    def settings(self) -> dict[str, Any]:
+        """The name and the options that are not left at their defaults, as TOML has them."""
+        fields = self.__dataclass_fields__.values()
+        set_options = {f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default}
+        return {"name": self.name, **set_options}
+
+
+def read_schedule(value: Any, place: str) -> Schedule | None:
+    """A schedule from its name or from a table of its options; None and a Schedule as they are.
+
+    Args:
+        value: what was given.
+        place: the name of the setting, for messages.
+
+    Raises:
+        ConfigError: none of these, an unknown option, or what ``Schedule`` refuses.
+    """
+    if value is None or isinstance(value, Schedule):
+        return value
+    options: Any = {"name": value} if isinstance(value, str) else value
+    if not isinstance(options, dict):
+        raise ConfigError(
+            f"{place} must be the name of a schedule or a table such as {{name = 'cosine', length = 100}}"
+            f", got {value!r}"
+        )
+    for name in options:
+        if name not in Schedule.__dataclass_fields__:
+            raise ConfigError(f"{place}: {unknown('option', str(name), Schedule.__dataclass_fields__)}")
+    try:
+        return Schedule(**options)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
+
+
+def _check_integer(name: str, value: Any, least: int) -> None:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if value is not None and not (whole and value >= least):
+        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def _check_number(name: str, value: Any, most: float | int) -> None:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value <= most and value < np.inf):
+        limit = "" if most == np.inf else f" to {most}"
+        raise ConfigError(f"{name} must be a number from 0{limit or ' up'}, got {value!r}")

@@ -1,0 +1,145 @@
+"""The optimiser of one client's local training in PyTorch: the settings of a run, or the user's own.
+
+PyTorch's own classes are not used for the settings of a run: making the first one imports its compiler, which takes
+seconds, and a real client starts a process for every message. Tests hold them to the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import ConfigError, ModelError
+from fedkin.core.training import LocalTraining
+from fedkin.simulation.torch.flat_module import FlatModule, error_reason
+
+_B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
+Factory = Callable[..., Any]  # (parameters, lr) -> torch.optim.Optimizer
+
+
+def make_optimizer(
+    entries: Sequence[Tensor], work: LocalTraining, rate: float, model: FlatModule
+) -> Optimizer | OwnOptimizer:
+    """The optimiser of one client.
+
+    Args:
+        entries: what is trained.
+        work: settings of the run.
+        rate: learning rate of the round.
+        model: may have a factory of its own.
+
+    Raises:
+        ConfigError: settings of the run that the model's own optimiser would ignore.
+        ModelError: the model's own factory fails.
+    """
+    factory = model.optimizer
+    return Optimizer(entries, work) if factory is None else OwnOptimizer(entries, work, rate, factory, model.name)
+
+
+class Gradients:
+    """Gradients of a batch's loss with the proximal term of FedProx, cut to the largest norm."""
+
+    def __init__(self, entries: Sequence[Tensor], work: LocalTraining) -> None:
+        self.entries, self._work = entries, work
+        self._start = [entry.detach().clone() for entry in entries] if work.mu else []
+
+    def of(self, loss: Tensor) -> list[Tensor]:
+        """Gradient by entry."""
+        gradients = gradients_of(loss, self.entries)
+        with torch.no_grad():
+            if self._start:
+                away = zip(gradients, self.entries, self._start, strict=True)
+                gradients = [g.add(entry - start, alpha=self._work.mu) for g, entry, start in away]
+            if self._work.clip_norm is not None:
+                norm = torch.sqrt(sum((g.square().sum() for g in gradients), torch.zeros(())))
+                if norm > self._work.clip_norm:
+                    gradients = [g * (self._work.clip_norm / norm) for g in gradients]
+        return gradients
+
+
+class Optimizer:
+    """SGD with momentum, Adam or AdamW, as the settings of the run say."""
+
+    def __init__(self, entries: Sequence[Tensor], work: LocalTraining) -> None:
+        self._entries, self._work, self._gradients = entries, work, Gradients(entries, work)
+        adaptive = work.optimizer != "sgd"
+        self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or adaptive else []
+        self._square = [torch.zeros_like(entry) for entry in entries] if adaptive else []
+        self._time = 0
+
+    def step(self, loss: Tensor, rate: float) -> None:
+        """Take one step along the negative gradient of a batch's loss."""
+        gradients, decoupled = self._gradients.of(loss), self._work.optimizer == "adamw"
+        with torch.no_grad():
+            self._time += 1
+            moves = self._direction(gradients if decoupled else self._decayed(gradients))
+            for entry, move in zip(self._entries, self._decayed(moves) if decoupled else moves, strict=True):
+                entry.sub_(move, alpha=rate)
+
+    def _decayed(self, moves: list[Tensor]) -> list[Tensor]:
+        """With the weight decay."""
+        decay = self._work.weight_decay
+        return [m.add(w, alpha=decay) for m, w in zip(moves, self._entries, strict=True)] if decay else moves
+
+    def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
+        if self._square:
+            return [self._adam(*entry) for entry in zip(self._mean, self._square, gradients, strict=True)]
+        for mean, gradient in zip(self._mean, gradients, strict=False):
+            mean.mul_(self._work.momentum).add_(gradient)
+        if self._work.nesterov:
+            return [g.add(mean, alpha=self._work.momentum) for g, mean in zip(gradients, self._mean, strict=True)]
+        return self._mean or gradients
+
+    def _adam(self, mean: Tensor, square: Tensor, gradient: Tensor) -> Tensor:
+        mean.mul_(_B1).add_(gradient, alpha=1 - _B1)
+        square.mul_(_B2).addcmul_(gradient, gradient, value=1 - _B2)
+        spread = (square / (1 - _B2**self._time)).sqrt_().add_(_EPSILON)
+        return mean / (1 - _B1**self._time) / spread
+
+
+class OwnOptimizer:
+    """The optimiser that a user's factory makes. The proximal term, clipping and schedules stay the run's."""
+
+    def __init__(
+        self, entries: Sequence[Tensor], work: LocalTraining, rate: float, factory: Factory, model: str
+    ) -> None:
+        _refuse_unused(work, model)
+        self._gradients, self._rate, self._model = Gradients(entries, work), rate, model
+        try:
+            self._optimizer = factory(list(entries), rate)
+        except Exception as error:  # whatever the user's own code raises
+            raise ModelError(f"model {model!r}: its optimizer failed to start: {error_reason(error)}") from error
+        if not isinstance(self._optimizer, torch.optim.Optimizer):
+            kind = type(self._optimizer).__name__
+            raise ModelError(f"model {model!r}: its optimizer must make a torch.optim.Optimizer, got {kind}")
+        self._rates = [group["lr"] for group in self._optimizer.param_groups]
+
+    def step(self, loss: Tensor, rate: float) -> None:
+        """Let the user's optimiser take one step; the rates of its groups follow the run's schedule of local steps."""
+        for entry, gradient in zip(self._gradients.entries, self._gradients.of(loss), strict=True):
+            entry.grad = gradient
+        for group, own in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = own * (rate / self._rate) if self._rate else 0.0
+        try:
+            cast(Any, self._optimizer).step()
+        except Exception as error:
+            raise ModelError(f"model {self._model!r}: a step of its optimizer failed: {error_reason(error)}") from error
+
+
+def _refuse_unused(work: LocalTraining, model: str) -> None:
+    """Refuse (ConfigError) settings of the run that a user's own optimiser would not heed."""
+    plain = LocalTraining()
+    for name in ("optimizer", "momentum", "nesterov", "weight_decay"):
+        if getattr(work, name) != getattr(plain, name):
+            raise ConfigError(
+                f"local.{name} = {getattr(work, name)!r} does not apply: model {model!r} has an optimizer of its own "
+                "(model.optimizer); set it there, and leave this out"
+            )
+
+
+def gradients_of(loss: Tensor, entries: Sequence[Tensor]) -> list[Tensor]:
+    """Gradient by entry; zero for one that the loss does not depend on."""
+    return list(torch.autograd.grad(loss, entries, materialize_grads=True))
