@@ -5,24 +5,26 @@ S seeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.analysis.pairwise_tests import SIGNIFICANT, TOO_FEW, pairs
+from fedkin.analysis.pairwise_tests import NOT_SIGNIFICANT, pairs
+from fedkin.analysis.scores import Score, score
 from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.reporting.html.recovery import is_intact
 from fedkin.run.results import Run
 
 BASELINE = "fedavg"
 SETTINGS = 8  # of a comparison: so many have a sentence
 _NAMES = {"final": "test accuracy", "best": "best test accuracy", "bottom": "accuracy of the bottom 10% of clients"}
 _TESTS = (
-    "Differences are in percentage points. Tests: paired t-test over the seeds, two-tailed, p Holm-adjusted over all "
-    "pairs of methods; intervals: Student's t."
+    "Differences are in percentage points. Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: "
+    "Student's t."
 )
 
 
@@ -72,6 +74,7 @@ class _Setting(NamedTuple):
     last: int
     main: str
     means: dict[str, float | None]
+    reasons: dict[str, str]  # why a method has no score
     tests: list[dict[str, Any]]
     finished: bool
 
@@ -81,23 +84,27 @@ class _Setting(NamedTuple):
         by = report.comparison.by if report.comparison else "final"
         runs = {name: several for name in report.methods if (several := report.runs_of(setting, name))}
         last = min(run.records[-1]["round"] for several in runs.values() for run in several)
-        values = _values(runs, by, last)
+        scores = {name: {_seed(run): _score(run, by, last) for run in several} for name, several in runs.items()}
+        values = _by_seed(scores)
         means = {name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()}
+        reasons = {name: why for name, own in scores.items() if (why := _reason(own.values()))}
         first = None if report.kind == "comparison" else report.runs[0].method
+        main = main_method(runs, means, first)
+        tests = pairs(values, None if report.kind == "comparison" else main, reasons)
         whole = all(run.config["run"].get("rounds") in (None, last) for several in runs.values() for run in several)
         finished = whole and all(one.complete for one in report.runs if one.setting == setting)
-        return cls(setting, by, runs, last, main_method(runs, means, first), means, rows_of(pairs(values)), finished)
+        return cls(setting, by, runs, last, main, means, reasons, rows_of(tests), finished)
 
     def sentence(self) -> str:
         """The verdict."""
         if self.means[self.main] is None:
-            reason = "no client was tested" if self.by != "best" else "it has no complete round"
-            return f"{self._so_far}{self.main} has no {_NAMES[self.by]}: {reason}."
+            reason = self.reasons.get(self.main, "no client was tested")
+            return f"{self._so_far}{self.main} has no {_NAMES[self.by]} to compare: {reason}."
         others = sorted((name for name in self.runs if name != self.main), key=self._rank)
         scored = [name for name in others if self.means[name] is not None]
         if not scored:
-            return self._single(others)
-        return self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned(scored)
+            return self._single(others) + self._unassigned()
+        return self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned()
 
     @property
     def _so_far(self) -> str:
@@ -114,20 +121,20 @@ class _Setting(NamedTuple):
 
     def _single(self, others: Sequence[str]) -> str:
         """The sentence of a method that is compared with nothing."""
-        score = mean_and_interval("mean", [_score(run, self.by, self.last) for run in self.runs[self.main]])
-        seeds = len(self.runs[self.main])
+        values = [_score(run, self.by, self.last).value for run in self.runs[self.main]]
+        found, seeds = mean_and_interval("mean", _present(np.array(values))), len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
-        if score["mean_high"] is not None:
-            ends = f"{100 * (score['mean_low'] or 0):.1f} to {100 * min(1.0, score['mean_high']):.1f}"
+        if found["mean_high"] is not None:
+            ends = f"{100 * max(0.0, found['mean_low'] or 0):.1f} to {100 * min(1.0, found['mean_high']):.1f}"
             mean = f" (mean of {seeds} seeds, 95% interval {ends})"
         why = f"{' and '.join(others)} had no score" if others else "no other method was run beside it"
-        reached = f"{self.main} reaches {score['mean']:.1%} {_NAMES[self.by]}{self._when}{mean}"
+        reached = f"{self.main} reaches {found['mean']:.1%} {_NAMES[self.by]}{self._when}{mean}"
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
         """The sentence of a method beside others: against the baseline, then against the best of the rest."""
         row = self._test(baseline)
-        doubt = "no significant difference: " if row["verdict"] not in (SIGNIFICANT, TOO_FEW) else ""
+        doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
         what = f"{_gain(row)} of {_NAMES[self.by]} {_over(row)} {baseline}{self._when}"
         text = f"{doubt}{self.main} {what} ({_evidence(row)}){self._cost(baseline)}"
         if rival is not None:
@@ -156,28 +163,35 @@ class _Setting(NamedTuple):
         ratio = ours / theirs
         return ", at as many bytes" if f"{ratio:.2f}" == "1.00" else f", at {ratio:.2f} times the bytes"
 
-    def _unassigned(self, others: Sequence[str]) -> str:
-        """Which of the accuracies leave out clients that have no cluster yet."""
+    def _unassigned(self) -> str:
+        """Which methods left clients without a cluster in the last round, and which have no score."""
         partial = [
             name
-            for name in (self.main, *others)
-            if any(_record(run, self.last).get("partial") for run in self.runs[name])
+            for name, several in self.runs.items()
+            if name not in self.reasons
+            and self.by != "best"
+            and any(_record(r, self.last).get("partial") for r in several)
         ]
-        if self.by == "best" or not partial:
-            return ""
-        return f" Some clients had no cluster yet in the last round of {' and '.join(partial)}."
+        left_out = [f" {name} is left out: {why}." for name, why in self.reasons.items() if name != self.main]
+        clusters = f" Some clients had no cluster yet in the last round of {' and '.join(partial)}." if partial else ""
+        return clusters + "".join(left_out)
 
 
 def _is_baseline(runs: Sequence[Run]) -> bool:
     return runs[0].config["method"]["name"] == BASELINE
 
 
-def _values(runs: Mapping[str, Sequence[Run]], by: str, last: int) -> dict[str, Float[np.ndarray, "S"]]:
-    """The score of each method, a number a seed; NaN where a seed has none."""
-    seeds = sorted({_seed(run) for several in runs.values() for run in several})
-    found = {name: {_seed(run): _score(run, by, last) for run in several} for name, several in runs.items()}
-    rows = {name: [own.get(seed) for seed in seeds] for name, own in found.items()}
-    return {name: np.array([np.nan if v is None else v for v in row], np.float64) for name, row in rows.items()}
+def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
+    """A number a seed for each method; NaN where a seed has none."""
+    seeds = sorted({seed for own in scores.values() for seed in own})
+    nothing = Score(float("nan"))
+    return {name: np.array([own.get(seed, nothing).value for seed in seeds]) for name, own in scores.items()}
+
+
+def _reason(scores: Iterable[Score]) -> str:
+    """Why a method has no score, where it has none from any seed."""
+    several = list(scores)
+    return "" if any(np.isfinite(one.value) for one in several) else several[0].reason
 
 
 def _present(values: Float[np.ndarray, "S"]) -> list[float]:
@@ -194,12 +208,16 @@ def _record(run: Run, last: int) -> dict[str, Any]:
     return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
 
 
-def _score(run: Run, by: str, last: int) -> float | None:
-    """What a run is compared by, up to a round."""
+def _score(run: Run, by: str, last: int) -> Score:
+    """What a run is compared by: of a whole one as tables have it, else what it had in a round."""
+    if last == run.records[-1]["round"] and is_intact(run):
+        return score(run, by)
     if by == "best":
         complete = [r["accuracy"] for r in run.records[: last + 1] if not r.get("partial")]
-        return max((value for value in complete if value is not None), default=None)
-    return _record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
+        value = max((value for value in complete if value is not None), default=None)
+    else:
+        value = _record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
+    return Score(float("nan"), "no client was tested") if value is None else Score(float(value))
 
 
 def _traffic(runs: Sequence[Run], last: int) -> float:
@@ -220,7 +238,7 @@ def _evidence(row: Mapping[str, Any], brief: bool = False) -> str:
     """Interval and p; where there are too few seeds, that nothing was tested."""
     seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
     if row["p"] is None:
-        return "not tested" if brief else f"{seeds}: not tested"
+        return f"{seeds}: not tested"
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
     interval = f"95% interval {100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
     return p if brief else f"{interval}, {p}, {seeds}"

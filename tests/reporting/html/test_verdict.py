@@ -10,6 +10,8 @@ import pytest
 from scipy import stats
 
 import fedkin as fk
+from fedkin.analysis.repeat import execute_seeds
+from fedkin.config.run import from_dict
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.reporting.html.verdict import main_method, verdict
 from fedkin.run.results import Run
@@ -84,14 +86,14 @@ def test_nobody_was_tested() -> None:
     run = a_run(ROWS)
     for record in run.records:
         record["accuracy"] = None
-    assert sentence(run) == "IFCA has no test accuracy: no client was tested."
+    assert sentence(run) == "IFCA has no test accuracy to compare: no client was tested."
 
 
 def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
     run = beside(one("flexcfl", 0.7), one("fedgroup", 0.65), one("fedavg", 0.5), one("fesem", 0.72))
     said = sentence(run)
     assert said.startswith("FlexCFL +20.0 points of test accuracy over FedAvg")
-    assert said.endswith("; -2.0 points against FeSEM (not tested).")
+    assert said.endswith("; -2.0 points against FeSEM (1 seed: not tested).")
 
 
 def test_fedavg_is_what_the_others_are_measured_against() -> None:
@@ -105,6 +107,21 @@ def test_clients_without_a_cluster_are_told() -> None:
     said = sentence(beside(one("ifca", 0.7, partial=[True, True, True]), one("fedavg", 0.5)))
     assert said.endswith(" Some clients had no cluster yet in the last round of IFCA.")
     assert "FedAvg" not in said.split(". Some")[1]
+
+
+def test_scores_and_tests_are_those_of_the_tables() -> None:
+    """A whole run is compared by what ``RepeatedRuns.comparisons`` compares: here all clients, in partial rounds too."""
+    settings: dict[str, Any] = {
+        "data": {"name": "digits", "clients": 8, "classes_per_client": 2},
+        "method": {"name": "flexcfl", "clusters": 2, "alpha": 2},
+        "local": {"epochs": 1},
+        "run": {"rounds": 2, "cohort": 4, "seeds": 3, "against": ["fedavg"]},
+    }
+    repeated = execute_seeds(from_dict(settings), out=None)
+    (row,) = repeated.comparisons().to_dict("records")
+    said = sentence(repeated)
+    assert f"p = {row['p']:.2g}" in said and f"{100 * row['difference']:+.1f} points" in said
+    assert said.endswith("Some clients had no cluster yet in the last round of FlexCFL.")
 
 
 def test_an_unfinished_run_is_compared_in_the_round_that_all_have_reached() -> None:
