@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 LISTED = 4  # names that are listed before the rest is counted
 
 
-def html_table(title: str, rows: Mapping[str, object]) -> str:
-    """A title, and a table with a row per entry, as HTML; what stands in them is escaped."""
-    body = "".join(
-        f'<tr><th style="text-align:left">{escape(str(name))}</th>'
-        f'<td style="text-align:left">{escape(str(value))}</td></tr>'
-        for name, value in rows.items()
-    )
-    return f"<table><caption>{escape(title)}</caption>{body}</table>"
+def html_table(title: str, rows: Mapping[str, object], columns: Sequence[str] = ()) -> str:
+    """A small table as HTML; what stands in it is escaped.
+
+    Args:
+        title: stands above it.
+        rows: by their names, a value each, or a tuple of values.
+        columns: their heads, without that of the names; none for no line of heads.
+    """
+    head = _row("th", ["", *columns]) if columns else ""
+    body = "".join(_row("td", value if isinstance(value, tuple) else (value,), name) for name, value in rows.items())
+    return f"<table><caption>{escape(title)}</caption>{head}{body}</table>"
+
+
+def _row(tag: str, cells: Iterable[object], name: str | None = None) -> str:
+    left = ' style="text-align:left"'
+    first = "" if name is None else f"<th{left}>{escape(name)}</th>"
+    return f"<tr>{first}{''.join(f'<{tag}{left}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
+
+
+def model_text(kind: str, name: str, facts: Mapping[str, str]) -> str:
+    """A model in three lines.
+
+    Args:
+        kind: its class.
+        name: its name.
+        facts: ``ModelSpec.facts``.
+    """
+    return f"{kind} {name!r}: {facts['parameters']}\n  {facts['arrays']}\n  last layer: {facts['last layer']}"
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from fedkin.core.display import count, listed
 from fedkin.core.errors import ModelError
 
 BYTES_PER_NUMBER = 4  # models and updates travel as float32
@@ -23,6 +24,17 @@ class ModelSpec:
     head: slice | None = None  # last layer, weight and bias; None where it is not known
     head_bias: slice | None = None  # bias of the last layer, a number for each score
     detects: bool = False  # one score per sample: whether it is of one class
+
+
+    def facts(self) -> dict[str, str]:
+        """What a reader wants to know first, by name."""
+        shown = [f"{name} ({part.stop - part.start:,})" for name, part in self.slices.items()]
+        head = "not known" if self.head is None else count(self.head.stop - self.head.start, "parameter")
+        return {
+            "parameters": count(self.parameters, "parameter"),
+            "arrays": f"{count(len(shown), 'array')}: {listed(shown)}",
+            "last layer": f"{head}; a detector of one class" if self.detects else head,
+        }
 
 
 @runtime_checkable

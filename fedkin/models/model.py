@@ -19,6 +19,7 @@ import pooch
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from fedkin.core.display import html_table, model_text
 from fedkin.core.errors import ModelError
 from fedkin.core.layout import ModelSpec, spec_from_shapes
 from fedkin.core.layout import Samples as Samples
@@ -45,7 +46,7 @@ def _itself(tree: Tree) -> Tree:
     return tree
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """Parameters and the two functions on them. Compared by identity, so that one model compiles once."""
 
@@ -62,6 +63,12 @@ class Model:
     fit: Callable[[Tree, Array, Array, Array | None], tuple[Array, Tree]] | None = None
     statistics: tuple[bool, ...] = ()
     whole: Callable[[Tree], Any] = _itself  # parameters -> the module as it was given, for inference
+
+    def __repr__(self) -> str:
+        return model_text("Model", self.name, self.spec.facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Model {self.name}", self.spec.facts())
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""

@@ -29,7 +29,9 @@ def determining_part(description: dict[str, Any]) -> dict[str, Any]:
     """The part of a description that decides what numbers come out."""
     options = {key: value for key, value in description.get("run", {}).items() if value is not False}
     run = {key: value for key, value in options.items() if key not in _WITHOUT_EFFECT}
-    return {**description, "run": run}
+    # how labels are numbered is in the digest of the data; their names came later
+    data = {key: value for key, value in description.get("data", {}).items() if key != "label_names"}
+    return {**description, **({"data": data} if "data" in description else {}), "run": run}
 
 
 def fingerprint(description: dict[str, Any], *digests: str) -> str:

@@ -16,7 +16,7 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
-from fedkin.run import checkpoint, cluster_metrics, run_folder, version_0_1
+from fedkin.run import checkpoint, cluster_metrics, display, run_folder, version_0_1
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations
 from fedkin.run.model_access import ModelAccess
@@ -67,8 +67,10 @@ class Run(ModelAccess):
     final: Record = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        what = f"{self.config['method']['name']} on {self.config['data']['name']}"
-        return f"Run({what}: {len(self.records) - 1} rounds, seed {self.config['run']['seed']})"
+        return display.text(self.summary(), [other.summary() for other in self.against.values()])
+
+    def _repr_html_(self) -> str:
+        return display.html([run.summary() for run in (self, *self.against.values())])
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:

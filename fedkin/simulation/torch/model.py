@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int, UInt32
 from torch import Tensor, nn
 
+from fedkin.core.display import html_table, model_text
 from fedkin.core.errors import ModelError
 from fedkin.core.layout import ModelSpec, Samples, spec_for_data, spec_from_shapes
 from fedkin.data.federated import FederatedData
@@ -29,7 +30,7 @@ from fedkin.simulation.torch.scoring import Scorer
 from fedkin.simulation.torch.training import Trainer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TorchModel(FlatModule):
     """A PyTorch module as a model; ``torch_model`` makes one."""
 
@@ -37,6 +38,12 @@ class TorchModel(FlatModule):
 
     random = True  # a module may draw random numbers
     penalty = None  # a module adds nothing to its loss
+
+    def __repr__(self) -> str:
+        return model_text("TorchModel", self.name, self.spec.facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(f"TorchModel {self.name}", self.spec.facts())
 
     def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""
