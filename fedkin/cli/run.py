@@ -40,7 +40,7 @@ def run_command(
         if out and resume:
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
         config = load_config(settings or [], resume)
-        folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name']}")
+        folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name'].rpartition(':')[2]}")
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(config, folder, resume is not None, track or [])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedkin.config import own_methods
 from fedkin.config.renamed import RENAMED, unknown
 from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import Values
@@ -74,7 +75,9 @@ class Grid:
 
     def description(self) -> dict[str, Any]:
         """As comparison.toml holds it, spelled out; ``from_description`` reads it back."""
+        note = own_methods.resume_note([variant.entry["name"] for variant in self.methods])
         return {
+            **({"note": note} if note else {}),
             "by": self.by,
             "seeds": list(self.seeds),
             "methods": [{"label": variant.label, "method": variant.entry} for variant in self.methods],
@@ -117,5 +120,8 @@ def _check_labels(kind: str, labels: Iterable[str]) -> None:
     for label in labels:
         if slug(label) in labels_of:
             called = repr(label) if labels_of[slug(label)] == label else f"{labels_of[slug(label)]!r} and {label!r}"
-            raise ConfigError(f"compare: two {kind}s are called {called}; give one of them another label")
+            raise ConfigError(
+                f"compare: two {kind}s are called {called}; give one of them another label: "
+                '{name = "...", label = "..."} in a file, methods={"label": method} in Python'
+            )
         labels_of[slug(label)] = label

@@ -132,10 +132,22 @@ def method_title(name: str) -> str:
 
 
 def define_states(method: str) -> None:
-    """Define the types of states that a method's checkpoints hold: a user's own is imported, where it is to be found."""
+    """Define the types of states that a method's checkpoints hold; a user's own is imported, where it can be found."""
     known = methods()
     with suppress(ConfigError):  # the checkpoint then says that its state is not known
         known[method] if method in known else None
+
+
+def server_optimizers() -> Registry:
+    """Named server optimisers."""
+    from fedkin.methods.server_optimizers import SERVER_OPTIMIZERS
+
+    return dict(SERVER_OPTIMIZERS)
+
+
+def make_server_optimizer(values: Values) -> Any:
+    """The server optimiser of a configuration's section; None for an empty one."""
+    return make(server_optimizers(), values) if values else None
 
 
 def shifts() -> Registry:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from fedkin.config import registry
 from fedkin.config.schema import Values
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import ConfigError, FedkinError
 
 _log = logging.getLogger("fedkin")
 
@@ -106,7 +106,10 @@ def _shared_values(main: Values, entry: Values, skip: set[str]) -> Values:
     known = registry.methods()
     if not all(isinstance(name, str) and name in known for name in names):
         return {}  # refused elsewhere, with its place
-    shared = shared_options(*names) & registry.options(known[names[1]])
+    try:
+        shared = shared_options(*names) & registry.options(known[names[1]])
+    except ConfigError:  # a user's own that cannot be imported: refused elsewhere, too
+        return {}
     values = {key: main[key] for key in main if key in shared and key not in entry and key not in skip}
     own = {key: value for key, value in entry.items() if key != "label"}
     return {key: value for key, value in values.items() if _possible({**own, key: value})}

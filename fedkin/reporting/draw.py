@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedkin.core.errors import ConfigError
 from fedkin.reporting import run_figure, trust_graph_figure
 from fedkin.run.results import Run
-from fedkin.run.run_folder import AGAINST, make_folder
+from fedkin.run.run_folder import against_folder, make_folder
 
 if TYPE_CHECKING:
     from fedkin.analysis.advise.advice import Advice
@@ -51,7 +51,7 @@ def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: st
 def _draw_run(run: Run, folder: Path) -> None:
     """A run's figures, and those of the methods beside it that have a folder."""
     for name, other in run.against.items():
-        if (inner := folder / AGAINST / name).is_dir():
+        if (inner := against_folder(folder, name)).is_dir():
             _draw_run(other, inner)
     run_figure.save(run, folder)
     trust_graph_figure.save(run, folder)

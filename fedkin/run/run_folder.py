@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -39,6 +40,7 @@ from fedkin.run.migrations import Migrations
 CONFIG, METRICS, MIGRATIONS, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
 CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
+_NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, module:Class, that folders do without
 _AT_THE_END = (CLIENTS, SUMMARY)
 _log = logging.getLogger("fedkin")
 
@@ -227,6 +229,11 @@ def discard(path: Path, created: Sequence[Path]) -> None:
     for folder in [path / CHECKPOINTS, *created]:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
+
+
+def against_folder(path: Path, method: str) -> Path:
+    """The folder, inside a run's, of a method that was run beside it."""
+    return path / AGAINST / _NO_FOLDER.sub("-", method)
 
 
 def make_folder(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import Any
 from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished_run, reopen_same
 from fedkin.config import registry
+from fedkin.config.comparison import Methods as ComparedMethods
 from fedkin.config.comparison import load
 from fedkin.config.comparison_grid import Grid, Setting
 from fedkin.config.run import RunConfig
@@ -30,7 +31,7 @@ OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it is finishe
 def compare(
     study: str | Path | None = None,
     *overrides: str,
-    methods: Sequence[str] | None = None,
+    methods: ComparedMethods | None = None,
     seeds: int | None = None,
     grid: Mapping[str, Sequence[Any]] | None = None,
     by: str = "final",
@@ -45,7 +46,8 @@ def compare(
         study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see ``config.comparison``); the
             demonstration where nothing is said.
         overrides: ``section.key=value``.
-        methods: in place of the file's.
+        methods: in place of the file's: names, methods that were made (``fk.IFCA(clusters=4)``, or of your own), or
+            tables with a name and options; a dictionary has them by label.
         seeds: how many, in place of the file's; 3 where nothing is said.
         grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
         by: the measure by which methods are compared: ``final``, ``best`` or ``bottom``.

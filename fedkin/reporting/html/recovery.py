@@ -37,7 +37,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     records = _intact_records(path, remarks)
     if not records:
         return None, [f"{path} has no round that can be shown.", *remarks]
-    registry.methods()  # registers the states that checkpoints hold
+    registry.define_states(config["method"]["name"])
     migrations = [one for one in _read_migrations(path, remarks) if one["round"] <= records[-1]["round"]]
     newest = _checkpoint(path)
     clusters = newest[0].state.clusters if newest else 0
@@ -57,7 +57,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
         if run_folder.holds_run(inner):
             other, notes = read_run(inner)
             remarks += notes
-            others |= {inner.name: other} if other else {}
+            others |= {other.config["method"]["name"]: other} if other else {}
     clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
     run = Run(config, records, state, clients, _seconds(path), others, path, fingerprint, migrations=migrations)
     return run, remarks

@@ -24,7 +24,7 @@ from fedkin.core.requirements import count_and_cure, requirements_of
 from fedkin.run import checkpoint
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.method_checks import check_model, check_plan
-from fedkin.run.run_folder import AGAINST, CHECKPOINTS, Folder, holds_run
+from fedkin.run.run_folder import CHECKPOINTS, Folder, against_folder, holds_run
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
@@ -189,7 +189,7 @@ def _progress(config: ServerConfig) -> str:
     description, out, progress = config.description(), Path(config.federation.folder), []
     spec = checked_model(config)
     layout = make_handshake("", "", spec, (), 0).layout
-    folders = [(config.method, out), *((entry, out / AGAINST / entry["name"]) for entry in config.against)]
+    folders = [(config.method, out), *((entry, against_folder(out, entry["name"])) for entry in config.against)]
     for entry, run_folder in folders:
         if not holds_run(run_folder):
             continue

@@ -1,0 +1,133 @@
+"""Methods of the user's own: named by where they are imported from, ``package.module:Class``, or given as instances.
+
+A class of a script, a notebook or a function has such a name too, and can be found by it in its own process only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from fedkin.config.schema import Values
+from fedkin.core.errors import ConfigError
+
+STEPS = ("init", "round", "place")
+_OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can import, by their names
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is that of a user's own method, not one of the library's."""
+    return ":" in name
+
+
+def title(name: str) -> str:
+    """The name of the class."""
+    return name.rpartition(":")[2].rpartition(".")[2]
+
+
+def of_this_process(name: str) -> bool:
+    """Whether no other process can import it."""
+    return name.startswith("__main__:") or "<locals>" in name
+
+
+def resume_note(names: Iterable[str]) -> str:
+    """What the folder of a comparison says of methods that its own process alone can find; empty without such."""
+    local = [name for name in names if of_this_process(name)]
+    return (
+        f"{', '.join(local)}: defined in a script, a notebook or a function; go on from there with "
+        "compare(..., resume=True), or put the class into a module and start anew"
+        if local
+        else ""
+    )
+
+
+def imported(name: str) -> type:
+    """The class that ``package.module:Class`` names, searched for as ``python -m`` does, from the current folder.
+
+    Raises ConfigError: there is none, importing it failed, or it is no method.
+    """
+    if name in _OF_THIS_PROCESS:
+        return _OF_THIS_PROCESS[name]
+    module, _, attribute = name.partition(":")
+    if not (module and attribute) or module.startswith("."):
+        raise ConfigError(f"expected package.module:Class, got {name!r}")
+    holder = sys.modules["__main__"] if module == "__main__" else _module(module, name)
+    found: Any = functools.reduce(lambda one, part: getattr(one, part, None), attribute.split("."), holder)
+    if found is None and of_this_process(name):
+        raise ConfigError(
+            f"{name!r} was defined in a script, a notebook or a function, where only its own process finds it: go on "
+            "there with resume=True, or put the class into a module of its own, name it module:Class and start anew"
+        )
+    if found is None:
+        raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")
+    _check(found, name)
+    return found
+
+
+def _module(module: str, name: str) -> Any:
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    importlib.invalidate_caches()  # the file may be newer than this process
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        where = f"there is no module {error.name!r} in {os.getcwd()} or on Python's path"
+        raise ConfigError(f"{name!r}: {where}; start fedkin beside it, or set PYTHONPATH") from error
+    except Exception as error:  # whatever the user's own file raises
+        raise ConfigError(f"{name!r}: importing it failed: {type(error).__name__}: {error}") from error
+
+
+def _check(found: Any, name: str) -> None:
+    """Refuse (ConfigError) what is no class of methods, with what it lacks."""
+    if not isinstance(found, type):
+        raise ConfigError(f"{name!r}: expected the class of a method, got {type(found).__name__}")
+    lacking = [f"the step {step!r}" for step in STEPS if not callable(getattr(found, step, None))]
+    lacking += [] if dataclasses.is_dataclass(found) else ["the decorator @dataclass(frozen=True)"]
+    if lacking:
+        raise ConfigError(f"{name!r} is no method: it lacks {', '.join(lacking)}; see docs/write-a-method.md")
+
+
+def entry_of(method: Any, names: dict[type, str]) -> Values:
+    """A method that was made, as a configuration names it: where its class is imported from, and all its fields.
+
+    Args:
+        method: an instance.
+        names: of the library's own classes.
+
+    Raises:
+        ConfigError: it is no method, or a field holds what TOML cannot.
+    """
+    kind = type(method)
+    if isinstance(method, type):
+        raise ConfigError(f"expected a method that was made, such as {method.__name__}(), got the class itself")
+    name = names.get(kind, f"{kind.__module__}:{kind.__qualname__}")
+    if kind not in names:
+        _check(kind, name)
+        if not _importable(kind, name):
+            _OF_THIS_PROCESS[name] = kind
+    fields = {field.name: getattr(method, field.name) for field in dataclasses.fields(method) if field.init}
+    return {"name": name, **{key: _plain(kind, key, value) for key, value in fields.items()}}
+
+
+def _importable(kind: type, name: str) -> bool:
+    try:
+        return not of_this_process(name) and imported(name) is kind
+    except ConfigError:
+        return False
+
+
+def _plain(kind: type, field: str, value: Any) -> Any:
+    """A field's value as TOML holds it."""
+    try:
+        return json.loads(json.dumps(value, default=lambda v: v.item()))  # NumPy's numbers
+    except (TypeError, ValueError, AttributeError):
+        raise ConfigError(
+            f"{kind.__name__}.{field} holds a {type(value).__name__}; a comparison's folder can keep numbers, texts, "
+            "booleans, and lists and tables of these: make it of such fields"
+        ) from None
