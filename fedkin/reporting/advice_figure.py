@@ -39,7 +39,8 @@ def draw(advice: Advice) -> Figure:
     estimate = count.estimates["silhouette"]
     _curve(panels[4], "Silhouette", f"estimate {estimate}; never 1", numbers, count.silhouette, estimate)
     _map(panels[5], count)
-    headline(figure, f"{advice.data}: {advice.verdict}\n")
+    decides = "Split-half stability decides; the other criteria are for comparison."
+    headline(figure, f"{advice.data}: {advice.verdict}: {advice.why}. {decides}\n")
     return figure
 
 
@@ -50,23 +51,31 @@ def _curve(
     axes.plot(numbers, values, color=COLOURS[0], marker="o", ms=4, lw=1.8)
     axes.axvline(estimate, color=FADED, ls=(0, (4, 3)))
     axes.set_xlim(0.7, len(numbers) + 0.3)
-    axes.set_xlabel("clusters")
+    axes.set_xlabel("number of clusters")
 
 
 def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
     """Split-half stability, its threshold, and its value by chance."""
     note = "least share of a cluster that stays in it by the other half of the data"
-    _curve(axes, f"Split-half stability: {count.clusters}", note, numbers, count.stability, count.clusters)
+    _curve(
+        axes,
+        f"Split-half stability: {count.clusters} {'cluster' if count.clusters == 1 else 'clusters'}",
+        note,
+        numbers,
+        count.stability,
+        count.clusters,
+    )
     for height, text, colour in (
         (THRESHOLD, "threshold", COLOURS[2]),
         (count.chance, "IID splits, at most", COLOURS[1]),
     ):
         axes.axhline(height, color=colour, lw=1.2)
         axes.annotate(
-            text, (1, height), (-2, 2), xycoords=axes.get_yaxis_transform(), textcoords="offset points", ha="right",
-            fontsize=8.5, color=colour,
+            text, (0, height), (3, 2), xycoords=axes.get_yaxis_transform(), textcoords="offset points", fontsize=8.5,
+            color=colour,
         )  # fmt: skip
     axes.set_ylim(0, 1.05)
+    axes.set_ylabel("share of clients")
 
 
 def _dendrogram(axes: Axes, count: ClusterCount) -> None:
@@ -76,6 +85,7 @@ def _dendrogram(axes: Axes, count: ClusterCount) -> None:
     cut = count.estimates["dendrogram"]
     axes.axhline(float(count.heights[cut - 2 : cut].mean()), color=FADED, ls=(0, (4, 3)))
     axes.set_xlabel("clients")
+    axes.set_ylabel("dissimilarity")
 
 
 def _spectrum(axes: Axes, count: ClusterCount) -> None:
@@ -85,7 +95,8 @@ def _spectrum(axes: Axes, count: ClusterCount) -> None:
     axes.axvline(estimate + 0.5, color=FADED, ls=(0, (4, 3)))
     axes.set_ylim(bottom=-0.02)
     axes.set_xlim(0.5, len(count.spectrum) + 0.5)
-    axes.set_xlabel("eigenvalue")
+    axes.set_xlabel("number of the eigenvalue")
+    axes.set_ylabel("eigenvalue")
 
 
 def _map(axes: Axes, count: ClusterCount) -> None:

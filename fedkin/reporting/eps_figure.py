@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from fedkin.analysis.eps_study import EpsStudy
 from fedkin.reporting.style import COLOURS, FADED, new_figure, prepare, save_as
@@ -39,13 +39,17 @@ def _clusters(axes: Axes, study: EpsStudy) -> None:
     ends = (known.min() / 1.5, known.max() * 1.5) if len(known) else (study.suggested / 2, study.suggested * 2)
     edges = np.concatenate([[ends[0]], lows[lows > ends[0]], [ends[1]]])
     inside = [next(one for one in study.ranges if one.low <= edge < one.high) for edge in edges[:-1]]
-    for column, colour in (("clusters", COLOURS[0]), ("noise", COLOURS[1])):
-        axes.stairs([getattr(one, column) for one in inside], edges, color=colour, lw=2, baseline=None, label=column)
+    for column, label, colour in (("clusters", "clusters", COLOURS[0]), ("noise", "clients left as noise", COLOURS[1])):
+        axes.stairs([getattr(one, column) for one in inside], edges, color=colour, lw=2, baseline=None, label=label)
     axes.axvline(study.suggested, color=FADED, ls=(0, (4, 3)))
     axes.set_xscale("log")
     axes.set_ylim(bottom=-0.2)
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.set_xlabel("eps")
+    axes.set_xlabel("eps, logarithmic")
+    axes.set_ylabel("number of clusters, of clients")
+    axes.xaxis.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.legend(frameon=False)
 
 
@@ -57,3 +61,4 @@ def _k_distances(axes: Axes, study: EpsStudy) -> None:
     axes.axhline(study.knee, color=FADED, ls=(0, (4, 3)))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("clients, by distance")
+    axes.set_ylabel("eps")

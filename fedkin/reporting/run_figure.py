@@ -1,19 +1,23 @@
-"""The figure of a run: accuracy, discrepancy and cluster sizes over the rounds, all methods overlaid."""
+"""The figure of a run: accuracy over the rounds, of all clients and of their bottom 10%, discrepancy, and cluster sizes
+where they change, else the accuracy of each client; all methods overlaid."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedkin.config.registry import method_title
+from fedkin.config.shared_options import configured_clusters
 from fedkin.reporting.style import COLOURS, DASHES, FADED, INK, headline, label_ends, new_figure, prepare, save_as
 
 if TYPE_CHECKING:
@@ -29,29 +33,66 @@ def save(run: Run, folder: Path) -> None:
 
 
 def draw(run: Run) -> Figure:
-    """Accuracy on the left; discrepancy above cluster sizes on the right."""
-    figure = new_figure(10.5, 5.2)
-    grid = figure.add_gridspec(2, 2, width_ratios=(1.45, 1), hspace=0.08, wspace=0.06)
+    """Accuracy on the left; beside it the bottom 10% of clients, discrepancy, and what the clusters did, or where they
+    did nothing, the accuracy of each client."""
+    figure = new_figure(12.5, 5.2)
+    grid = figure.add_gridspec(2, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06)
     runs = {run.config["method"]["name"]: run, **run.against}
-    histories = {name: one.history for name, one in runs.items()}
+    labels = {name: method_label(one.config["method"]) for name, one in runs.items()}
+    histories = {labels[name]: one.history for name, one in runs.items()}
     accuracy = figure.add_subplot(grid[:, 0])
     _accuracy(accuracy, histories)
     _mark_shifts(accuracy, run)
-    sizes = figure.add_subplot(grid[1, 1])
-    (_neighbours if "neighbours" in run.history else _sizes)(sizes, *next(iter(histories.items())))
-    _discrepancy(figure.add_subplot(grid[0, 1], sharex=sizes), histories)
+    bottom, discrepancy = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
+    _bottom(bottom, histories)
+    _discrepancy(discrepancy, histories)
+    last = _third_column(figure, grid, {labels[name]: one for name, one in runs.items()})
+    for axes in (bottom, *last[:-1]):
+        axes.set_xlabel("")
     data, clients = run.config["data"]["name"], len(run.assignment)
     cohort, seed = run.config["run"]["cohort"], run.config["run"]["seed"]
-    names = " / ".join(map(method_title, runs))
+    names = " / ".join(labels.values())
     headline(figure, f"{names} on {data}: {clients:,} clients, {cohort} a round, seed {seed}\n")
     return figure
 
 
+def method_label(entry: Mapping[str, Any]) -> str:
+    """A method's title, with its number of clusters where it has that option: ``IFCA (K = 3)``."""
+    clusters = configured_clusters(dict(entry))
+    return method_title(entry["name"]) + ("" if clusters is None else f" (K = {clusters})")
+
+
+def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:
+    """What the clusters of the first method did, and the accuracy of each client: one of them where the other has
+    nothing to show. The panels whose x axis is the rounds come first."""
+    (name, first), *_ = runs.items()
+    history = first.history
+    moving = "neighbours" in history or _sizes_change(history)
+    known = any("accuracy" in one.clients for one in runs.values())
+    panels = []
+    if moving or not known:
+        axes = figure.add_subplot(grid[0, 2] if known else grid[:, 2])
+        (_neighbours if "neighbours" in history else _sizes)(axes, name, history)
+        panels.append(axes)
+    if known:
+        axes = figure.add_subplot(grid[1, 2] if moving else grid[:, 2])
+        _clients(axes, runs)
+        panels.append(axes)
+    return panels
+
+
+def _sizes_change(history: pd.DataFrame) -> bool:
+    """Whether clusters ever have other sizes than at first."""
+    known = [list(sizes) for sizes in history["cluster_sizes"].dropna()]
+    return any(sizes != known[0] for sizes in known)
+
+
 def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Test accuracy of all clients (bold) and of the bottom 10% of clients (thin); partial rounds are pale."""
+    """Test accuracy of all clients; partial rounds are pale."""
     partial = any(history["partial"].fillna(False).astype(bool).any() for history in histories.values())
-    pale = "; pale: some clients have no cluster yet" if partial else ""
-    prepare(axes, "Test accuracy", f"all clients together; thin: bottom 10% of clients{pale}")
+    prepare(
+        axes, "Test accuracy", f"all clients together{'; pale: some clients have no cluster yet' if partial else ''}"
+    )
     ends = []
     for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         scored = history.dropna(subset=["accuracy"])
@@ -61,12 +102,36 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         pale = accuracy.where(partial | partial.shift(1, fill_value=False))
         axes.plot(scored.index, pale, color=colour, alpha=0.35, lw=2.2)
         axes.plot(scored.index, accuracy.where(~partial), color=colour, ls=dash, lw=2.2)
-        axes.plot(scored.index, scored["bottom_decile"].astype(float), color=colour, ls=dash, lw=0.9, alpha=0.75)
-        ends.append((float(scored["accuracy"].iloc[-1]), method_title(name), colour))
-    axes.set_ylim(0, 1.02)
+        ends.append((float(scored["accuracy"].iloc[-1]), name, colour))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("communication round")
-    label_ends(axes, ends, gap=0.1)
+    low, high = axes.get_ylim()
+    label_ends(axes, ends, gap=0.1 * (high - low))
+
+
+def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
+    """Mean accuracy of the bottom 10% of clients."""
+    prepare(axes, "Bottom 10% of clients", "mean test accuracy")
+    for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
+        known = history["bottom_decile"].dropna().astype(float)
+        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set_xlabel("communication round")
+
+
+def _clients(axes: Axes, runs: dict[str, Run]) -> None:
+    """Test accuracy of each client at the end, lowest first."""
+    prepare(axes, "Accuracy of each client", "after the last round, lowest first; grey: bottom 10% of clients")
+    for run, colour, dash in zip(runs.values(), COLOURS, DASHES, strict=False):
+        if "accuracy" in run.clients:
+            own = np.sort(run.clients["accuracy"].dropna().to_numpy(float))
+            axes.step((np.arange(len(own)) + 0.5) / max(1, len(own)), own, where="mid", color=colour, ls=dash, lw=1.6)
+    axes.axvspan(0, 0.1, color="#E9E9E9", lw=0, zorder=0)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("share of the clients")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
 def _mark_shifts(axes: Axes, run: Run) -> None:
@@ -82,17 +147,17 @@ def _mark_shifts(axes: Axes, run: Run) -> None:
 
 def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Mean distance of client models to their aggregate."""
-    prepare(axes, "Discrepancy", "mean distance of client models to their aggregate")
+    prepare(axes, "Discrepancy", "mean L2 distance of client models to their aggregate")
     for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         known = history["discrepancy_mean"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
     axes.set_ylim(bottom=0)
-    axes.tick_params(labelbottom=False)
+    axes.set_xlabel("communication round")
 
 
 def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """Clients in each cluster of the first method, stacked."""
-    prepare(axes, "Cluster sizes", f"clients in each cluster of {method_title(name)}")
+    prepare(axes, "Cluster sizes", f"clients in each cluster of {name}")
     known = history["cluster_sizes"].dropna()
     sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)  # [K, rounds]; a later cluster has no clients yet
     shades = matplotlib.colormaps["Blues"](np.linspace(0.75, 0.25, len(sizes)))
@@ -109,7 +174,7 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """The mean number of peers that a peer trusts."""
-    prepare(axes, "Neighbours", f"mean number of peers that a peer of {method_title(name)} trusts")
+    prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
     axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("communication round")

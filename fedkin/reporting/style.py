@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from fedkin.core.storage import write_atomic
@@ -35,6 +37,10 @@ STYLE: Any = {
 }
 
 
+_HEADLINE: Any = {"fontsize": 13, "fontweight": "bold"}
+_NOTE, _PAD = "_note", 18  # a panel's note: its label (no legend has it); points above the panel, with one line
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -51,6 +57,7 @@ def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
     paths = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
     with matplotlib.rc_context(STYLE):
         figure = draw()
+        fit(figure)
         for target in paths:
             write(figure, target)
     return paths
@@ -69,8 +76,10 @@ def line_style(number: int) -> tuple[str, Any]:
 
 
 def headline(figure: Figure, text: str) -> None:
-    """The heading of a whole figure."""
-    figure.suptitle(text, x=0.008, ha="left", fontsize=13, fontweight="bold")
+    """The heading of a whole figure; a long one goes over several lines."""
+    width = int(8.6 * figure.get_figwidth())  # characters of 13 points
+    lines = textwrap.wrap(text.strip(), width)
+    figure.suptitle("\n".join(lines) + ("\n" if text.endswith("\n") else ""), x=0.008, ha="left", **_HEADLINE)
 
 
 def prepare(axes: Axes, heading: str, note: str) -> None:
@@ -79,15 +88,37 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
     Args:
         axes: the panel.
         heading: what it shows.
-        note: how to read it.
+        note: how to read it; ``fit`` breaks it into lines as long as the panel is wide.
     """
-    axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=18)
+    axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD)
     axes.annotate(
-        note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, color="#666"
-    )
+        note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, color="#666",
+        label=_NOTE,
+    )  # fmt: skip
     axes.grid(axis="y", color=FAINT, lw=0.7)
     axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def fit(figure: Figure) -> None:
+    """Break the notes of all panels so that none is wider than its panel, and make room for them."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        for note in axes.texts:
+            if note.get_label() == _NOTE:
+                _break_lines(axes, note)
+
+
+def _break_lines(axes: Axes, note: Text) -> None:
+    """Break a note at words, by its width in this font."""
+    room, text = axes.get_window_extent().width, note.get_text()
+    wide = note.get_window_extent().width
+    if wide <= room:
+        return
+    lines = textwrap.wrap(text, max(12, int(len(text) * room / wide * 0.97)))
+    note.set_text("\n".join(lines))
+    heading = axes.get_title(loc="left")
+    axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD + 11 * (len(lines) - 1))
 
 
 def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}") -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from fedkin.config.registry import method_title
-from fedkin.reporting.style import COLOURS, DASHES, headline, new_figure, prepare, save_as
+from fedkin.reporting.style import COLOURS, DASHES, headline, label_ends, new_figure, prepare, save_as
 from fedkin.run.results import Run
 from fedkin.run.trust_graph import trust_over_time
 
@@ -29,11 +31,11 @@ def draw(run: Run) -> Figure:
     """Peers in a circle, grouped by true cluster (else by their cluster at the end), after some of the rounds; below,
     where true clusters are known, precision and recall of their neighbours."""
     known = "true_cluster" in run.clients
-    figure = new_figure(10.5, 5.6 if known else 3.4)
-    grid = figure.add_gridspec(1 + known, _PANELS, height_ratios=(1.5, 1)[: 1 + known])
     trust = trust_over_time(run)
     rounds = [r for r in trust if trust[r].any()] or list(trust)
     rounds = sorted({rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)})
+    figure = new_figure(max(6.4, 2.6 * len(rounds)), 6.0 if known else 3.6)
+    grid = figure.add_gridspec(1 + known, len(rounds), height_ratios=(1.5, 1)[: 1 + known])
     clusters = run.assignment.copy()
     if known:
         clusters[run.clients["client"]] = run.clients["true_cluster"]
@@ -43,23 +45,36 @@ def draw(run: Run) -> Figure:
         axes.set_title(f"after round {round}", fontsize=10)
     if known:
         _precision_and_recall(figure.add_subplot(grid[1, :]), run.history)
+    _caption(figure, known)
     headline(figure, f"{method_title(run.config['method']['name'])} on {run.config['data']['name']}: trust graph")
     return figure
+
+
+def _caption(figure: Figure, known: bool) -> None:
+    """How to read the circles, below them."""
+    where = "true cluster (orange: trust in a peer of another one)" if known else "cluster at the end"
+    arrows = "An arrow goes from a peer to the one it trusts; a line without a head is trust both ways."
+    lines = textwrap.wrap(f"Peers by {where}. {arrows}", int(14 * figure.get_figwidth()))
+    figure.supxlabel("\n".join(lines), fontsize=8.5, color="#666", x=0.008, ha="left")
 
 
 def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
     """Precision and recall of neighbours over the rounds."""
     prepare(axes, "Neighbours", "precision: neighbours in the same true cluster; recall: share of that cluster found")
+    ends = []
     for name, colour, dash in zip(("precision", "recall"), COLOURS, DASHES, strict=False):
         known = history[f"neighbour_{name}"].dropna().astype(float)
-        axes.plot(known.index, known, color=colour, ls=dash, lw=1.8, label=name)
-    axes.set_ylim(0, 1.04)
+        axes.plot(known.index, known, color=colour, ls=dash, lw=1.8)
+        if len(known):
+            ends.append((float(known.iloc[-1]), name, colour))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("communication round")
-    axes.legend(frameon=False, loc="lower right")
+    low, high = axes.get_ylim()
+    label_ends(axes, ends, gap=0.22 * (high - low))
 
 
 def draw_circle(axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.ndarray, "N"], known: bool = True) -> None:
-    """Peers in a circle, grouped by cluster, and a line from each to those it trusts.
+    """Peers in a circle, grouped by cluster, and an arrow from each to those it trusts; a line where both do.
 
     Args:
         axes: where to draw.
@@ -77,7 +92,31 @@ def draw_circle(axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.nda
         faint = min(0.7, 12 / max(1, np.sqrt(part.sum())) / 2)
         lines = np.stack([positions[source[part]], positions[target[part]]], axis=1)
         axes.add_collection(LineCollection(list(lines), colors=colour, linewidths=0.5, alpha=faint))
+        one_way = part & ~trust[target, source]
+        _arrowheads(axes, positions[source[one_way]], positions[target[one_way]], colour, max(0.35, faint))
     _, colour = np.unique(clusters, return_inverse=True)
     axes.scatter(*positions.T, s=14, c=colormaps["tab10"](colour % 10), zorder=3)
     axes.set_aspect("equal")
     axes.set_axis_off()
+
+
+def _arrowheads(
+    axes: Axes, start: Float[np.ndarray, "e 2"], end: Float[np.ndarray, "e 2"], colour: str, alpha: float
+) -> None:
+    """Heads of arrows, just before the dots at their ends.
+
+    Args:
+        axes: where to draw.
+        start: where the arrows begin.
+        end: where they end.
+        colour: of the heads.
+        alpha: their opacity.
+    """
+    if not len(start):
+        return
+    way = (end - start) / np.maximum(np.linalg.norm(end - start, axis=1, keepdims=True), 1e-9)
+    tail = end - 0.09 * way
+    axes.quiver(
+        *tail.T, *(0.05 * way).T, angles="xy", scale_units="xy", scale=1, color=colour, alpha=alpha, width=0.004,
+        headwidth=6, headlength=8, headaxislength=8, minlength=0,
+    )  # fmt: skip

@@ -18,8 +18,8 @@ from fedkin.config.plan import Plan
 from fedkin.config.registry import method_title
 from fedkin.core.errors import StorageError
 from fedkin.methods import FedAvg
-from fedkin.reporting.run_figure import draw, save
-from fedkin.reporting.style import spread
+from fedkin.reporting.run_figure import draw, method_label, save
+from fedkin.reporting.style import fit, spread
 from fedkin.run.loop import run
 from fedkin.run.results import Run
 from tests.run.toy_method import Toy, fake_world
@@ -59,6 +59,51 @@ def test_lines_hold_the_records(both: Run) -> None:
     for one in (both, both.against["fedavg"]):
         expected = np.array([np.nan if r["partial"] else r["accuracy"] for r in one.records], float)
         assert any(np.array_equal(line, expected, equal_nan=True) for line in drawn)
+
+
+def test_the_bottom_10_percent_has_a_panel_of_its_own(both: Run) -> None:
+    figure = draw(both)
+    drawn = [np.asarray(line.get_ydata(), float) for line in panel(figure, "Bottom 10% of clients").lines]
+    for one in (both, both.against["fedavg"]):
+        expected = np.array([r["bottom_decile"] for r in one.records], float)
+        assert any(np.array_equal(line, expected) for line in drawn)
+    assert len(panel(figure, "Test accuracy").lines) == 4  # two methods, and what is pale
+
+
+def test_axes_fit_the_curves(both: Run) -> None:
+    values = [r["accuracy"] for one in (both, both.against["fedavg"]) for r in one.records]
+    low, high = panel(draw(both), "Test accuracy").get_ylim()
+    assert min(values) - 0.1 < low <= min(values) and max(values) <= high < max(values) + 0.1
+
+
+def test_sizes_that_never_change_make_room_for_the_clients(both: Run) -> None:
+    table = pd.DataFrame({"client": range(4), "accuracy": [0.5, 1.0, np.nan, 0.25]})
+    still = replace(both, records=[{**r, "cluster_sizes": [5, 3]} for r in both.records], clients=table)
+    headings = [axes.get_title("left") for axes in draw(still).axes]
+    assert "Cluster sizes" not in headings and headings[-1] == "Accuracy of each client"
+    (line, *_) = panel(draw(still), "Accuracy of each client").lines
+    assert np.asarray(line.get_ydata()).tolist() == [0.25, 0.5, 1.0]
+    moving = replace(
+        still, records=[{**r, "cluster_sizes": [8 - r["round"] % 2, r["round"] % 2]} for r in both.records]
+    )
+    assert [axes.get_title("left") for axes in draw(moving).axes][-2:] == ["Cluster sizes", "Accuracy of each client"]
+
+
+def test_a_method_is_named_with_its_clusters() -> None:
+    assert method_label({"name": "ifca", "clusters": 3}) == "IFCA (K = 3)"
+    assert method_label({"name": "fedavg"}) == "FedAvg"
+
+
+def test_no_note_is_wider_than_its_panel(both: Run) -> None:
+    figure = draw(both)
+    fit(figure)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        (note,) = [text for text in axes.texts if text.get_label() == "_note"]
+        assert note.get_window_extent().width <= axes.get_window_extent().width
+        heading = axes.title if axes.get_title() else axes._left_title  # type: ignore[attr-defined]
+        assert heading.get_window_extent().y0 >= note.get_window_extent().y1 - 1
+    assert any("\n" in text.get_text() for text in panel(figure, "Discrepancy").texts)
 
 
 def test_clusters_may_become_more(both: Run) -> None:
@@ -104,7 +149,7 @@ def test_files_are_pictures_and_the_same_every_time(both: Run, tmp_path: Path) -
     for kind in ("png", "svg"):
         assert (tmp_path / f"one/figure.{kind}").read_bytes() == (tmp_path / f"two/figure.{kind}").read_bytes()
     picture = Image.open(io.BytesIO((tmp_path / "one/figure.png").read_bytes()))
-    assert picture.size == (1680, 832)
+    assert picture.size == (2000, 832)
     assert "FedAvg" in (tmp_path / "one/figure.svg").read_text()
 
 

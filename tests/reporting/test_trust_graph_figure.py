@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.quiver import Quiver
 
 import fedkin as fk
 from fedkin.reporting.trust_graph_figure import draw, draw_circle
@@ -40,6 +42,20 @@ def test_the_circle_tells_right_from_wrong() -> None:
     draw_circle(axes, TRUST, KINDS)
     right, wrong = lines(axes)
     assert len(right.get_segments()) == 3 and len(wrong.get_segments()) == 3
+
+
+def test_an_arrow_where_trust_is_one_way_and_none_where_it_is_mutual() -> None:
+    trust = np.zeros((4, 4), bool)
+    trust[0, 1] = trust[1, 0] = trust[2, 3] = True
+    axes = Figure().add_subplot()
+    draw_circle(axes, trust, np.zeros(4, np.int64))
+    heads: Any
+    (heads,) = [one for one in axes.collections if isinstance(one, Quiver)]
+    assert heads.N == 1
+    corner = np.array([-1.0, 0.0]), np.array([0.0, -1.0])  # peers 2 and 3 of four in a circle
+    way = (corner[1] - corner[0]) / np.sqrt(2)
+    np.testing.assert_allclose([heads.U[0], heads.V[0]], 0.05 * way, atol=1e-9)
+    np.testing.assert_allclose(heads.get_offsets()[0], corner[1] - 0.09 * way, atol=1e-9)
 
 
 def test_without_kinds_nobody_is_wrong() -> None:

@@ -110,7 +110,7 @@ def test_clients_without_a_cluster_are_told() -> None:
 
 
 def test_scores_and_tests_are_those_of_the_tables() -> None:
-    """A whole run is compared by what ``RepeatedRuns.comparisons`` compares: here all clients, in partial rounds too."""
+    """A whole run is compared by what ``RepeatedRuns.comparisons`` compares: here all clients."""
     settings: dict[str, Any] = {
         "data": {"name": "digits", "clients": 8, "classes_per_client": 2},
         "method": {"name": "flexcfl", "clusters": 2, "alpha": 2},
