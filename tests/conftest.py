@@ -37,6 +37,8 @@ LEVELS = {
     "core": "unit",
     "data": "simulation",
     "docs": "docs",
+    "estimator": "simulation",
+    "export": "simulation",
     "fidelity": "unit",
     "house": "unit",
     "house/test_public.py": "process",

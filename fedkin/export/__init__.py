@@ -1,1 +1,7 @@
-"""Models out: predictors, and files of trained models that work without fedkin."""
+"""Models out: predictors, and files of trained models that work without fedkin.
+
+``load`` reads an export again; ``Run.export`` and ``fedkin export`` write one.
+"""
+
+from fedkin.export.reader import Export as Export
+from fedkin.export.reader import load as load

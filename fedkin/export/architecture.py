@@ -15,15 +15,17 @@ def architecture_of(model: AnyModel) -> Architecture | None:
     """What ``plain_torch.build`` takes; None of a model that has no twin there."""
     if isinstance(model, ModelWithWorkers):
         return None
-    from fedkin.models import cnn, detector, perceptron
+    from fedkin.models.cnn import AthenaCNN, DenseCNN, FemnistCNN, MnistCNN
+    from fedkin.models.detector import Detector
+    from fedkin.models.perceptron import Perceptron
 
     tree = model.unflatten(np.zeros(model.spec.parameters, np.float32))  # type: ignore[attr-defined]
-    if type(tree) is perceptron.Perceptron:
+    if type(tree) is Perceptron:
         kernels = [layer.weight.shape for layer in tree.layers]
         return {"kind": "perceptron", "widths": [kernels[0][1], *(shape[0] for shape in kernels)]}
-    if type(tree) not in (cnn.MnistCNN, cnn.DenseCNN, cnn.FemnistCNN, cnn.AthenaCNN, detector.Detector):
+    if type(tree) not in (MnistCNN, DenseCNN, FemnistCNN, AthenaCNN, Detector):
         return None
-    pool = not isinstance(tree, cnn.FemnistCNN)
+    pool = not isinstance(tree, FemnistCNN)
     convs = [
         {"outputs": c.weight.shape[0], "window": c.weight.shape[2], "stride": c.stride, "same": c.same, "pool": pool}
         for c in tree.convs

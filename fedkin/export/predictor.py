@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedkin.core.errors import DataError, ModelError
+from fedkin.core.errors import DataError, ModelError, unknown
 from fedkin.core.layout import Samples
 from fedkin.export.inference import class_scores
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
@@ -169,3 +169,30 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
         raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
     return array
+
+
+def encoded_labels(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s"]:
+    """Labels as numbers.
+
+    Args:
+        y: numbers, or names where labels have names.
+        label_names: of the classes 0, 1, ..; None where labels are numbers.
+        classes: C.
+
+    Raises:
+        DataError: a label that the run has not seen.
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise DataError(f"labels must be an array [s], got the shape {list(labels.shape)}")
+    if labels.dtype.kind in "USO" and label_names is not None:
+        numbers = {name: number for number, name in enumerate(label_names)}
+        unseen = sorted({str(label) for label in labels} - numbers.keys())
+        if unseen:
+            raise DataError(f"labels: {unknown('label', unseen[0], numbers)}; the run was trained without it")
+        return np.array([numbers[str(label)] for label in labels], np.int64)
+    if labels.dtype.kind not in "iu" or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
+        names = "" if label_names is None else f", or one of {', '.join(map(str, label_names))}"
+        wrong = labels[(labels < 0) | (labels >= classes)][0] if labels.dtype.kind in "iu" else labels.dtype
+        raise DataError(f"labels must be integers 0..{classes - 1}{names}, as those of the run; got {wrong}")
+    return labels.astype(np.int64)

@@ -46,11 +46,10 @@ class ModelAccess:
         from fedkin.run.trained_models import TrainedModels
 
         parts = self.made_of or parts_of(self.config)
-        names = getattr(parts.samples, "client_names", None) or ()
-        scored = self.clients.set_index("client")
-        names: dict[int, Any] = dict(enumerate(names)) or (dict(scored["name"]) if "name" in scored else {})
+        known, scored = getattr(parts.samples, "client_names", None) or (), self.clients.set_index("client")
+        names_by_number: dict[int, Any] = dict(enumerate(known)) or (dict(scored["name"]) if "name" in scored else {})
         ran = self.config["method"]["name"], self.config["run"]["seed"], self.records[-1]["round"]
-        return TrainedModels(ran[0], parts, self.state, self.memory, names, ran[1], ran[2])
+        return TrainedModels(ran[0], parts, self.state, self.memory, names_by_number, ran[1], ran[2])
 
     def model_for(self, client: int | str) -> Predictor:
         """The model that serves a client: that of its cluster; where clients have models of their own (peers, and
@@ -125,3 +124,24 @@ class ModelAccess:
             DataError: a run on real clients, whose data are with them.
         """
         return self.trained.fine_tune(client, epochs)
+
+    def export(self, path: str | Path, format: str = "safetensors") -> Path:
+        """Write the models into a new folder: one file for each cluster (for each client, where clients have models of
+        their own) and ``card.json``, which says what they are and whom they serve.
+
+        Args:
+            path: the folder.
+            format: ``safetensors`` (layers by name), ``torch`` (a ``state_dict``) or ``onnx`` (the whole computation).
+
+        Returns:
+            The path of the card.
+
+        Raises:
+            ModelError: a model that cannot be written in this format.
+            MissingExtra: what writes it is not installed.
+            ConfigError, MethodError: an unknown format; a run without a model; as ``model_for``.
+            StorageError: a folder that holds something, or cannot be written.
+        """
+        from fedkin.run.exporting import export
+
+        return export(self.trained, self.config, self.clients, self.fingerprint, Path(path), format)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedkin.core.errors import ConfigError, DataError, MethodError, unknown
+from fedkin.core.errors import ConfigError, DataError, MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.export.predictor import as_samples
+from fedkin.export.predictor import as_samples, encoded_labels
 from fedkin.run.trained_models import TrainedModels
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -59,7 +59,7 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
         raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
     samples = as_samples(x, trained.parts.samples)
-    labels = encoded(y, getattr(trained.parts.samples, "label_names", None), int(trained.parts.samples.classes))
+    labels = encoded_labels(y, getattr(trained.parts.samples, "label_names", None), int(trained.parts.samples.classes))
     if not len(samples) or len(labels) != len(samples):
         raise DataError(f"a newcomer needs a label for each sample, at least one; got {len(samples)} and {len(labels)}")
     method, clusters = _placing(trained.method, trained.parts.method, trained.state), trained.state.clusters
@@ -75,33 +75,6 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     found = placed.assignment[newcomers]
     shares = np.bincount(found[1:][found[1:] != UNASSIGNED], minlength=clusters) / resamples
     return Placement(int(found[0]), float(np.mean(found[1:] == found[0])), shares)
-
-
-def encoded(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s"]:
-    """Labels as numbers.
-
-    Args:
-        y: numbers, or names where labels have names.
-        label_names: of the classes 0, 1, ..; None where labels are numbers.
-        classes: C.
-
-    Raises:
-        DataError: a label that the run has not seen.
-    """
-    labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise DataError(f"labels must be an array [s], got the shape {list(labels.shape)}")
-    if labels.dtype.kind in "USO" and label_names is not None:
-        numbers = {name: number for number, name in enumerate(label_names)}
-        unseen = sorted({str(label) for label in labels} - numbers.keys())
-        if unseen:
-            raise DataError(f"labels: {unknown('label', unseen[0], numbers)}; the run was trained without it")
-        return np.array([numbers[str(label)] for label in labels], np.int64)
-    if labels.dtype.kind not in "iu" or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
-        names = "" if label_names is None else f", or one of {', '.join(map(str, label_names))}"
-        wrong = labels[(labels < 0) | (labels >= classes)][0] if labels.dtype.kind in "iu" else labels.dtype
-        raise DataError(f"labels must be integers 0..{classes - 1}{names}, as those of the run; got {wrong}")
-    return labels.astype(np.int64)
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:

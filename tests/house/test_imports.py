@@ -24,19 +24,19 @@ PACKAGES: dict[str, str] = {
     "simulation": "core models data scenarios",
     "simulation.torch": "core data simulation",
     "config": "core methods models data scenarios simulation.torch",
-    "export": "core models simulation simulation.torch config",
+    "export": "core models data simulation simulation.torch config",
     "server": "core tasks config",
     "p2p": "core tasks methods config security simulation",
     "tracking": "core",
     "run": "core tasks measures methods models data scenarios simulation simulation.torch config export tracking",
-    "server.deploy": "core data simulation simulation.torch config server security run tracking reporting",
+    "server.deploy": "core data simulation simulation.torch config export server security run tracking reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run analysis",
     "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
     "reporting": "core config run analysis analysis.compare analysis.advise",
     "reporting.html": "core tasks measures config data simulation run analysis analysis.compare reporting",
     "estimator": "core data config run export",
-    "cli": "core data config run analysis analysis.compare analysis.advise "
+    "cli": "core data config export run analysis analysis.compare analysis.advise "
     "reporting reporting.html p2p server.deploy papers",
     "": "every package",  # fedkin/__init__.py gathers the public names
 }

@@ -1,0 +1,41 @@
+"""``fedkin predict``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedkin.cli.common import error_exit
+from fedkin.core.storage import write_atomic
+
+
+def predict_command(
+    export: Annotated[Path, typer.Argument(metavar="EXPORT", help="A folder that `fedkin export` wrote.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples: a .csv or .parquet table, or .npz with x.")],
+    client: Annotated[str | None, typer.Option("--client", metavar="NAME", help="Use this client's model.")] = None,
+    cluster: Annotated[int | None, typer.Option("--cluster", metavar="K", help="Use this cluster's model.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Use this model, as card.json names it.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.csv", help="File of the predictions; else they are printed.")
+    ] = None,
+) -> None:
+    """Predict the class of each row of a table, with probabilities. Rows that say whose they are use the model of that
+    client, unless told otherwise."""
+    with error_exit():
+        from fedkin.export import load
+        from fedkin.export.predict_table import predict_file
+
+        found = predict_file(load(export), data, model, client, cluster)
+        text = found.table.to_csv(index=False)
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            write_atomic(out, text)
+            typer.echo(f"predictions: {out} ({len(found.table):,} rows)")
+        if found.accuracy is not None:
+            print(f"accuracy on the labels of {data}: {found.accuracy:.3f}", file=sys.stderr)

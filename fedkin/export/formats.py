@@ -1,0 +1,157 @@
+"""The three formats of a trained model: bytes of each.
+
+* ``safetensors``: the arrays by name. Any model; no code, no pickle
+* ``torch``: a ``state_dict`` in the file that ``torch.save`` writes, for ``torch.load(weights_only=True)``
+* ``onnx``: the whole computation, samples [batch, ...] to scores [batch, C], for any ONNX runtime
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkin.core.errors import ConfigError, MissingExtra, ModelError, unknown
+from fedkin.export.architecture import architecture_of
+from fedkin.export.predictor import Predictor
+from fedkin.simulation.workers import ModelWithWorkers
+
+if TYPE_CHECKING:
+    from torch import nn
+
+SUFFIXES = {"safetensors": ".safetensors", "torch": ".pt", "onnx": ".onnx"}
+_OPSET = 20
+
+
+def check_format(format: str) -> str:
+    """The name of a format. Raises ConfigError for another."""
+    if format not in SUFFIXES:
+        raise ConfigError(unknown("format", str(format), SUFFIXES))
+    return format
+
+
+def encoded_model(predictor: Predictor, format: str) -> bytes:
+    """A model in a format.
+
+    Args:
+        predictor: the model.
+        format: ``safetensors``, ``torch`` or ``onnx``.
+
+    Raises:
+        ModelError: a model that cannot be written in this format.
+        MissingExtra: what writes it is not installed.
+    """
+    if format == "safetensors":
+        from safetensors.numpy import save
+
+        return save({name: np.ascontiguousarray(array) for name, array in predictor.layers.items()})
+    network = torch_module(predictor, format)
+    return _torch_bytes(network) if format == "torch" else _onnx_bytes(predictor, network)
+
+
+def torch_module(predictor: Predictor, format: str) -> nn.Module:
+    """The model as a PyTorch module: its own, or the twin of a model of ``fedkin.models``.
+
+    Args:
+        predictor: the model.
+        format: for which it is wanted, for messages.
+
+    Raises:
+        ModelError: a JAX model that has no twin.
+        MissingExtra: PyTorch is not installed.
+    """
+    library("torch", f"format {format!r}", "torch" if format == "torch" else "onnx")
+    from fedkin.export import plain_torch
+
+    model, architecture = predictor.model, architecture_of(predictor.model)
+    if architecture is None and not isinstance(model, ModelWithWorkers):
+        raise ModelError(
+            f"model {model.name!r} cannot be exported as {format!r}: among JAX models that can mclr, mlp, cnn and "
+            "detector; take format 'safetensors', which has its layers by name, or train it as a PyTorch module"
+        )
+    if predictor.positive is None:
+        return _network(predictor, architecture, predictor.vectors[0])
+    pairs = zip(predictor.positive, predictor.vectors, strict=True)
+    detectors = {int(c): _network(predictor, architecture, vector) for c, vector in pairs}
+    return plain_torch.Detectors(detectors, int(predictor.samples.classes)).eval()
+
+
+def _network(predictor: Predictor, architecture: dict[str, Any] | None, vector: np.ndarray) -> nn.Module:
+    """One model with its weights, for inference."""
+    from fedkin.export import plain_torch
+    from fedkin.export.predictor import layers_of
+
+    if architecture is None:
+        return predictor.model.network(vector).eval()  # type: ignore[attr-defined]
+    import torch
+
+    network = plain_torch.build(architecture)
+    layers = layers_of(predictor.model, vector)
+    network.load_state_dict({name: torch.tensor(array) for name, array in layers.items()}, strict=True)
+    return network.eval()
+
+
+def _torch_bytes(network: nn.Module) -> bytes:
+    import torch
+
+    file = io.BytesIO()
+    torch.save(network.state_dict(), file)
+    return file.getvalue()
+
+
+def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
+    for name in ("onnx", "onnxscript"):
+        library(name, "format 'onnx'", "onnx")
+    import torch
+
+    x = predictor.samples.x
+    example = torch.zeros((2, *x.shape[1:]), dtype=torch.float32 if x.dtype.kind == "f" else torch.int64)
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the exporter's own libraries
+            program = torch.onnx.export(
+                network,
+                (example,),
+                dynamo=True,
+                input_names=["samples"],
+                output_names=["scores"],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                opset_version=_OPSET,
+                verbose=False,
+            )
+    except Exception as error:  # whatever the user's own module holds
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(
+            f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; take format 'torch' or "
+            "'safetensors'"
+        ) from error
+    finally:
+        log.setLevel(level)
+    assert program is not None
+    return program.model_proto.SerializeToString()
+
+
+def library(module: str, purpose: str, extra: str) -> Any:
+    """A library of an extra.
+
+    Args:
+        module: what is imported.
+        purpose: for what, for the message.
+        extra: of fedkin, which brings it.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{purpose} needs {module}, which is not installed: pip install 'fedkin[{extra}]'"
+        ) from error

@@ -1,0 +1,193 @@
+"""Exports read again: predictions from the files of an export.
+
+Shapes: B samples, C classes, P parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from fedkin.config import registry
+from fedkin.config.server import DataDescription
+from fedkin.core.errors import ConfigError, ModelError, unknown
+from fedkin.core.layout import Samples
+from fedkin.export.folder import read_card
+from fedkin.export.formats import library
+from fedkin.export.predictor import Classifier, Predictor
+from fedkin.simulation.torch import wrap_module
+from fedkin.simulation.workers import AnyModel, check_samples
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxModel(Classifier):
+    """A model that ONNX Runtime computes.
+
+    Attributes:
+        name: of the model.
+        session: ONNX Runtime's.
+        samples: one sample, which shows shape and type.
+        label_names: of the classes, where labels have names.
+        detects: whether it is several detectors.
+    """
+
+    name: str
+    session: Any
+    samples: Samples
+    label_names: Any = None
+    detects: bool = False
+
+    def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        dtype = np.float32 if x.dtype.kind == "f" else np.int64
+        return self.session.run(None, {self.session.get_inputs()[0].name: x.astype(dtype)})[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Export:
+    """An export: its card, and its models when they are asked for.
+
+    Attributes:
+        folder: where it lies.
+        card: what ``card.json`` says.
+        given: the model that computes, where it is the user's own and the format has no code.
+    """
+
+    folder: Path
+    card: dict[str, Any]
+    given: Any = None
+
+    @cached_property
+    def samples(self) -> DataDescription:
+        """One sample, which shows shape and type of all."""
+        shape, dtype = self.card["input"]["shape"], self.card["input"]["dtype"]
+        words = self.card.get("words")
+        vocabulary = None if words is None else tuple(map(str, range(words)))
+        return DataDescription(
+            str(self.card.get("data")), np.zeros((1, *shape), dtype), self.card["classes"], vocabulary
+        )
+
+    @property
+    def clients(self) -> dict[str, dict[str, Any]]:
+        """The entry of the model that serves each client."""
+        return {client: entry for entry in self.card["models"] for client in entry["clients"]}
+
+    def model(self, name: str | None = None, *, client: str | None = None, cluster: int | None = None) -> Classifier:
+        """One model: by its own name, or that of a client or of a cluster; none of these where there is one model.
+
+        Args:
+            name: as in the card.
+            client: name of a client.
+            cluster: number of a cluster.
+
+        Raises:
+            ConfigError: no such model, or not exactly one of the three; a file that is not the export's.
+            ModelError, MissingExtra: what computes with it is not here.
+        """
+        entry = self._entry(name, client, cluster)
+        path = self.folder / entry["file"]
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}; export the run anew") from error
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            raise ConfigError(f"{path}: its content is not what was exported; export the run anew")
+        labels = self.card["labels"]
+        if self.card["format"] == "onnx":
+            runtime = library("onnxruntime", "an ONNX export", "onnx")
+            session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+            return OnnxModel(entry["name"], session, self.samples, labels, "detected" in entry)
+        detected = entry.get("detected")
+        prefixes = [""] if detected is None else [f"detectors.{c}." for c in detected]
+        arrays = _arrays(content, self.card["format"])
+        vectors = np.stack([_vector(self._network, arrays, prefix) for prefix in prefixes])
+        positive = None if detected is None else np.array(detected)
+        return Predictor(
+            entry["name"], self._network, vectors, self.samples, labels, positive, cluster=entry["cluster"]
+        )
+
+    def _entry(self, name: str | None, client: str | None, cluster: int | None) -> dict[str, Any]:
+        entries = self.card["models"]
+        by_name = {entry["name"]: entry for entry in entries}
+        if sum(choice is not None for choice in (name, client, cluster)) > 1:
+            raise ConfigError("say one of client, cluster and model")
+        if name is not None:
+            if name not in by_name:
+                raise ConfigError(f"{self.folder}: {unknown('model', name, by_name)}")
+            return by_name[name]
+        if client is not None:
+            if client not in self.clients:
+                raise ConfigError(f"{self.folder}: {unknown('client', str(client), self.clients)}")
+            return self.clients[client]
+        if cluster is not None:
+            return self._of_cluster(cluster)
+        if len(entries) > 1:
+            raise ConfigError(f"{self.folder} has {len(entries)} models: say whose is meant, a client's or a cluster's")
+        return entries[0]
+
+    def _of_cluster(self, cluster: int) -> dict[str, Any]:
+        shared = {entry["cluster"]: entry for entry in self.card["models"] if entry["name"] == f"cluster-{cluster}"}
+        if cluster in shared:
+            return shared[cluster]
+        known = [str(entry["cluster"]) for entry in self.card["models"] if entry["name"].startswith("cluster-")]
+        raise ConfigError(
+            f"{self.folder} has no model of cluster {cluster}; "
+            + (f"it has those of cluster {', '.join(known)}" if known else "its clients have models of their own")
+        )
+
+    @cached_property
+    def _network(self) -> AnyModel:
+        """What computes with the weights."""
+        model, entry = self.given, self.card["model"]
+        if model is None and entry is None:
+            raise ModelError(
+                f"{self.folder}: the model is the user's own, and format {self.card['format']!r} has its weights only; "
+                "give it, load(folder, model=...), or export as 'onnx', which has the whole computation"
+            )
+        if model is None:
+            model = registry.make(registry.models(), entry, self.samples)
+        model = wrap_module(model)
+        check_samples(model, self.samples)
+        return model
+
+
+def load(folder: str | Path, model: Any = None) -> Export:
+    """Read an export.
+
+    Args:
+        folder: with its ``card.json``.
+        model: what computes, where it is the user's own and the format is not ``onnx``.
+
+    Raises:
+        ConfigError: no export, or a damaged one.
+    """
+    return Export(Path(folder), read_card(Path(folder)), model)
+
+
+def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
+    if format == "safetensors":
+        from safetensors.numpy import load as decode
+
+        return decode(content)
+    import io
+
+    torch = library("torch", "a 'torch' export", "torch")
+    state = torch.load(io.BytesIO(content), weights_only=True)
+    return {name: entry.numpy() for name, entry in state.items()}
+
+
+def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Float[np.ndarray, "P"]:
+    """The flat vector of the arrays with a prefix; entries that are no part of it, such as counters, are left out."""
+    names = [prefix + name for name in model.spec.slices]
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise ModelError(f"model {model.name!r} has a layer {missing[0]!r}, and the export has not; give its own model")
+    vector = np.concatenate([arrays[name].ravel() for name in names]).astype(np.float32)
+    if len(vector) != model.spec.parameters:
+        raise ModelError(f"model {model.name!r} has {model.spec.parameters} parameters, the export {len(vector)}")
+    return vector

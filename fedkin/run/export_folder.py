@@ -1,0 +1,47 @@
+"""The export of a run from its folder, finished or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedkin.config import registry
+from fedkin.core.errors import ConfigError
+from fedkin.run import checkpoint, run_folder
+from fedkin.run.exporting import export
+from fedkin.run.parts import parts_of
+from fedkin.run.results import SUMMARY, Run
+from fedkin.run.trained_models import TrainedModels
+
+
+def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = False) -> Path:
+    """Write the models of the run in a folder.
+
+    Args:
+        run: its folder.
+        path: a new folder.
+        format: ``safetensors``, ``torch`` or ``onnx``.
+        last_checkpoint: take the models of the last checkpoint, whether the run is finished or not.
+
+    Returns:
+        The path of the card.
+
+    Raises:
+        ConfigError: a run that is not finished, without ``last_checkpoint``; a run whose model has to be given.
+        CheckpointError: no run.
+        MethodError, ModelError, MissingExtra, StorageError: as ``export``.
+    """
+    config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
+    if not finished and not last_checkpoint and "seeds" not in config.get("run", {}):
+        raise ConfigError(
+            f"{run} holds a run that is not finished: resume it (fedkin run --resume {run}), or export its last "
+            "checkpoint (--checkpoint)"
+        )
+    if not last_checkpoint:
+        return Run.load(run).export(path, format)
+    registry.methods()  # defines the types of their states
+    newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
+    parts = parts_of(config)
+    names = dict(enumerate(getattr(parts.samples, "client_names", None) or ()))
+    ran = config["method"]["name"], config["run"]["seed"]
+    trained = TrainedModels(ran[0], parts, newest.state, newest.memory, names, ran[1], newest.round)
+    return export(trained, config, None, digest, path, format)

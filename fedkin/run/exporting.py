@@ -1,0 +1,75 @@
+"""The export of a finished run: its models, and what their card says of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED
+from fedkin.export.folder import ModelEntry, accuracy_facts, write
+from fedkin.export.predictor import Predictor
+from fedkin.run.trained_models import TrainedModels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def export(
+    trained: TrainedModels, config: dict[str, Any], clients: pd.DataFrame | None, digest: str, path: Path, format: str
+) -> Path:
+    """Write the models of a run.
+
+    Args:
+        trained: the models.
+        config: the run's description.
+        clients: the table of scored clients; None where there is none yet.
+        digest: the run's fingerprint.
+        path: a new folder.
+        format: ``safetensors``, ``torch`` or ``onnx``.
+
+    Returns:
+        The path of the card.
+
+    Raises:
+        MethodError: no client has a cluster.
+        ConfigError, ModelError, MissingExtra, StorageError: as ``export.folder.write``.
+    """
+    predictors = trained.all()
+    if not predictors:
+        raise MethodError(f"{trained.method}: no client has a cluster yet, so there is no model to export")
+    data = config["data"]
+    facts = {
+        "method": config["method"],
+        "data": data["name"],
+        "columns": {"label": data.get("label") or "y", "client": data.get("client") or "client_id"},
+        "model": None if "python" in config else config["model"],
+        "rounds": trained.rounds,
+        "seed": trained.seed,
+        "finished": clients is not None,
+        "run": digest,
+        "without_cluster": [trained.client_name(int(i)) for i in np.flatnonzero(_assignment(trained) == UNASSIGNED)],
+    }
+    vocabulary = getattr(trained.parts.samples, "vocabulary", None)
+    facts |= {} if vocabulary is None else {"words": len(vocabulary)}
+    return write([_entry(trained, predictor, clients) for predictor in predictors], facts, path, format)
+
+
+def _assignment(trained: TrainedModels) -> np.ndarray:
+    return trained.state.assignment
+
+
+def _entry(trained: TrainedModels, predictor: Predictor, clients: pd.DataFrame | None) -> ModelEntry:
+    if predictor.name.startswith("client-"):
+        name = predictor.name.removeprefix("client-")
+        numbers = [number for number in range(len(_assignment(trained))) if trained.client_name(number) == name]
+    else:
+        numbers = np.flatnonzero(_assignment(trained) == predictor.cluster).tolist()
+    names = [trained.client_name(number) for number in numbers]
+    if clients is None:
+        return ModelEntry(predictor, names)
+    own = clients["client"].isin(numbers).to_numpy()
+    correct, samples = (clients[column].to_numpy()[own] for column in ("correct", "test_samples"))
+    return ModelEntry(predictor, names, accuracy_facts(correct, samples))

@@ -1,0 +1,70 @@
+"""The export of what a site has of a run: its cluster's model, and the one that it has trained from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedkin.config import registry
+from fedkin.config.schema import error_context
+from fedkin.config.server import ClientConfig
+from fedkin.core.codec import decode
+from fedkin.core.errors import ConfigError, ModelError
+from fedkin.export.folder import ModelEntry, write
+from fedkin.export.predictor import Predictor
+from fedkin.simulation.torch import wrap_module
+
+_SUFFIX = "-models.safetensors"
+
+
+def export_site(config: ClientConfig, path: Path, format: str) -> Path:
+    """Write the models that a site has stored of its newest run: ``cluster``, that of its cluster, and ``personal``,
+    the same after the site's last local training.
+
+    Args:
+        config: of the site.
+        path: a new folder.
+        format: ``safetensors``, ``torch`` or ``onnx``.
+
+    Returns:
+        The path of the card.
+
+    Raises:
+        ConfigError: the site has stored no model.
+        ModelError, MissingExtra, StorageError: as ``export.folder.write``.
+    """
+    site, samples = config.site, config.data_description()
+    with error_context("model"):
+        model = wrap_module(registry.make(registry.models(), config.model, samples))
+    run, arrays = _newest(Path(site.folder), site.name)
+    labels = config.data.get("label_names")
+    entries = []
+    for name in ("cluster", "personal"):
+        if name not in arrays:
+            continue
+        if arrays[name].shape != (model.spec.parameters,):
+            raise ModelError(
+                f"{site.folder}: {run} stored models of {arrays[name].size} parameters, and [model] has "
+                f"{model.spec.parameters}"
+            )
+        predictor = Predictor(name, model, arrays[name][None], samples, labels)
+        entries.append(ModelEntry(predictor, [site.name] if name == "cluster" else []))
+    columns = {"label": config.data.get("label") or "y", "client": config.data.get("client") or "client_id"}
+    facts = {"method": None, "data": site.name, "columns": columns, "model": config.model, "run": run}
+    facts |= {} if config.samples.words is None else {"words": config.samples.words}
+    return write(entries, facts, path, format)
+
+
+def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
+    """The name of the run whose models were stored last, and these models."""
+    files = sorted(folder.glob(f"*{_SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+    if not files:
+        raise ConfigError(
+            f"{folder} holds no model of {site}: a site with one client stores that of its cluster when it takes part "
+            "in a run; of others, the server's run folder has the models (fedkin export RUN)"
+        )
+    try:
+        return files[-1].name.removesuffix(_SUFFIX), decode(files[-1].read_bytes()).arrays
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{files[-1]} cannot be read: {error}") from error
