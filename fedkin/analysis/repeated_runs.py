@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,18 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis.latex import escaped, tabular
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.scores import log_reasons, scores_by_method
-from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
+from fedkin.analysis.tables import (
+    clusters_and_configured,
+    clusters_text,
+    mean_and_interval,
+    percent_and_half,
+    rows_of,
+)
 from fedkin.config.comparison_grid import check_measure
+from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
@@ -50,12 +59,13 @@ class RepeatedRuns:
                 )
 
     def __repr__(self) -> str:
-        rounds = len(self.runs[0].records) - 1
+        rounds = max(len(run.records) - 1 for run in self.runs)
         return f"RepeatedRuns({', '.join(self.methods)}: {len(self.runs)} seeds, {rounds} rounds)"
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
-        return (run.config["method"]["name"], *sorted(run.against), f"{len(run.records) - 1} rounds")
+        rounds = run.config["run"].get("rounds", len(run.records) - 1)  # one may have stopped before
+        return (run.config["method"]["name"], *sorted(run.against), f"{rounds} rounds")
 
     @property
     def seeds(self) -> list[int]:
@@ -73,8 +83,8 @@ class RepeatedRuns:
 
     def curves(self, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
         """A column of the history by method: one row per seed, a column per round 0 to T. NaN where it was not
-        measured; accuracies of rounds in which some client had no cluster are NaN too."""
-        return {method: np.stack([curve_of(run, column) for run in self.of(method)]) for method in self.methods}
+        measured or a run had stopped; accuracies of rounds in which some client had no cluster are NaN too."""
+        return curves_of({method: self.of(method) for method in self.methods}, column)
 
     def comparisons(self, measure: str = "final") -> pd.DataFrame:
         """The main method against each of the others, a row each, as ``Comparison.differences`` has every pair: mean
@@ -108,10 +118,40 @@ class RepeatedRuns:
         row |= clusters_and_configured(summaries)
         return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
 
+    def latex(self) -> str:
+        """The table as LaTeX (booktabs): a row per method, the highest final accuracy in bold, and below it, as comments,
+        how the main method differs from the others."""
+        rows = rows_of(self.table())
+        best = max((row["final_accuracy"] for row in rows if row["final_accuracy"] is not None), default=None)
+        lines = []
+        for row in rows:
+            shares = [percent_and_half(row, name) for name in ("final_accuracy", "best_accuracy", "bottom_decile")]
+            cells = [escaped(cell) for cell in (*shares, clusters_text(row))]
+            cells[0] = rf"\textbf{{{cells[0]}}}" if row["final_accuracy"] == best is not None else cells[0]
+            sent = " / ".join(f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
+            lines.append([escaped(method_title(row["method"])), str(row["seeds"]), *cells, sent])
+        heads = ["Method", "Seeds", r"Final (\%)", r"Best (\%)", r"Bottom 10\% of clients (\%)", "Clusters"]
+        return tabular([*heads, "Download / upload (MB)"], lines, self._latex_notes())
+
+    def _latex_notes(self) -> list[str]:
+        """How the table is to be read, and the tests."""
+        lines = ["Means over the seeds, from three on with their 95% intervals (Student's t)."]
+        for row in rows_of(self.comparisons()):
+            pair = f"{method_title(row['method'])} over {method_title(row['against'])}"
+            numbers = ("difference", "low", "high", "p")
+            if any(row[name] is None for name in numbers):
+                lines.append(f"{pair}: not tested ({row['why'] or row['verdict']})")
+                continue
+            gain, low, high = (100 * row[name] for name in numbers[:3])
+            lines.append(f"{pair}: {gain:+.1f} points ({low:.1f} to {high:.1f}), p = {row['p']:.2g}, {row['verdict']}")
+        tests = "two-sided paired t-test over seeds, final accuracy, Holm-adjusted"
+        return [*lines, f"Tests: {tests}."] if len(lines) > 1 else lines
+
     def summary(self) -> dict[str, Any]:
         """Tables and comparisons as plain JSON values."""
         first = self.runs[0].summary()
-        shown = {name: first[name] for name in ("method", "data", "model", "rounds")}
+        shown = {name: first[name] for name in ("method", "data", "model")}
+        shown["rounds"] = max(len(run.records) - 1 for run in self.runs)
         return {
             **shown,
             "seeds": self.seeds,
@@ -163,6 +203,18 @@ class RepeatedRuns:
 def seeds_of(first: int, count: int) -> range:
     """``count`` seeds from ``first`` on."""
     return range(first, first + count)
+
+
+def curves_of(runs: Mapping[str, Sequence[Run]], column: str) -> dict[str, Float[np.ndarray, "S R"]]:
+    """A column of the histories by method, a row per run; NaN in rounds after a run had stopped. A method without runs
+    is left out."""
+    curves = {method: [curve_of(run, column) for run in several] for method, several in runs.items() if several}
+    length = max((len(curve) for several in curves.values() for curve in several), default=0)
+
+    def padded(curve: np.ndarray) -> np.ndarray:
+        return np.pad(curve, (0, length - len(curve)), constant_values=np.nan)
+
+    return {method: np.stack([padded(curve) for curve in several]) for method, several in curves.items()}
 
 
 def curve_of(run: Run, column: str) -> Float[np.ndarray, "R"]:

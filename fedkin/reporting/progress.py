@@ -22,6 +22,7 @@ INCOMPLETE_SEED = (
     "best -: some seed has no round in which every client had a cluster; run.selection=round_robin gives "
     "every client a turn"
 )
+VALIDATED = "best: on test samples, of the round that is best on validation samples"
 LINES = 20  # of a run, where the output is no terminal
 
 
@@ -116,17 +117,22 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
     incomplete = any(s["best_accuracy"] is None and s["final_accuracy"] is not None for s in summaries)
-    lines = ([INCOMPLETE] if incomplete else []) + [_messages(s) for s in summaries if "messages_down" in s]
+    lines = [INCOMPLETE] if incomplete else []
+    lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
+    lines += [_stopped(s) for s in summaries if "stopped" in s]
+    lines += [_messages(s) for s in summaries if "messages_down" in s]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
     columns = ("best", "round", "final", "bottom\n10%", "clusters:\nsizes", "download /\nupload (MB)", "seconds")
     known = any(summary["ari"] is not None for summary in summaries)
+    everybody = any(_differs(summary) for summary in summaries)
     target = first["target"]
-    extra = (["ARI"] if known else []) + ([f"rounds\nto {target:.0%}"] if target else [])
+    extra = (["final, all\nclients"] if everybody else []) + (["ARI"] if known else [])
+    extra += [f"rounds\nto {target:.0%}"] if target else []
     for column in (*columns, *extra):
         out.add_column(column, justify="right", no_wrap=True)
     for summary in summaries:
-        out.add_row(*_row(summary), *_extra(summary, known))
+        out.add_row(*_row(summary), *_extra(summary, known, everybody))
     return out
 
 
@@ -221,10 +227,23 @@ def _messages(summary: dict[str, Any]) -> str:
     return f"{title}: messages of {down:.1f} / {up:.1f} MB, with headers; the table counts arrays, as a simulation does"
 
 
-def _extra(summary: dict[str, Any], known: bool) -> list[str]:
+def _stopped(summary: dict[str, Any]) -> str:
+    """That a run stopped early, as a line below the table."""
+    stopped, title = summary["stopped"], method_title(summary["method"])
+    return f"{title}: stopped after round {stopped['round']} of {stopped['of']}, as {stopped['reason']}"
+
+
+def _differs(summary: dict[str, Any]) -> bool:
+    """Whether some clients have no cluster at the end, and the accuracy over all clients is another one."""
+    everybody = summary.get("accuracy_all_clients")
+    return everybody is not None and everybody != summary["final_accuracy"]
+
+
+def _extra(summary: dict[str, Any], known: bool, everybody: bool) -> list[str]:
+    overall = [percent(summary.get("accuracy_all_clients"))] if everybody else []
     ari = [f"{summary['ari']:.2f}" if summary["ari"] is not None else "-"] if known else []
     reached = summary["rounds_to_target"]
-    return ari + ([str(reached) if reached is not None else "-"] if summary["target"] else [])
+    return overall + ari + ([str(reached) if reached is not None else "-"] if summary["target"] else [])
 
 
 def percent(value: float | None) -> str:

@@ -19,7 +19,8 @@ from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.description import label_names, method_name, plain_values, shift_name
+from fedkin.methods.server_optimizers import ServerOptimizer
+from fedkin.run.description import label_names, method_name, plain_values, server_optimizer_values, shift_name
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
@@ -42,6 +43,7 @@ def simulate(
     rounds: int,
     cohort: int,
     local: LocalTraining | None = None,
+    server_optimizer: ServerOptimizer | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -70,6 +72,8 @@ def simulate(
         rounds: T, communication rounds.
         cohort: n, clients per round.
         local: what a client does with a model it trains; by default SGD over one epoch.
+        server_optimizer: takes the mean updates of every cluster for gradients: ``FedAvgM(...)``, ``FedAdam(...)``,
+            ``FedYogi(...)`` or ``FedAdagrad(...)``; of all methods. By default models are the methods' means.
         seed: of all randomness but that of ``data``.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
@@ -118,11 +122,13 @@ def simulate(
     }
     if shift is not None:
         description["shift"] = {"name": shift_name(shift), **plain_values(shift)}
+    if server_optimizer is not None:
+        description["server_optimizer"] = server_optimizer_values(server_optimizer)
     worlds = SimulatedWorlds(data, model, local, scenario, shift, devices, clients_per_batch)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
     trackers = make_trackers(track, folder)
-    return Experiment(worlds, plan, description, on_round, resume, trackers).run(methods, folder)
+    return Experiment(worlds, plan, description, on_round, resume, trackers, server_optimizer).run(methods, folder)
 
 
 def execute(
@@ -176,7 +182,9 @@ def from_config(
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     description = config.description()
     description["data"] = {**description["data"], **label_names(federated)}
-    return Experiment(worlds, config.plan, description, on_round, resume), methods
+    optimizer = registry.make_server_optimizer(config.server_optimizer)
+    experiment = Experiment(worlds, config.plan, description, on_round, resume, server_optimizer=optimizer)
+    return experiment, methods
 
 
 def trainable(model: Any) -> AnyModel:

@@ -14,15 +14,17 @@ from jaxtyping import Float
 
 from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, reopen
 from fedkin.analysis.pairwise_tests import pairs
-from fedkin.analysis.repeated_runs import CURVES, curve_of
+from fedkin.analysis.ranks import Ranks, rank
+from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
 from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
-from fedkin.config.comparison_grid import MEASURES, Grid, check_measure
+from fedkin.config.comparison_grid import Grid, check_measure
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
 from fedkin.run.results import Run
 
 TABLE, DIFFERENCES = "comparison.csv", "differences.csv"
+RANKS, RANK_TESTS = "ranks.csv", "rank_tests.csv"  # from three methods and five settings on
 Key = tuple[str, str, int]  # setting, method, seed
 
 
@@ -93,11 +95,9 @@ class Comparison:
         return float("nan") if value is None else float(value)
 
     def curves(self, setting: str, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
-        """A column of the histories by method, one row per finished seed; a method without one is left out."""
-        runs = {method: self.runs(setting, method) for method in self.methods}
-        return {
-            method: np.stack([curve_of(run, column) for run in several]) for method, several in runs.items() if several
-        }
+        """A column of the histories by method, one row per finished seed, NaN in rounds after a run had
+        stopped; a method without one is left out."""
+        return curves_of({method: self.runs(setting, method) for method in self.methods}, column)
 
     def target(self, setting: str) -> float | None:
         """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first method in its last
@@ -165,12 +165,19 @@ class Comparison:
         log_reasons(f"{setting}: {reason}" if setting else reason for reason in reasons.values())
         return pairs(values, None, reasons)
 
-    def ranks(self, measure: str | None = None) -> dict[str, float]:
-        """Mean rank of each method over the settings in which no run is missing (1 is best, ties share)."""
-        name = MEASURES[self.by if measure is None else measure]
-        means = pd.DataFrame({s: {m: np.mean(v) for m, v in self.values(s, name).items()} for s in self.settings})
-        whole = means.dropna(axis=1)
-        return whole.rank(ascending=False).mean(axis=1).to_dict() if len(whole.columns) else {}
+    def ranks(self, measure: str | None = None) -> Ranks:
+        """Average ranks of the methods over the settings in which no score is missing, and the tests of Friedman,
+        Nemenyi and Wilcoxon.
+
+        Args:
+            measure: as in ``differences``.
+
+        Raises ConfigError for another measure.
+        """
+        measure = self.by if measure is None else measure
+        check_measure(measure)
+        means = {s: {m: np.mean(v) for m, v in self.scores(s, measure).items()} for s in self.settings}
+        return rank(pd.DataFrame.from_dict(means, orient="index", columns=list(self.methods)))
 
     def summary(self, measure: str | None = None) -> dict[str, Any]:
         """Tables, differences and ranks as plain JSON values."""
@@ -181,7 +188,8 @@ class Comparison:
             "by": self.by if measure is None else measure,
             "table": rows_of(self.table()),
             "differences": rows_of(self.differences(measure)),
-            "ranks": self.ranks(measure),
+            "ranks": (ranks := self.ranks(measure)).average,
+            "rank_tests": ranks.summary(),
             "missing": [list(key) for key in self.missing],
             "failed": [{"cell": list(key), "reason": reason} for key, reason in self.failed.items()],
         }
@@ -194,6 +202,9 @@ class Comparison:
         run_folder.make_folder(folder)
         write_atomic(folder / TABLE, self.table().to_csv(index=False))
         write_atomic(folder / DIFFERENCES, self.differences(measure).to_csv(index=False))
+        if (ranks := self.ranks(measure)).tested:
+            write_atomic(folder / RANKS, ranks.table().to_csv(index=False))
+            write_atomic(folder / RANK_TESTS, ranks.pairs.to_csv(index=False))
         write_atomic(folder / CURVES, self._long_table().to_csv(index=False))
         write_atomic(folder / run_folder.SUMMARY, json.dumps(self.summary(measure), indent=2) + "\n")
         return folder

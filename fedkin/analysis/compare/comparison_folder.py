@@ -26,6 +26,7 @@ from fedkin.run import run_folder
 from fedkin.run.fingerprint import determining_part
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
+from fedkin.run.stopping import stop_of_resumed
 
 COMPARISON, CELLS = "comparison.toml", "cells"
 
@@ -135,7 +136,8 @@ def finished_run(cell: Cell) -> Run | None:
     description = {**config.description(), "run": config.description()["run"] | {"seed": cell.seed}}
     if determining_part(_plain(description)) != determining_part(run.config):
         raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
-    return run if run.records and run.records[-1]["round"] == config.run.rounds else None
+    stopped = run.records and stop_of_resumed(config.plan, run.records, run.final.get("stopped"))
+    return run if run.records and (stopped or run.records[-1]["round"] == config.run.rounds) else None
 
 
 def _read(path: Path) -> dict[str, Any]:
