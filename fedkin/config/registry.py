@@ -226,6 +226,21 @@ def _typed(call: Callable[..., Any], options: Values) -> Values:
     return {name: getattr(section, name) for name in options}
 
 
+def make_site_data(values: Values) -> Any:
+    """The data of a real site.
+
+    Raises ConfigError for text labels without ``label_names``: each site would number those that occur in its own file.
+    """
+    data = make(datasets(), values)
+    names = data.label_names
+    if names is not None and names != ("False", "True") and "label_names" not in values:
+        raise ConfigError(
+            "labels are text, and other sites may have others: name the classes, all and in the same order on every "
+            f"site, such as label_names = {list(names)}"
+        )
+    return data
+
+
 def options(call: Callable[..., Any]) -> set[str]:
     """The names of an entry's options."""
     return set(options_schema(call, NOT_OPTIONS).model_fields)

@@ -38,16 +38,13 @@ class OwnSamples:
     classes: int | None = None
     integers: bool = False  # x stay integers
 
-    def federation(
-        self, partition: PartitionOptions | None, train_fraction: float | int, seed: int, count: str = COUNT
-    ) -> FederatedData:
+    def federation(self, partition: PartitionOptions | None, train_fraction: float | int, seed: int) -> FederatedData:
         """The samples divided over clients, and in training and test samples.
 
         Args:
             partition: in place of owners.
             train_fraction: each client's share of training samples where the source does not say which are.
             seed: of partition and split.
-            count: the option that has the partition's number of clients, for messages.
 
         Raises:
             DataError: samples that do not fit each other, or cannot be used; the row is named.
@@ -56,7 +53,7 @@ class OwnSamples:
         x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
         y, classes, names = encode_labels(self.labels, self.place, self.classes, self.label_names)
-        (owned, true_clusters), clients = self._divided(y, partition, seed, count), None
+        (owned, true_clusters), clients = self._divided(y, partition, seed), None
         if self.owners is not None:
             clients = tuple(str(name) for name in np.unique(self.owners))
         train, test, validation = self._split(owned, train_fraction, seed)
@@ -86,13 +83,11 @@ class OwnSamples:
         train, test, validation = (_select(owned, number == n) for n in range(3))
         return train, test, validation if len(validation.rows) else None
 
-    def _divided(self, y: Int[np.ndarray, "M"], partition: PartitionOptions | None, seed: int, count: str) -> Owned:
+    def _divided(self, y: Int[np.ndarray, "M"], partition: PartitionOptions | None, seed: int) -> Owned:
         if partition is None:
             assert self.owners is not None
             return by_writer(self.owners), None
-        if partition.clients is None:
-            raise ConfigError(f"partition={partition.partition!r} needs the number of clients: {count}=10 or so")
-        positive(count, partition.clients)
+        assert partition.clients is not None
         return partition.partition_labels(y, partition.clients, seed)
 
     def _check_lengths(self) -> None:
@@ -125,6 +120,9 @@ def own_partition(
     if partition is not None:
         options = PartitionOptions(partition, clients, classes_per_client, alpha)
         options.check(POOLED)
+        if clients is None:
+            raise ConfigError(f"partition={partition!r} needs the number of clients: {count}=10 or so")
+        positive(count, clients)
         return options
     for name, value in ((count, clients), ("classes_per_client", classes_per_client), ("alpha", alpha)):
         if value is not None:

@@ -83,7 +83,7 @@ def load(
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
-    return samples.federation(options, fraction, seed or 0, "clients")
+    return samples.federation(options, fraction, seed or 0)
 
 
 def _samples(

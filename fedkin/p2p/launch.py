@@ -22,7 +22,7 @@ def build_peer(config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any
     Raises ConfigError, DataError, ModelError, StorageError, CheckpointError and MissingExtra, as these do.
     """
     with error_context("data"):
-        data = registry.make(registry.datasets(), config.data)
+        data = registry.make_site_data(config.data)
     with error_context("model"):
         model = registry.make(registry.models(), config.model, data)
     settings, network, tls = config.peer, config.network, config.network.tls

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedkin.config import registry
 from fedkin.config.registry import make, options, resolve
 from fedkin.core.errors import ConfigError
 
@@ -39,3 +41,15 @@ def test_all_options_are_spelled_out_and_made() -> None:
 def test_what_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve("method", METHODS, values, lambda key: f"method.{key}")
+
+
+def test_text_labels_of_a_site_are_named_in_its_configuration(tmp_path: Path) -> None:
+    rows = "\n".join(f"{i},{'ill' if i % 2 else 'well'},{i > 3},me" for i in range(20))
+    (tmp_path / "mine.csv").write_text(f"age,outcome,old,client_id\n{rows}\n")
+    values = {"name": "file", "path": str(tmp_path / "mine.csv"), "features": ["age"], "label": "outcome"}
+    with pytest.raises(ConfigError, match=r"every site, such as label_names = \['ill', 'well'\]"):
+        registry.make_site_data(values)
+    data = registry.make_site_data({**values, "label_names": ["well", "ill", "dead"]})
+    assert (data.classes, data.y[:2].tolist()) == (3, [0, 1])
+    assert registry.make_site_data({**values, "label": "old"}).label_names == ("False", "True")  # everywhere alike
+    assert registry.make_site_data({"name": "digits"}).label_names is None

@@ -76,6 +76,95 @@ def test_a_file_with_its_own_split_is_not_split_again(name: str, options: dict[s
         load(write(tmp_path / name), **options)
 
 
+# --- columns of other names, text labels, partitions
+
+
+def write_named(path: Path) -> Path:
+    """Twelve samples of three hospitals, with text labels; a column of text is no feature."""
+    table = pd.DataFrame({"age": np.arange(12.0), "weight": np.arange(12.0) * 2, "nurse": list("xy") * 6})
+    table = table.assign(outcome=["well", "ill", "well"] * 4, hospital=np.repeat(["north", "east", "west"], 4))
+    if path.suffix == ".npz":
+        np.savez(path, age=table[["age"]], outcome=table["outcome"].to_numpy(str), hospital=np.repeat([2, 0, 3], 4))
+    elif path.suffix == ".parquet":
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("name", ["h.csv", "h.csv.gz", "h.parquet"])
+def test_columns_are_named(name: str, tmp_path: Path) -> None:
+    data = load(write_named(tmp_path / name), label="outcome", client="hospital", features=["weight", "age"])
+    assert data.label_names == ("ill", "well") and data.y[:3].tolist() == [1, 0, 1]
+    assert data.client_names == ("east", "north", "west") and data.feature_names == ("weight", "age")
+    assert data.x[5].tolist() == [10, 5]
+    turned = load(tmp_path / name, label="outcome", client="hospital", features=["age"], label_names=["well", "ill"])
+    assert turned.label_names == ("well", "ill") and turned.y[:3].tolist() == [0, 1, 0]
+
+
+def test_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
+    data = load(write_named(tmp_path / "h.npz"), label="outcome", client="hospital", features=["age"])
+    assert data.label_names == ("ill", "well") and data.client_names == ("0", "2", "3") and data.x.shape == (12, 1)
+    with pytest.raises(DataError, match=r"h\.npz: unknown array 'outcom'; did you mean 'outcome'"):
+        load(tmp_path / "h.npz", label="outcom", client="hospital", features=["age"])
+    with pytest.raises(ConfigError, match="must name one array"):
+        load(tmp_path / "h.npz", label="outcome", client="hospital", features=["age", "outcome"])
+
+
+@pytest.mark.parametrize("name", ["h.csv", "h.npz"])
+def test_any_partition_of_a_file(name: str, tmp_path: Path) -> None:
+    path, options = write_named(tmp_path / name), {"label": "outcome", "features": ["age"], "train_fraction": 1.0}
+    even = load(path, partition="iid", clients=4, seed=1, **options)
+    assert even.train.sizes.tolist() == [3, 3, 3, 3] and even.client_names is None
+    assert not np.array_equal(even.train.rows, load(path, partition="iid", clients=4, seed=2, **options).train.rows)
+    shards = load(path, partition="shards", clients=2, classes_per_client=1, **options)
+    assert (shards.label_counts().max(axis=1) >= 4).all()
+    blocks = load(path, partition="blocks", clients=2, classes_per_client=1, **options)
+    assert blocks.true_clusters is not None and (blocks.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
+
+
+def test_a_partition_leaves_the_clients_of_the_file_alone(tmp_path: Path) -> None:
+    data = load(write(tmp_path / "m.csv", split=None), partition="iid", clients=2)
+    assert data.clients == 2 and data.x.shape == X.shape  # client_id is no feature
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, DataError, "unknown column 'y'; known: age.*name the column of the labels with label="),
+        (
+            {"label": "outcome"},
+            DataError,
+            "unknown column 'client_id'.*with client=, or divide samples with partition=",
+        ),
+        ({"label": "outcmoe", "client": "hospital"}, DataError, "unknown column 'outcmoe'; did you mean 'outcome'"),
+        ({"label": "outcome", "client": "hospital"}, DataError, "got nurse of text, such as 'x'; encode it"),
+        (
+            {"label": "outcome", "client": "a", "partition": "iid", "clients": 2},
+            ConfigError,
+            "client = a does not apply",
+        ),
+        ({"label": "outcome", "partition": "iid"}, ConfigError, "needs the number of clients: clients="),
+        ({"label": "outcome", "clients": 3}, ConfigError, "clients = 3 belongs to a partition"),
+        ({"partition": "writer", "clients": 3}, ConfigError, "unknown partition 'writer'"),
+        ({"label": "nurse", "client": "nurse"}, ConfigError, "must be different columns"),
+        (
+            {"label": "outcome", "client": "hospital", "features": ["age"], "label_names": ["ill", "wel"]},
+            DataError,
+            "row 0 has the label 'well', expected ill, wel; did you mean 'wel'",
+        ),
+    ],
+)
+def test_columns_that_cannot_be(options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path) -> None:
+    with pytest.raises(error, match=message):
+        load(write_named(tmp_path / "h.csv"), **options)
+
+
+def test_a_folder_has_no_columns(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"label = z does not apply to .*leaf, a folder in LEAF's layout"):
+        load(leaf_folder(tmp_path / "leaf"), label="z")
+
+
 # --- a folder in LEAF's layout
 
 

@@ -42,7 +42,7 @@ def node_from_config(config: ClientConfig) -> Node:
     with error_context("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
-        data = registry.make(registry.datasets(), config.data)
+        data = registry.make_site_data(config.data)
         _check_shape(data, config.data_description())
     with error_context("model"):
         model = registry.make(registry.models(), config.model, config.data_description())
