@@ -29,7 +29,10 @@ def advise_command(
         bool, typer.Option("--private-labels", help="Leave out what needs the clients' label counts.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="File of the figure.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all measures of heterogeneity and all criteria for the clusters.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead.")] = False,
 ) -> None:
     """Advise whether to cluster these clients, with how many clusters and which method, and what it costs. The file is
     that of `fedkin run`; its method, scenario and shift are ignored."""
@@ -43,7 +46,7 @@ def advise_command(
         if as_json:
             print(json.dumps(advice.summary(), allow_nan=False))
         else:
-            _print(advice)
+            _print(advice, verbose)
         for line in _limits(advice, private_labels):
             typer.echo(line, err=as_json)
         if out is not None:  # last: nothing that goes wrong here takes the advice away
@@ -82,17 +85,63 @@ def _draw(advice: Advice, out: Path) -> list[Path]:
     return advice_figure.save(advice, out)
 
 
-def _print(advice: Advice) -> None:
-    """The tables, the verdict, and the advised configuration."""
+def _print(advice: Advice, verbose: bool) -> None:
+    """The verdict, what it stands on, the pilots, and the advised configuration."""
+    typer.echo(f"{advice.verdict}: {advice.why}\n")
+    for line in (_heterogeneity(advice), _number_of_clusters(advice)):
+        typer.echo(line)
+    if verbose:
+        _print_measurements(advice)
+    else:
+        typer.echo("other measures and criteria: --verbose")
+    if advice.pilots is not None:
+        title = f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points"
+        print_table(_formatted(advice.pilots, ",.1f"), title)
+    typer.echo(f"\n{advice.toml()}")
+    typer.echo("next: put these sections below [data] and [model] of a file, then: fedkin run FILE.toml")
+
+
+def _heterogeneity(advice: Advice) -> str:
+    """One measure of heterogeneity, beside what it is where clients have the same distribution."""
+    for measure in ("label divergence", "gradient dissimilarity", "PNI"):
+        if measure in advice.heterogeneity.index:
+            row = advice.heterogeneity.loc[measure]
+            times = f", {row['ratio']:.1f} times that" if row["ratio"] == row["ratio"] else ""
+            return (
+                f"heterogeneity: {measure} {row['value']:.3g}; in an IID split of the same data {row['iid']:.3g}{times}"
+            )
+    return "heterogeneity: not measured"
+
+
+def _number_of_clusters(advice: Advice) -> str:
+    """The criterion that decides, in a sentence with its evidence."""
+    from fedkin.analysis.advise.split_half_stability import THRESHOLD
+
+    count = advice.cluster_count
+    where = f"of {len(count.clients):,} clients"
+    meaning = f"of the clients of every cluster stay in it when it is made from the other half of their data ({where})"
+    if count.clusters == 1:
+        best = count.stability[1:].max()
+        return (
+            f"number of clusters: 1, by split-half stability: for no number from 2 on at least {THRESHOLD:.0%} {meaning}"
+            f"; the best number has {best:.0%}, IID splits of the same data up to {count.chance:.0%}"
+        )
+    share = count.stability[count.clusters - 1]
+    largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""
+    return (
+        f"number of clusters: {count.clusters}{largest}, by split-half stability: {share:.0%} {meaning}; needed are "
+        f"{THRESHOLD:.0%}, and more than the {count.chance:.0%} of IID splits of the same data"
+    )
+
+
+def _print_measurements(advice: Advice) -> None:
+    """All measures, and all criteria with what each of them would say."""
     count = advice.cluster_count
     print_table(_formatted(advice.heterogeneity, ".4g"), "heterogeneity of the clients, compared with an IID split")
     title = f"number of clusters, from {len(count.clients):,} of {advice.clients:,} clients"
     print_table(_formatted(advice.criteria, ".3g"), title)
-    typer.echo("; ".join(f"{criterion}: {number}" for criterion, number in count.estimates.items()))
-    if advice.pilots is not None:
-        title = f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points"
-        print_table(_formatted(advice.pilots, ",.1f"), title)
-    typer.echo(f"\n{advice.verdict}: {advice.why}\n\n{advice.toml()}")
+    others = [f"{criterion} {number}" for criterion, number in count.estimates.items()][1:]
+    typer.echo(f"the other criteria, which do not decide, would say: {', '.join(others)}")
 
 
 def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:

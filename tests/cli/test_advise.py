@@ -36,12 +36,39 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
     result = fedkin("study.toml", *IID, "--out", "a.png")
     assert result.exit_code == 0, result.output
     assert "do not cluster: no number of clusters is stable" in result.stdout and 'name = "fedavg"' in result.stdout
-    assert "label divergence" in result.stdout and "split-half stability: 1" in result.stdout
+    assert result.stdout.startswith("do not cluster: ")
+    assert "heterogeneity: label divergence" in result.stdout and "in an IID split of the same data" in result.stdout
+    assert "number of clusters: 1, by split-half stability: for no number from 2 on at least 75%" in result.stdout
+    for other in ("silhouette", "eigengap", "gap statistic", "dendrogram", "gradient dissimilarity"):
+        assert other not in result.stdout
+    assert "next: put these sections below" in result.stdout
     assert "gains over FedAvg with 2 clusters" in result.stdout and "with two clusters: " in result.stdout
     assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
     assert "private labels" not in result.stdout
     assert "pilot 1 of 5" in result.stderr and "pilot 1 of" not in result.stdout
     assert {path.name for path in elsewhere.iterdir()} == {"study.toml", "a.png", "a.svg"}
+
+
+def test_one_criterion_decides_and_the_others_are_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def clustered(*_: object, **__: object) -> Advice:
+        count = ClusterCount(
+            2, np.arange(8), np.array([1.0, 0.8, 0.6]), 0.5, Gap(np.array([0.25, 0.3, 0.9]), np.full(3, 0.1)),
+            np.array([np.nan, 0.3, 0.4]), np.array([0.0, 0.1, 0.2, 0.9]), np.array([3.0, 2.0, 0.5]), np.zeros((8, 2)),
+        )  # fmt: skip
+        measured = pd.DataFrame(
+            {"value": [8.0], "iid": [2.0], "low": [1.0], "high": [3.0], "ratio": [4.0]},
+            index=pd.Index(["PNI"], name="measure"),
+        )
+        return Advice("toy", "mclr", 9, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, measured, count, None)
+
+    monkeypatch.setattr("fedkin.analysis.advise.of_config", clustered)
+    said, more = fedkin().stdout, fedkin("--verbose").stdout
+    assert "number of clusters: 2, by split-half stability: 80% of the clients of every cluster stay in it" in said
+    assert "needed are 75%, and more than the 50% of IID splits" in said
+    assert "heterogeneity: PNI 8; in an IID split of the same data 2, 4.0 times that" in said
+    assert "silhouette" not in said and "other measures and criteria: --verbose" in said
+    assert "would say: gap statistic 1, silhouette 3, eigengap 3, dendrogram" in more and "gap error" in more
+    assert "--verbose" not in more
 
 
 def test_json_is_all_of_stdout(elsewhere: Path) -> None:
