@@ -55,7 +55,7 @@ clean: ## remove what was built, keep runs
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) --editable '.[dev,docs,flower,hf,mlflow,onnx,p2p,torch,wandb]'
+	@$(PIP) --editable '.[dev,docs,flower,hf,mlflow,onnx,p2p,ranks,torch,wandb]'
 	@touch $@
 
 .venv/bench: .venv/core

@@ -119,8 +119,8 @@ class RepeatedRuns:
         return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
 
     def latex(self) -> str:
-        """The table as LaTeX (booktabs): a row per method, the highest final accuracy in bold, and below it, as comments,
-        how the main method differs from the others."""
+        """The table as LaTeX (booktabs): a row per method, the highest final accuracy in bold, and below it, as
+        comments, how the main method differs from the others."""
         rows = rows_of(self.table())
         best = max((row["final_accuracy"] for row in rows if row["final_accuracy"] is not None), default=None)
         lines = []

@@ -49,6 +49,14 @@ def clusters_text(row: Mapping[str, Any]) -> str:
     return number if configured in (None, at_end) else f"{number} of {configured}"
 
 
+def percent_and_half(row: Mapping[str, Any], name: str) -> str:
+    """A share of a row in percent, with half its interval where it has one; a dash for None."""
+    if row[name] is None:
+        return "-"
+    high = row[f"{name}_high"]
+    return f"{100 * row[name]:.1f}" + ("" if high is None else f" ± {100 * (high - row[name]):.1f}")
+
+
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """A table as JSON holds it, a dictionary a row; None for NaN."""
     return [{str(name): plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,20 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.latex import escaped
 from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW, not_worse_than_best
+from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.statistics import LEAST_SEEDS
-from fedkin.analysis.tables import clusters_text, rows_of
+from fedkin.analysis.tables import clusters_text, percent_and_half, rows_of
 from fedkin.config.comparison_grid import MEASURES
+from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
-from fedkin.reporting import comparison_figure
+from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
 
-MARKDOWN, LATEX = "comparison.md", "comparison.tex"
+MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
+_log = logging.getLogger("fedkin")
 HEADS = (
     *("final (%)", "best (%)", "bottom 10% of clients (%)"),
     *("clusters", "rounds to target", "download / upload (MB)", "seconds"),
@@ -44,14 +49,25 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
     run_folder.make_folder(folder)
     write_atomic(folder / MARKDOWN, markdown(comparison, measure))
     write_atomic(folder / LATEX, latex(comparison, measure))
+    if (ranks := comparison.ranks(measure)).tested:
+        _write_ranks(ranks, folder)
     if comparison.finished:
         save_as(lambda: comparison_figure.draw(comparison), folder / "figure")
     return folder / MARKDOWN
 
 
+def _write_ranks(ranks: Ranks, folder: Path) -> None:
+    """The table of ranks as LaTeX, and their picture where scikit-posthocs is installed."""
+    write_atomic(folder / RANKS_LATEX, ranks.latex())
+    try:
+        save_as(lambda: ranks_figure.draw(ranks), folder / "ranks")
+    except MissingExtra as error:
+        _log.warning("%s", error)
+
+
 def cells(row: Row) -> list[str]:
     """The cells of a row, in the order of HEADS."""
-    accuracies = [_percent(row, name) for name in ("final_accuracy", "best_accuracy", "bottom_decile")]
+    accuracies = [percent_and_half(row, name) for name in ("final_accuracy", "best_accuracy", "bottom_decile")]
     rounds = "-" if row["rounds_to_target"] is None else f"{row['rounds_to_target']:.1f}"
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     megabytes = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
@@ -74,9 +90,11 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
         lines += [f"{prefix}{row['method']} and {row['against']} are not compared: {row['why']}" for row in without]
         if others:
             lines.append(f"{prefix}{others} of {len(pairs)} differences are not significant")
-    if len(comparison.settings) > 1 and ranks:
-        ordered = sorted(ranks.items(), key=lambda one: one[1])
-        lines.append(f"mean rank over the settings: {'; '.join(f'{name}: {rank:.2g}' for name, rank in ordered)}")
+    if len(comparison.settings) > 1 and ranks.average:
+        ordered = sorted(ranks.average.items(), key=lambda one: one[1])
+        tested = f" (Friedman p = {ranks.p:.2g}, critical difference {ranks.critical_difference:.2f})" * ranks.tested
+        shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
+        lines.append(f"mean rank over the settings{tested}: {shown}")
     return lines
 
 
@@ -158,20 +176,12 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
         names = [escaped(name) for name in _labels(comparison, row)]
         if several and row["setting"] == before:
             names[0] = ""
-        texts = [escaped(cell).replace("±", r"$\pm$") for cell in cells(row)]
+        texts = [escaped(cell) for cell in cells(row)]
         texts = _bold(texts, row, best, measure or comparison.by, r"\textbf{{{}}}".format)
         lines.append(" & ".join([*names, *texts]) + r" \\")
         before = row["setting"]
     notes = [f"% {line}" for line in (*table_notes(comparison, measure), *findings(comparison, measure))]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Text with LaTeX's special characters escaped."""
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {character: "\\" + character for character in "&%$#_{}"}
-    special |= {"[": "{[}", "*": "{*}"}  # at the start of a line they belong to the \\ before it
-    return "".join(special.get(character, character) for character in text)
 
 
 def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
@@ -201,10 +211,3 @@ def _bold(cells: list[str], row: Row, best: set[str], measure: str, mark: Callab
     """The cells, that of the measure marked where its method is among the best."""
     place = list(MEASURES).index(measure)
     return [mark(cell) if i == place and row["method"] in best else cell for i, cell in enumerate(cells)]
-
-
-def _percent(row: Row, name: str) -> str:
-    if row[name] is None:
-        return "-"
-    high = row[f"{name}_high"]
-    return f"{100 * row[name]:.1f}" + ("" if high is None else f" ± {100 * (high - row[name]):.1f}")

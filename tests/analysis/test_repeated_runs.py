@@ -179,6 +179,20 @@ def test_a_last_round_with_unassigned_clients_is_no_match_for_one_that_served_al
     assert only(repeated.comparisons("best"))["seeds"] == 4  # of the rounds before
 
 
+def test_latex_has_the_table_and_the_tests() -> None:
+    repeated = by_hand({"fedgroup": OURS, "fedavg": THEIRS})
+    lines = repeated.latex().splitlines()
+    body = [line for line in lines if line.endswith(r"\\")]
+    assert [line.split(" & ")[0] for line in body] == ["Method", "FedGroup", "FedAvg"]
+    assert {line.count(" & ") for line in body} == {6} and r"\begin{tabular}{lrrrrrr}" in lines
+    half = 100 * (stats.t.interval(0.95, 3, 0, stats.sem(np.array(OURS)[:, -1]))[1])
+    assert rf"& \textbf{{78.8 $\pm$ {half:.1f}}} &" in body[1] and "textbf" not in body[2]
+    (test,) = [line for line in lines if "FedGroup over FedAvg" in line]
+    assert test.startswith("% ") and "+23.8 points" in test and "significant" in test
+    two = by_hand({"fedgroup": OURS[:2], "fedavg": THEIRS[:2]}).latex()
+    assert "not tested (too few seeds)" in two and "pm" not in two
+
+
 def test_the_same_seeds_say_the_same() -> None:
     one, two = (by_hand({"fedgroup": OURS, "fedavg": THEIRS}).summary() for _ in range(2))
     assert one == two

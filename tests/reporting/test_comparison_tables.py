@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,8 +124,38 @@ def test_ranks_are_means_over_the_settings_that_all_methods_finished() -> None:
         "b": at_the_end(x=[0.7, 0.7], y=[0.5, 0.5], z=[0.5, 0.5]),  # x, then y and z share
         "c": at_the_end(x=[0.9, 0.9], y=[0.1, 0.1], z=[0.2, None]),  # not finished
     }
-    assert comparison(settings).ranks() == {"x": 1.5, "y": 1.75, "z": 2.75}
-    assert comparison({"c": settings["c"]}).ranks() == {}
+    assert comparison(settings).ranks().average == {"x": 1.5, "y": 1.75, "z": 2.75}
+    assert comparison({"c": settings["c"]}).ranks().average == {}
+    with pytest.raises(ConfigError, match="unknown measure 'fianl'"):
+        comparison(settings).ranks("fianl")
+
+
+FIVE = {str(i): at_the_end(x=[0.9 - i / 50], y=[0.8 - i / 70], z=[0.5 + i / 90]) for i in range(5)}
+
+
+def test_ranks_of_many_settings_are_written_and_drawn(tmp_path: Path) -> None:
+    found = comparison(FIVE)
+    found.write(tmp_path)
+    fk.draw(found, tmp_path)
+    assert {p.name for p in tmp_path.glob("rank*")} == {
+        *("ranks.csv", "rank_tests.csv", "ranks.tex", "ranks.png", "ranks.svg")
+    }
+    assert pd.read_csv(tmp_path / "ranks.csv")["method"].tolist() == ["x", "y", "z"]
+    assert "Average rank" in (tmp_path / "ranks.tex").read_text()
+    assert "Friedman p = " in (tmp_path / "comparison.md").read_text()
+    fewer = {label: FIVE[label] for label in list(FIVE)[:4]}
+    comparison(fewer).write(tmp_path / "few")
+    fk.draw(comparison(fewer), tmp_path / "few")
+    assert not list((tmp_path / "few").glob("rank*"))
+
+
+def test_without_its_library_the_picture_is_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
+    fk.draw(comparison(FIVE), tmp_path)
+    assert (tmp_path / "ranks.tex").exists() and not (tmp_path / "ranks.png").exists()
+    assert "pip install 'fedkin[ranks]'" in caplog.text
 
 
 def test_a_summary_is_plain_json() -> None:

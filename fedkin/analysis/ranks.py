@@ -1,0 +1,129 @@
+"""Ranks of methods over settings: average ranks, Friedman's test, and which methods differ.
+
+J. Demsar: Statistical Comparisons of Classifiers over Multiple Data Sets. JMLR 7 (2006). Settings are the samples, so
+these tests speak for other settings of this kind, where tests over seeds speak for other seeds of one setting.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedkin.analysis.latex import escaped, tabular
+from fedkin.analysis.statistics import LEVEL, holm
+from fedkin.analysis.tables import rows_of
+
+LEAST_METHODS, LEAST_SETTINGS = 3, 5  # for tests and a picture of them
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Average ranks and what they tell apart.
+
+    Attributes:
+        scores: one row per setting, a column per method: mean over the seeds. Settings that lack one are left out.
+        average: by method, in its order: mean rank over the settings (1 is best, ties share).
+        friedman: Friedman's chi-square, corrected for ties; NaN below three methods or two settings, as is all below.
+        p: of Friedman's test that all methods are alike.
+        critical_difference: by which two average ranks must differ to be significant (Nemenyi, 5%).
+        pairs: every pair, the better rank first: difference of ranks, ``p_nemenyi``, and ``p_wilcoxon`` (signed-rank
+            test over settings, two-sided, Pratt's zeros, Holm-adjusted over all pairs).
+    """
+
+    scores: pd.DataFrame
+    average: dict[str, float]
+    friedman: float
+    p: float
+    critical_difference: float
+    pairs: pd.DataFrame
+
+    @property
+    def tested(self) -> bool:
+        """Whether there are enough methods and settings for tests and their picture."""
+        return len(self.average) >= LEAST_METHODS and len(self.scores) >= LEAST_SETTINGS
+
+    def table(self) -> pd.DataFrame:
+        """One row per method, the best rank first: its average rank, and the methods that differ from it by more than
+        the critical difference."""
+        ordered = sorted(self.average.items(), key=lambda one: one[1])
+        apart = {
+            name: [o for o, rank in ordered if abs(rank - own) > self.critical_difference] for name, own in ordered
+        }
+        rows = [{"method": n, "average_rank": rank, "differs_from": "; ".join(apart[n])} for n, rank in ordered]
+        return pd.DataFrame(rows, columns=["method", "average_rank", "differs_from"])
+
+    def summary(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        numbers = {"friedman": self.friedman, "p": self.p, "critical_difference": self.critical_difference}
+        known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+        return {"settings": len(self.scores), **known, "pairs": rows_of(self.pairs)}
+
+    def latex(self) -> str:
+        """The table, and below it how ranks were tested."""
+        rows = [
+            [escaped(row["method"]), f"{row['average_rank']:.2f}", escaped(row["differs_from"])]
+            for row in rows_of(self.table())
+        ]
+        return tabular(["Method", "Average rank", "Differs from"], rows, self.notes())
+
+    def notes(self) -> list[str]:
+        """How to read them."""
+        lines = [f"Average ranks over {len(self.scores)} settings, from the mean over the seeds; 1 is best."]
+        if self.tested:
+            lines.append(f"Friedman: chi-square {self.friedman:.2f}, p = {self.p:.2g}.")
+            lines.append(
+                f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} differ significantly."
+            )
+        return lines
+
+
+def rank(scores: pd.DataFrame) -> Ranks:
+    """Rank methods over settings.
+
+    Args:
+        scores: a row per setting, a column per method; more is better. Rows with NaN are left out.
+    """
+    whole = scores.dropna(axis=0)
+    settings, methods = whole.shape
+    ranks = whole.rank(axis=1, ascending=False)
+    average = {str(name): float(value) for name, value in ranks.mean(axis=0).items()} if settings else {}
+    friedman, p, critical = math.nan, math.nan, math.nan
+    if settings >= 2 and methods >= LEAST_METHODS:
+        if (whole.nunique(axis=1) > 1).any():
+            friedman, p = map(float, stats.friedmanchisquare(*(whole[name] for name in whole)))
+        else:  # no method is ever better
+            friedman, p = 0.0, 1.0
+        critical = _error(settings, methods) * float(stats.studentized_range.ppf(1 - LEVEL, methods, np.inf))
+    return Ranks(whole, average, friedman, p, critical, _pairs(whole, average))
+
+
+def _error(settings: int, methods: int) -> float:
+    """The standard error of a difference of average ranks, divided by the root of two as the studentized range asks."""
+    return math.sqrt(methods * (methods + 1) / (12 * settings))
+
+
+def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
+    """Every pair of methods, the largest difference of ranks first."""
+    settings, methods = whole.shape
+    rows = []
+    for a, b in itertools.combinations(sorted(average, key=lambda name: average[name]), 2):
+        gap, nemenyi, wilcoxon = average[b] - average[a], math.nan, math.nan
+        if settings >= 2 and methods >= LEAST_METHODS:
+            nemenyi = float(stats.studentized_range.sf(gap / _error(settings, methods), methods, np.inf))
+            wilcoxon = _wilcoxon(whole[a].to_numpy(float) - whole[b].to_numpy(float))
+        rows.append((a, b, gap, nemenyi, wilcoxon))
+    table = pd.DataFrame(rows, columns=["method", "against", "rank_difference", "p_nemenyi", "p_wilcoxon"])
+    if len(table):
+        table["p_wilcoxon"] = holm(table["p_wilcoxon"].to_numpy(np.float64))
+    return table.sort_values("rank_difference", ascending=False, kind="stable", ignore_index=True)
+
+
+def _wilcoxon(difference: np.ndarray) -> float:
+    exact = np.round(difference, 12)  # equal differences are equal
+    return float(np.asarray(stats.wilcoxon(exact, zero_method="pratt"))[1]) if exact.any() else 1.0

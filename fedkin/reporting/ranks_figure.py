@@ -1,0 +1,45 @@
+"""The critical-difference picture of a comparison: average ranks on a line, bars over methods that do not differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedkin.analysis.ranks import Ranks
+from fedkin.analysis.tables import rows_of
+from fedkin.core.errors import MissingExtra
+from fedkin.reporting.style import headline, new_figure
+
+
+def draw(ranks: Ranks) -> Figure:
+    """Draw it, as Demsar (2006) does, by scikit-posthocs.
+
+    Raises MissingExtra where that is not installed.
+    """
+    diagram = _diagram()
+    figure = new_figure(8.0, 1.6 + 0.22 * len(ranks.average))
+    axes = figure.subplots()
+    names = list(ranks.average)
+    apart = pd.DataFrame(1.0, index=names, columns=names)
+    for row in rows_of(ranks.pairs):
+        apart.loc[row["method"], row["against"]] = apart.loc[row["against"], row["method"]] = row["p_nemenyi"]
+    diagram(ranks.average, apart, ax=axes)
+    headline(
+        figure,
+        f"Average ranks over {len(ranks.scores)} settings: bars join methods that do not differ (Nemenyi, 5%, "
+        f"critical difference {ranks.critical_difference:.2f})\n",
+    )
+    return figure
+
+
+def _diagram() -> Callable[..., Any]:
+    try:
+        from scikit_posthocs import critical_difference_diagram
+    except ImportError as error:
+        raise MissingExtra(
+            "the picture of average ranks needs scikit-posthocs, which is not installed: pip install 'fedkin[ranks]'"
+        ) from error
+    return critical_difference_diagram
