@@ -130,8 +130,10 @@ def reference() -> str:
 
 
 def entries(name: str) -> list[str]:
-    """The dotted path of a class or function; of a module, the paths of its public functions."""
+    """The dotted path of a class, function or constant; of a module, the paths of its public functions."""
     value = getattr(fedkin, name)
+    if not callable(value) and not inspect.ismodule(value):  # a constant
+        return [f"{fedkin._HOME[name]}.{name}"]
     members = [v for k, v in vars(value).items() if not k.startswith("_")] if inspect.ismodule(value) else [value]
     members = [inspect.unwrap(member) for member in members if callable(member)]
     members = [member for member in members if member is value or inspect.isfunction(member)]

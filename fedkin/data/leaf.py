@@ -91,7 +91,12 @@ def find_leaf_folder(source: Source) -> Path | None:
 
 
 def read_leaf_files(train: Sequence[Path], test: Sequence[Path], validation: Sequence[Path] = ()) -> LeafFiles:
-    """As :func:`read_leaf`, from the given files."""
+    """As :func:`read_leaf`, from the given files.
+
+    Args:
+        train, test: files of training and of test samples.
+        validation: files of validation samples; none: there is no such split.
+    """
     parts = _Part(), _Part(), _Part()
     for part, paths in zip(parts, (train, test, validation), strict=True):
         for path in paths:

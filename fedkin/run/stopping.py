@@ -12,7 +12,8 @@ from typing import Any
 from fedkin.config.plan import Plan
 from fedkin.core.records import Record
 
-STOP = "stop"  # what ``on_round`` returns to end the run after a round
+STOP = "stop"
+"""What ``on_round`` of ``simulate`` returns to end a run after a round."""
 
 
 def complete_rounds(records: Sequence[Record]) -> list[Record]:
@@ -49,12 +50,24 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
 
 
 def stop_record(plan: Plan, round: int, reason: str) -> Record:
-    """That a run stopped, as its summary and its checkpoint have it: after which round, of how many, and why."""
+    """That a run stopped, as its summary and its checkpoint have it: after which round, of how many, and why.
+
+    Args:
+        plan: of the run.
+        round: after which it stopped.
+        reason: in words.
+    """
     return {"round": round, "of": plan.rounds, "reason": reason}
 
 
 def stop_by_reply(plan: Plan, round: int, reply: Any) -> Record | None:
-    """That a run stops because ``on_round`` returned ``STOP`` before the last round; None of any other reply."""
+    """That a run stops because ``on_round`` returned ``STOP`` before the last round; None of any other reply.
+
+    Args:
+        plan: of the run.
+        round: the present one.
+        reply: what ``on_round`` returned.
+    """
     if not (isinstance(reply, str) and reply == STOP and round < plan.rounds):
         return None
     return stop_record(plan, round, "on_round returned STOP")
