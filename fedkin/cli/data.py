@@ -28,10 +28,15 @@ def list_command() -> None:
 
 @data_app.command("describe")
 def describe_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set: see `fedkin data list`.")],
-    options: Annotated[list[str] | None, typer.Argument(metavar="[key=value]...", help="Its options.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set (`fedkin data list`), or a file.")],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="File of the figure; data-NAME.png.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write the figure to this file, as PNG and SVG (default: data-NAME.png)."
+        ),
     ] = None,
 ) -> None:
     """Show how a data set is distributed over clients, as a table and a figure."""
@@ -41,21 +46,24 @@ def describe_command(
 
         data = _dataset(name, options or [])
         print_table(table(data).reset_index(), data.name)
-        paths = picture(data, out or Path(f"data-{name}.png"))
+        paths = picture(data, out or Path(f"data-{Path(name).stem}.png"))
         typer.echo(f"figure: {' and '.join(map(str, paths))}")
 
 
 @data_app.command("pni")
 def pni_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set: see `fedkin data list`.")],
-    options: Annotated[list[str] | None, typer.Argument(metavar="[key=value]...", help="Its options.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set (`fedkin data list`), or a file.")],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
+    ] = None,
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="Kind of the random models.")] = "mclr",
     models: Annotated[int, typer.Option("--models", metavar="D", help="Random models to average over.")] = 10,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the first random model.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
-    """Measure how heterogeneous clients are: FedSim's privacy-preserving non-IID index (PNI). Compare it only between
-    the same model and number of clients."""
+    """Measure how heterogeneous clients are: FedSim's privacy-preserving non-IID index (PNI).
+
+    Compare it only between the same model and number of clients."""
     with error_exit():
         from fedkin.analysis import non_iid_index
         from fedkin.config import registry
@@ -72,8 +80,10 @@ def pni_command(
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
-    """A named data set with ``key=value`` options."""
+    """A named data set, or the user's own file, with ``key=value`` options."""
     from fedkin.config import registry
+    from fedkin.data.user_data import ENDINGS
 
-    values = {"name": name, **dict(parse_option(text) for text in options)}
+    named = {"name": "file", "path": name} if name.endswith(ENDINGS) or "/" in name else {"name": name}
+    values = {**named, **dict(parse_option(text) for text in options)}
     return registry.make(registry.datasets(), registry.resolve("data set", registry.datasets(), values, str))

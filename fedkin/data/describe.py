@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from fedkin.core.display import listed
 from fedkin.data.federated import FederatedData
 
 
@@ -27,6 +28,7 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
         "samples owned more than once": f"{int(sizes.sum()) - len(np.unique(data.part(split).rows)):,}",
         "samples per client, min / median / mean / max": _spread(sizes, mean=True),
         "classes": f"{int((by_class > 0).sum())} of {data.classes}",
+        **({} if data.label_names is None else {"labels": listed(data.label_names)}),
         "classes per client, min / median / max": _spread((counts > 0).sum(axis=1)),
         "samples per class, min / median / max": _spread(by_class),
         **(_text_statistics(data, data.vocabulary, split) if data.vocabulary else _features(data)),

@@ -14,6 +14,7 @@ from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.tables import Columns, check_columns, table_samples
 
 TABLES = (".csv", ".gz", ".parquet", ".pq")
+ENDINGS = (".npz", *TABLES)
 LABEL, CLIENT, SPLIT = "y", "client_id", "split"  # columns where no others are named
 
 

@@ -1,0 +1,75 @@
+"""``fedkin data`` and ``fedkin run`` on a file of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from fedkin.cli import app
+from fedkin.run.results import Run
+from tests.refusals import refused
+
+
+@pytest.fixture(autouse=True)
+def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """patients.csv in the current folder: 90 samples of three hospitals, labels in words."""
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(0).normal(size=(90, 2))
+    table = pd.DataFrame(x, columns=["age", "weight"]).assign(outcome=np.where(x[:, 0] > 0, "well", "ill"))
+    table.assign(hospital=np.repeat(["north", "east", "west"], 30)).to_csv("patients.csv", index=False)
+    return tmp_path / "patients.csv"
+
+
+def fedkin(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+QUICK = ["data.path=patients.csv", "data.label=outcome", "run.rounds=1", "run.cohort=3", "run.against=[]"]
+COLUMNS = ["label=outcome", "client=hospital"]
+
+
+def test_a_run_on_columns_by_name() -> None:
+    result = fedkin("run", *QUICK, "data.client=hospital", "method.name=fedavg", "--out", "mine")
+    assert result.exit_code == 0, result.output
+    run = Run.load("mine")
+    assert run.config["data"]["label_names"] == ["ill", "well"] and len(run.assignment) == 3
+    again = fedkin("run", "--resume", "mine", "run.rounds=2")
+    assert again.exit_code == 0, again.output
+    assert len(Run.load("mine").records) == 3
+
+
+def test_a_comparison_of_text_labels_is_finished_once(tmp_path: Path) -> None:
+    """The names of classes in a cell's folder do not make it another run."""
+    settings = [*QUICK[:-1], "data.client=hospital", "--methods", "fedavg,local", "--seeds", "1", "--out", "grid"]
+    assert fedkin("compare", *settings).exit_code == 0
+    result = fedkin("compare", "--resume", "grid", "--seeds", "1")
+    assert result.exit_code == 0, result.output
+
+
+def test_any_partition_of_a_file() -> None:
+    result = fedkin(
+        *("run", *QUICK, "data.features=['age', 'weight']", "data.partition=dirichlet", "data.alpha=0.5"),
+        *("data.clients=4", "method.name=fedavg", "--out", "mine"),
+    )
+    assert result.exit_code == 0, result.output
+    assert len(Run.load("mine").assignment) == 4
+
+
+def test_a_column_that_is_not_there_suggests_the_nearest() -> None:
+    refused(fedkin("run", *QUICK, "data.client=hospitl"), "data: patients.csv", "'hospitl'", "did you mean 'hospital'")
+    refused(fedkin("run", *QUICK), "unknown column 'client_id'", "client=", "partition=")
+    refused(fedkin("run", *QUICK, "data.clinet=hospital"), "data.clinet: unknown key", "did you mean 'client'")
+    refused(fedkin("data", "describe", "patients.csv", "label=outcom"), "did you mean 'outcome'")
+
+
+def test_a_file_is_described_by_its_path(tmp_path: Path) -> None:
+    result = fedkin("data", "describe", "patients.csv", *COLUMNS)
+    assert result.exit_code == 0, result.output
+    assert "ill, well" in result.stdout and (tmp_path / "data-patients.png").exists()
+    result = fedkin("data", "describe", "file", "path=patients.csv", *COLUMNS)
+    assert result.exit_code == 0, result.output
