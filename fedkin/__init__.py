@@ -68,6 +68,10 @@ if TYPE_CHECKING:
     from fedkin.methods import Oracle as Oracle
     from fedkin.methods import PANMLoss as PANMLoss
     from fedkin.methods import SattlerCFL as SattlerCFL
+    from fedkin.methods.server_optimizers import FedAdagrad as FedAdagrad
+    from fedkin.methods.server_optimizers import FedAdam as FedAdam
+    from fedkin.methods.server_optimizers import FedAvgM as FedAvgM
+    from fedkin.methods.server_optimizers import FedYogi as FedYogi
     from fedkin.models import as_model as as_model
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
@@ -107,12 +111,16 @@ _HOME = {
     "FLHC": "fedkin.methods",
     "FeSEM": "fedkin.methods",
     "FeSEMMig": "fedkin.methods",
+    "FedAdagrad": "fedkin.methods.server_optimizers",
+    "FedAdam": "fedkin.methods.server_optimizers",
     "FedAvg": "fedkin.methods",
+    "FedAvgM": "fedkin.methods.server_optimizers",
     "FedGrouProx": "fedkin.methods",
     "FedGroup": "fedkin.methods",
     "FedPer": "fedkin.methods",
     "FedProx": "fedkin.methods",
     "FedSim": "fedkin.methods",
+    "FedYogi": "fedkin.methods.server_optimizers",
     "FedkinError": "fedkin.core.errors",
     "FlexCFL": "fedkin.methods",
     "Gossip": "fedkin.methods",
@@ -163,8 +171,8 @@ _HOME = {
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.html.report",
     "simulate": "fedkin.run.simulate",
-    "subspace_angles": "fedkin.analysis.subspace_angles",
     "study_eps": "fedkin.analysis.eps_study",
+    "subspace_angles": "fedkin.analysis.subspace_angles",
     "torch_client": "fedkin.server.deploy.custom_clients",
     "torch_model": "fedkin.simulation.torch",
 }
@@ -185,12 +193,16 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FLHC",
     "FeSEM",
     "FeSEMMig",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
     "FedGrouProx",
     "FedGroup",
     "FedPer",
     "FedProx",
     "FedSim",
+    "FedYogi",
     "FedkinError",
     "FlexCFL",
     "Gossip",

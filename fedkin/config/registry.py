@@ -124,7 +124,10 @@ def method_entry(method: Any) -> Values:
 
 
 def method_title(name: str) -> str:
-    """A method's name as its class spells it; another name stays as it is."""
+    """A method's name as its class spells it, with a server optimiser's behind it; another name stays as it is."""
+    bare, plus, optimizer = name.rpartition("+")
+    if plus and optimizer in server_optimizers():
+        return f"{method_title(bare)} + {server_optimizers()[optimizer].__name__}"
     if own_methods.is_own(name):
         return own_methods.title(name)
     kind = methods().get(name)

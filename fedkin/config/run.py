@@ -19,7 +19,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
 from fedkin.scenarios.population import Population
 
-SECTIONS = ("data", "model", "method", "local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "method", "server_optimizer", "local", "scenario", "shift", "run")
 
 # What `fedkin run` does without a file: real handwritten digits, clustered beside plain averaging.
 DEMO: dict[str, Values] = {
@@ -99,6 +99,7 @@ class RunConfig:
     scenario: Values
     run: RunSection
     shift: Values = field(default_factory=dict)  # empty: the data do not shift
+    server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
 
     @property
     def against(self) -> list[Values]:
@@ -120,6 +121,7 @@ class RunConfig:
         local, run = self.local.values, toml_values(self.run)
         sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
         sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
+        sections["server_optimizer"] = self.server_optimizer
         return {name: entries for name, entries in sections.items() if entries}
 
 
@@ -156,17 +158,29 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
             sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
         ),
         shift=_shift(sections) if "shift" in sections else {},
+        server_optimizer=resolve_server_optimizer(sections),
     )
     sections.construct(
         {
             "local": lambda: config.work,
             "method": lambda: registry.make(registry.methods(), config.method),
             "scenario": lambda: registry.make_population(config.scenario),
+            "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
             "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
             "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
         }
     )
     return config
+
+
+def resolve_server_optimizer(sections: Sections) -> Values:
+    """[server_optimizer], spelled out; empty where there is none, or where its name is "none"."""
+    given, place = sections["server_optimizer"], sections.place_in("server_optimizer")
+    if "server_optimizer" not in sections or given == {"name": "none"}:
+        return {}
+    if "name" not in given:
+        raise ConfigError(f"{place('name')}: is required; known: {', '.join(registry.server_optimizers())}, none")
+    return resolve("server optimizer", registry.server_optimizers(), given, place)
 
 
 def _shift(sections: Sections) -> Values:

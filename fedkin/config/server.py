@@ -7,7 +7,7 @@ folder of the file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,14 @@ from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.run import LocalSection, RunSection, resolve_against
+from fedkin.config.run import LocalSection, RunSection, resolve_against, resolve_server_optimizer
 from fedkin.config.schema import Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 
-SERVER = ("federation", "samples", "model", "method", "local", "run")
+SERVER = ("federation", "samples", "model", "method", "server_optimizer", "local", "run")
 CLIENT = ("client", "samples", "model", "data")
 
 
@@ -69,6 +69,7 @@ class ServerConfig:
     method: Values
     local: LocalSection
     run: RunSection
+    server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
 
     @property
     def work(self) -> LocalTraining:
@@ -104,6 +105,7 @@ class ServerConfig:
             "method": self.method,
             "local": self.local.values,
             "run": toml_values(self.run),
+            **({"server_optimizer": self.server_optimizer} if self.server_optimizer else {}),
         }
 
 
@@ -151,10 +153,17 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         method=method,
         local=sections.validate("local", LocalSection),
         run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
+        server_optimizer=resolve_server_optimizer(sections),
     )
     every = [config.method, *config.against]
     known = registry.methods()
-    sections.construct({"local": lambda: config.work, "method": lambda: [registry.make(known, one) for one in every]})
+    sections.construct(
+        {
+            "local": lambda: config.work,
+            "method": lambda: [registry.make(known, one) for one in every],
+            "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
+        }
+    )
     check_with_server(every, sections.place)
     return config
 

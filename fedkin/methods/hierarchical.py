@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_fraction
 from fedkin.core.world import World
@@ -54,6 +55,9 @@ class Hierarchical(LastLayerClustering):
             raise MethodError(f"own must map numbers of clusters to local work, got {self.own!r}")
         for cluster in self.own:
             self._work(LocalTraining(), cluster)
+
+    def requirements(self) -> Requirements:
+        return replace(super().requirements(), changes_models="narrow" if self.narrow else "")
 
     def init(self, world: World, stream: Stream) -> LastLayerState:
         if world.spec.detects:

@@ -23,6 +23,7 @@ from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.methods.server_optimized import MOMENTS, with_moments
 from fedkin.run import version_0_1
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
@@ -222,7 +223,10 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
-    state_type = _state_type(type_name, set(arrays))
+    moments = set(MOMENTS) & set(arrays)
+    state_type = _state_type(type_name, set(arrays) - moments)
+    if state_type is not None and moments:
+        state_type = with_moments(state_type)
     if state_type is None:
         raise _DamageError(f"it holds a state of the unknown type {type_name!r}; import its method first")
     state = state_type(**arrays)

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fedkin.config import registry
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
+from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.scenarios.shift import Shift
 
 
 def method_name(method: Method) -> str:
     """What configurations call a method; the lower-case name of the class for a user's own."""
     return _name(method, registry.methods())
+
+
+def method_in(description: Mapping[str, Any]) -> str:
+    """What a run's records and tables call its method: with the server optimiser, if there is one."""
+    optimizer, name = description.get("server_optimizer"), description["method"]["name"]
+    return f"{name}+{optimizer['name']}" if optimizer else name
+
+
+def server_optimizer_values(optimizer: ServerOptimizer) -> Values:
+    """The section of a description that names a server optimiser."""
+    return {"name": _name(optimizer, registry.server_optimizers()), **plain_values(optimizer)}
 
 
 def shift_name(shift: Shift) -> str:

@@ -18,7 +18,10 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.world import World
+from fedkin.methods.server_optimized import ServerOptimized, refusal
+from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.run.cluster_metrics import GroundTruth
+from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
 from fedkin.run.method_checks import check_model, check_plan
@@ -93,6 +96,7 @@ class Experiment(Generic[W]):
     on_round: OnRound | None = None
     resume: bool = False
     trackers: Sequence[Tracker] = ()
+    server_optimizer: ServerOptimizer | None = None  # of all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
         """The first method's run, with the others' in its ``against``."""
@@ -114,6 +118,8 @@ class Experiment(Generic[W]):
         for place, (_, method) in zip(method_places(methods), methods, strict=True):
             check_plan(self.plan, method, self.worlds.clients, place)
             check_model(method, self.worlds.spec, place)
+            if self.server_optimizer is not None and (why := refusal(method)):
+                raise ConfigError(f"server_optimizer: {place}: {why}")
         self.worlds.check(methods, self.plan)
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
@@ -156,13 +162,14 @@ class Experiment(Generic[W]):
         elif out is not None:
             folder = Folder.create(out, description, identity)
         earlier_records = partial(read_records, out) if out else tuple
+        ran = method if self.server_optimizer is None else ServerOptimized(method, self.server_optimizer)
         with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:
             try:
                 state = run(
                     opened.world,
-                    method,
+                    ran,
                     self.plan,
-                    name=entry["name"],
+                    name=method_in(description),
                     ground_truth=opened.ground_truth,
                     folder=folder,
                     on_round=dispatch,

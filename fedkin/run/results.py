@@ -17,6 +17,7 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
 from fedkin.run import checkpoint, cluster_metrics, display, run_folder, version_0_1
+from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations
 from fedkin.run.model_access import ModelAccess
@@ -125,7 +126,7 @@ class Run(ModelAccess):
         reached = [r["round"] for r in complete if target is not None and r["accuracy"] >= target]
         discrepancies = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
         return {
-            "method": self.config["method"]["name"],
+            "method": method_in(self.config),
             "data": self.config["data"]["name"],
             "model": self.config["model"]["name"],
             "rounds": last["round"],

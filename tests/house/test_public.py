@@ -15,6 +15,7 @@ from fedkin.core import errors
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = """
+FedAvgM FedAdam FedYogi FedAdagrad
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg FedGrouProx FedGroup
 FedPer FedProx FedSim
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec

@@ -48,7 +48,9 @@ def serve(config: ServerConfig, transport: Transport) -> Run:
         entries = (config.method, *config.against)
         selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
         resume = holds_run(folder)
-        return Experiment(worlds, config.plan, config.description(), log_round, resume, trackers).run(selected, folder)
+        optimizer = registry.make_server_optimizer(config.server_optimizer)
+        settings = (config.plan, config.description(), log_round, resume, trackers, optimizer)
+        return Experiment(worlds, *settings).run(selected, folder)
 
 
 class RemoteWorlds:

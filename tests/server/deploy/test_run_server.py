@@ -117,6 +117,20 @@ def test_a_deployed_run_has_trackers(lab: Lab) -> None:
 # --- resume
 
 
+def test_a_server_optimizer_goes_on_where_it_stopped(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its moments are the server's own, and part of the checkpoint; clients know nothing of it."""
+    adam, whole = '[server_optimizer]\nname = "fedadam"\nlr = 0.05', Lab(tmp_path / "whole", monkeypatch)
+    whole.join(*range(CLIENTS))
+    expected, plain = whole.serve(more=adam), Lab(tmp_path / "plain", monkeypatch)
+    plain.join(*range(CLIENTS))
+    lab.join(*range(CLIENTS))
+    lab.serve(more=adam, rounds=2)
+    resumed = lab.serve(more=adam)
+    np.testing.assert_array_equal(resumed.models, expected.models)
+    assert resumed.summary()["method"] == "flexcfl+fedadam"
+    assert np.abs(plain.serve().models - expected.models).max() > 0.01
+
+
 @pytest.mark.parametrize("round", [1, 3])
 def test_a_stopped_server_resumes_to_the_same_result(
     round: int, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

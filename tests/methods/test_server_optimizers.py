@@ -1,0 +1,185 @@
+"""Server optimisers: the published vectors, every method with them, new clusters, and what they do not apply to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.randomness import Stream
+from fedkin.methods import FedAvg, Hierarchical
+from fedkin.methods.flexcfl import FlexCFLState
+from fedkin.methods.server_optimized import ServerOptimized, parents, refusal, with_moments
+from fedkin.methods.server_optimizers import SERVER_OPTIMIZERS, FedAdagrad, FedAdam, FedAvgM, FedYogi
+from fedkin.run import checkpoint
+from fedkin.run.checkpoint import Checkpoint
+from tests.methods import test_conformance as conformance
+from tests.methods.test_conformance import CASES
+
+AVERAGING = [name for name, case in CASES.items() if not (case.peers or case.detects)]
+NO_CHANGE = FedAvgM(lr=1.0, beta=0.0)
+
+
+@pytest.mark.parametrize("case", [0, 1])
+@pytest.mark.parametrize(
+    ("key", "make", "start"),
+    [
+        ("fedadam", FedAdam, None),
+        ("fedyogi", FedYogi, None),
+        ("fedadagrad_beta1_0", lambda eta, b1, b2, tau: FedAdagrad(eta, 0.0, tau), None),
+        ("fedadam_v0_zero", FedAdam, 0.0),
+        ("fedyogi_v0_zero", FedYogi, 0.0),
+        ("fedavgm_beta_0.9_eta_1", lambda *_: FedAvgM(1.0, 0.9), None),
+    ],
+)
+def test_vectors(oracle: Callable[[str], Any], case: int, key: str, make: Any, start: float | None) -> None:
+    """Those of the paper's Algorithm 2; a coordinate that never moves stays."""
+    vector = oracle("methods2")["server_optimisers"][case]
+    optimizer = make(*(vector[name] for name in ("eta", "beta1", "beta2", "tau")))
+    x, m = np.array(vector["x0"])[None], np.zeros((1, len(vector["x0"])))
+    v = np.full_like(m, optimizer.start if start is None else start)
+    for delta, expected in zip(vector["deltas"], vector["trace"][key], strict=True):
+        with np.errstate(invalid="ignore"):  # 0 / (0 + tau) is fine, and is what v from 0 needs
+            change, m, v = optimizer.step(np.array(delta)[None], m, v)
+        x = x + change
+        for name, value in (("x", x), ("m", m), ("v", v)):
+            if name in expected:
+                np.testing.assert_allclose(value[0], expected[name], atol=vector["tolerance"], rtol=0, err_msg=name)
+    assert x[0, 0] == vector["x0"][0]
+
+
+def play(method: Any, name: str, rounds: int = 3) -> Any:
+    """The state after some rounds among quadratic clients."""
+    world = conformance.fake(name)
+    return conformance.run(method, world, rounds=rounds)
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_a_momentum_of_zero_changes_no_bit(name: str) -> None:
+    """Every method that averages, with its migrations, splits and sharing."""
+    method = conformance.make(name)
+    plain, optimized = play(method, name), play(ServerOptimized(method, NO_CHANGE), name)
+    for field in fields(plain):
+        np.testing.assert_array_equal(getattr(optimized, field.name), getattr(plain, field.name), err_msg=field.name)
+    assert isinstance(optimized, type(plain)) and optimized.clusters == plain.clusters
+    assert optimized.server_momentum.shape == plain.models.shape
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_every_method_takes_the_steps_cluster_by_cluster(name: str) -> None:
+    """The state after a round, from the method's own round and the formula."""
+    method, optimizer = conformance.make(name), FedAdam(lr=0.2)
+    world, optimized = conformance.fake(name), ServerOptimized(conformance.make(name), optimizer)
+    state: Any = conformance.settled(optimized, world)
+    stream = Stream(5, 9, "method").child("round")
+    state = replace(state, server_momentum=np.full_like(state.server_momentum, 0.5))
+    everyone = np.arange(conformance.CLIENTS)
+    plain = type(state).__bases__[0](**{f.name: getattr(state, f.name) for f in fields(type(state).__bases__[0])})
+    after = method.round(world, plain, everyone, stream)
+    got: Any = optimized.round(conformance.fake(name), state, everyone, stream)
+    parent = parents(state.assignment, after.assignment, len(state.models), len(after.models))
+    delta = after.models.astype(float) - state.models[parent]
+    moved = delta.any(axis=1)
+    m = np.where(moved[:, None], 0.45 + 0.1 * delta, 0.5)
+    v = np.where(moved[:, None], 0.99 * state.server_square[parent] + 0.01 * delta**2, state.server_square[parent])
+    expected = np.where(moved[:, None], state.models[parent] + 0.2 * m / (np.sqrt(v) + 1e-3), after.models)
+    np.testing.assert_allclose(got.models, expected, rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(got.server_momentum, m, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got.server_square, v, rtol=1e-5)
+    assert moved.any() and np.abs(got.models - after.models).max() > 0.01
+
+
+def test_a_cluster_without_a_reply_rests() -> None:
+    """Its model and its moments, momentum or not."""
+    method = ServerOptimized(conformance.make("flexcfl", migration="none"), FedAvgM())
+    world = conformance.fake("flexcfl")
+    state: Any = conformance.settled(method, world)
+    state = replace(state, server_momentum=np.ones_like(state.server_momentum))
+    kept = state.assignment[0]
+    after: Any = method.round(world, state, np.flatnonzero(state.assignment != kept), Stream(5, 9, "method"))
+    others = np.arange(state.clusters) != kept
+    np.testing.assert_array_equal(after.models[kept], state.models[kept])
+    np.testing.assert_array_equal(after.server_momentum[kept], 1)
+    assert (after.server_momentum[others] != 1).any(axis=1).all()
+    assert (after.models[others] != state.models[others]).any(axis=1).all()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "old", "new", "expected"),
+    [
+        ([0, 0, 1, 1], [1, 0, 1, 1], 2, 2, [0, 1]),  # a migration
+        ([0, 0, 0, 1, 1], [0, 0, 2, 1, 1], 2, 3, [0, 1, 0]),  # a split of 0
+        ([0, 0, 0, 0], [0, 1, 2, 2], 1, 3, [0, 0, 0]),  # a late clustering
+        ([0, 1, 2, 2, 1], [0, 0, 1, 1, 1], 3, 2, [0, 2]),  # two clusters become one
+        ([0, UNASSIGNED, UNASSIGNED], [0, 1, 1], 1, 2, [0, UNASSIGNED]),  # one of newcomers
+    ],
+)
+def test_where_clusters_come_from(before: list, after: list, old: int, new: int, expected: list) -> None:
+    assert parents(np.array(before), np.array(after), old, new).tolist() == expected
+
+
+class Splits:
+    """In its round 1 the clients from 2 on leave for a cluster of their own, and so do those without one."""
+
+    def init(self, world: Any, stream: Stream) -> State:
+        return State(np.array([[1.0, 2.0]], np.float32), np.array([0, 0, 0, 0, UNASSIGNED]))
+
+    def round(self, world: Any, state: State, cohort: np.ndarray, stream: Stream) -> State:
+        models = np.concatenate([state.models, state.models + 1, state.models + 7]) - np.float32(0.5)
+        return State(models, np.array([0, 0, 1, 1, 2]))
+
+    def place(self, world: Any, state: State, newcomers: np.ndarray, stream: Stream) -> State:
+        return replace(state, models=state.models * 2)
+
+
+def test_a_split_begins_with_its_parents_moments() -> None:
+    method: Any = ServerOptimized(Splits(), FedAvgM(lr=1.0, beta=0.5))
+    world = conformance.fake("fedavg")
+    state = replace(method.init(world, Stream(0)), server_momentum=np.array([[4.0, 2.0]], np.float32))
+    after = method.round(world, state, np.arange(4), Stream(0, 1))
+    np.testing.assert_allclose(after.server_momentum, [[1.5, 0.5], [2.5, 1.5], [0, 0]])
+    np.testing.assert_allclose(after.models, [[2.5, 2.5], [3.5, 3.5], [7.5, 8.5]])  # the last has no parent
+    placed = method.place(world, state, np.array([4]), Stream(0, 1))
+    np.testing.assert_allclose(placed.models, [[2, 4]])  # no round, no step
+    np.testing.assert_allclose(placed.server_momentum, [[4, 2]])
+
+
+def test_a_state_goes_through_a_checkpoint(tmp_path: Path) -> None:
+    """Its name is the method's own; the moments come back, and so do states without any."""
+    method = ServerOptimized(conformance.make("flexcfl"), FedYogi())
+    state = play(method, "flexcfl")
+    for number, one in enumerate((state, play(conformance.make("flexcfl"), "flexcfl"))):
+        folder = tmp_path / str(number)
+        checkpoint.save(folder, Checkpoint(3, one, {}, {}, 1.0), "run")
+        read = checkpoint.newest(folder)[0].state
+        assert type(read) is type(one)
+        for field in fields(one):
+            np.testing.assert_array_equal(getattr(read, field.name), getattr(one, field.name))
+    assert type(state) is with_moments(FlexCFLState) and type(state).__name__ == "FlexCFLState"
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in AVERAGING])
+def test_methods_that_do_not_average_are_refused(name: str) -> None:
+    method = conformance.make(name)
+    assert type(method).__name__ in (refusal(method) or "")
+    with pytest.raises(MethodError, match=r"leave .*out"):
+        ServerOptimized(method, FedAdam())
+
+
+def test_an_option_that_changes_models_is_refused() -> None:
+    assert refusal(Hierarchical()) is None and refusal(FedAvg()) is None
+    assert "Hierarchical with narrow changes models besides averaging" in str(refusal(Hierarchical(narrow=True)))
+
+
+@pytest.mark.parametrize("name", SERVER_OPTIMIZERS)
+@pytest.mark.parametrize("wrong", [{"lr": 0.0}, {"lr": float("nan")}, {"tau": -1.0}, {"beta1": 1.0}, {"beta": -0.1}])
+def test_settings_that_cannot_be(name: str, wrong: dict[str, float]) -> None:
+    if wrong.keys() <= {f.name for f in fields(SERVER_OPTIMIZERS[name])}:
+        with pytest.raises(MethodError, match=next(iter(wrong))):
+            SERVER_OPTIMIZERS[name](**wrong)

@@ -1,0 +1,95 @@
+"""Whole runs with a server optimiser: described, resumed, read again, named in tables, refused with the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.config.registry import method_title
+from fedkin.config.run import from_dict, load
+from fedkin.core.errors import ConfigError
+from fedkin.models import mclr
+from fedkin.run.simulate import execute
+from tests.simulation.small_federation import federation
+
+DATA = federation()
+GROUPS = fk.FlexCFL(clusters=2, alpha=3, steps=4)
+
+
+def simulate(optimizer: Any, rounds: int = 5, method: Any = GROUPS, **options: Any) -> fk.Run:
+    asked: dict[str, Any] = {"rounds": rounds, "cohort": 5, "checkpoint_every": 2, **options}
+    return fk.simulate(method, DATA, mclr(DATA), local=fk.SGD(lr=0.1), server_optimizer=optimizer, **asked)
+
+
+def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path) -> None:
+    adam = fk.FedAdam(lr=0.05)
+    whole, plain = simulate(adam), simulate(None)
+    simulate(adam, rounds=3, out=tmp_path / "run")
+    resumed = simulate(adam, out=tmp_path / "run", resume=True)
+    np.testing.assert_array_equal(resumed.models, whole.models)
+    np.testing.assert_array_equal(resumed.state.server_square, whole.state.server_square)  # type: ignore[attr-defined]
+    assert resumed.records == whole.records
+    read = fk.Run.load(tmp_path / "run")
+    np.testing.assert_array_equal(read.models, whole.models)
+    assert read.config["server_optimizer"] == {"name": "fedadam", "lr": 0.05, "beta1": 0.9, "beta2": 0.99, "tau": 0.001}
+    assert np.abs(whole.models - plain.models).max() > 0.01
+    assert (whole.records[-1]["bytes_down"], whole.records[-1]["bytes_up"]) == tuple(
+        plain.records[-1][name] for name in ("bytes_down", "bytes_up")
+    )
+
+
+def test_another_optimiser_does_not_go_on_with_a_run(tmp_path: Path) -> None:
+    simulate(fk.FedAvgM(), rounds=2, out=tmp_path / "run")
+    with pytest.raises(fk.CheckpointError, match="server_optimizer"):
+        simulate(fk.FedAvgM(beta=0.5), rounds=3, out=tmp_path / "run", resume=True)
+
+
+def test_tables_name_it() -> None:
+    run = simulate(fk.FedYogi(), rounds=1, against=[fk.FedAvg()])
+    assert run.summary()["method"] == "flexcfl+fedyogi" == run.records[0]["method"]
+    assert run.against["fedavg"].summary()["method"] == "fedavg+fedyogi"
+    assert method_title("flexcfl+fedyogi") == "FlexCFL + FedYogi" and method_title("flexcfl") == "FlexCFL"
+    assert method_title("mine+other") == "mine+other"
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        (fk.PANM(), {}, "server_optimizer: method: PANM has no server"),
+        (fk.FedAvg(), {"against": [fk.Local()]}, "server_optimizer: run.against: local: Local has no server"),
+    ],
+)
+def test_what_it_does_not_apply_to_is_refused(method: Any, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        simulate(fk.FedAdam(), rounds=1, method=method, out=tmp_path / "run", **options)
+    assert words in str(error.value) and not (tmp_path / "run").exists()
+
+
+def test_a_configuration() -> None:
+    config = load(
+        None, ["server_optimizer.name=fedadagrad", "server_optimizer.lr=0.02", "run.rounds=1", "run.against=[]"]
+    )
+    assert from_dict(config.description()) == config
+    run = execute(config, out=None)
+    assert run.config["server_optimizer"] == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.001}
+    assert run.summary()["method"] == "fedgroup+fedadagrad"
+    assert "server_optimizer" not in load(None, ["server_optimizer.name=none"]).description()
+    assert "server_optimizer" not in load().description()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["name=fedadan"], r"^server_optimizer\.name: unknown server optimizer 'fedadan'; did you mean 'fedadam'"),
+        (["lr=0.1"], r"^server_optimizer\.name: is required; known: fedavgm, fedadam, fedyogi, fedadagrad, none"),
+        (["name=fedavgm", "tau=0.1"], r"^server_optimizer\.tau: unknown key 'tau'"),
+        (["name=fedadam", "beta1=1.0"], r"^server_optimizer: beta1 must be a number in \[0, 1\), got 1.0"),
+    ],
+)
+def test_settings_that_cannot_be(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(None, [f"server_optimizer.{text}" for text in settings])
