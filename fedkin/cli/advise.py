@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 def advise_command(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE.toml [section.key=value]...", help="Data, model and local training."),
+        typer.Argument(
+            metavar="FILE.toml [section.key=value]...", help="A configuration with data, model and local training."
+        ),
     ] = None,
     private_labels: Annotated[
-        bool, typer.Option("--private-labels", help="Leave out what needs the clients' label counts.")
+        bool, typer.Option("--private-labels", help="Leave out measures that need the label counts of the clients.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="File of the figure.")] = None,
     verbose: Annotated[
@@ -34,8 +36,9 @@ def advise_command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead.")] = False,
 ) -> None:
-    """Advise whether to cluster these clients, with how many clusters and which method, and what it costs. The file is
-    that of `fedkin run`; its method, scenario and shift are ignored."""
+    """Advise whether to cluster these clients, with how many clusters and which method, and what it costs.
+
+    The file is that of `fedkin run`; its method, scenario and shift are ignored."""
     with error_exit():
         from fedkin.analysis.advise import of_config
 
@@ -123,8 +126,8 @@ def _number_of_clusters(advice: Advice) -> str:
     if count.clusters == 1:
         best = count.stability[1:].max()
         return (
-            f"number of clusters: 1, by split-half stability: for no number from 2 on at least {THRESHOLD:.0%} {meaning}"
-            f"; the best number has {best:.0%}, IID splits of the same data up to {count.chance:.0%}"
+            f"number of clusters: 1, by split-half stability: for no number from 2 on at least {THRESHOLD:.0%} "
+            f"{meaning}; the best number has {best:.0%}, IID splits of the same data up to {count.chance:.0%}"
         )
     share = count.stability[count.clusters - 1]
     largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""

@@ -21,25 +21,41 @@ if TYPE_CHECKING:
 def compare_command(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE.toml] [section.key=value]...", help="What to compare, and changes to it."),
+        typer.Argument(
+            metavar="[FILE.toml] [section.key=value]...", help="A configuration, and settings that replace its own."
+        ),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option("--methods", metavar="A,B,...", help="These methods, in place of the file's.")
+        str | None,
+        typer.Option("--methods", metavar="A,B,...", help="Methods to compare, in place of those of the file."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="Number of seeds; 3.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", metavar="N", min=1, help="Number of seeds (default: 3).")
+    ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option("--grid", metavar="section.key=A,B,...", help="Each of these values; may be repeated."),
+        typer.Option(
+            "--grid", metavar="section.key=A,B,...", help="Run every method with each of these values; may be repeated."
+        ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option("--by", metavar="MEASURE", help="Compare by final, best or bottom (10% of clients) accuracy."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="New folder for all results.")] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Resume the one in DIR.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write all results to this new folder (default: a new one in runs/)."
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="DIR", help="Resume the comparison in this folder.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
+    ] = False,
 ) -> None:
-    """Compare methods on the same data, scenarios and seeds: a grid of runs, and which differences are significant."""
+    """Compare methods on the same data, scenarios and seeds, and test which differences are significant."""
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
         from fedkin.config.comparison_grid import check_measure

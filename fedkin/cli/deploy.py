@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FAILED = 1  # exit status
 
-deploy_app = typer.Typer(no_args_is_help=True, help="A real federation with a server, on Flower.")
+deploy_app = typer.Typer(no_args_is_help=True, help="Deploy a federation with a server, on Flower.")
 
 
 @deploy_app.command("init")
@@ -25,15 +25,19 @@ def init_command(
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Settings for server and sites.")
     ] = None,
-    clients: Annotated[int, typer.Option("--clients", metavar="N", help="How many sites.")] = 4,
+    clients: Annotated[int, typer.Option("--clients", metavar="N", help="Number of sites.")] = 4,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="At which sites reach the server; 127.0.0.1.")
+        str | None,
+        typer.Option("--host", metavar="HOST", help="Host name or address of the server (default: 127.0.0.1)."),
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", help="Of the server; 8000.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="No keys: for a network that you trust.")] = False,
+    port: Annotated[int | None, typer.Option("--port", help="Port of the server (default: 8000).")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No TLS and no keys: only for a network that you trust.")
+    ] = False,
 ) -> None:
-    """Write the files of a federation with trial data, and print how to start it. Again with more clients: adds
-    sites and keeps existing files."""
+    """Write the files of a federation with trial data, and print how to start it.
+
+    Run again with more clients, it adds sites and keeps existing files."""
     with error_exit():
         from fedkin.server.deploy.init import init
 
@@ -46,11 +50,15 @@ def init_command(
 
 @deploy_app.command("check")
 def check_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What fedkin deploy init wrote, or a site's folder.")],
-    server: Annotated[bool, typer.Option("--server", help="Only the server.")] = False,
-    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="Only this site.")] = None,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that `fedkin deploy init` wrote, or that of a site.")
+    ],
+    server: Annotated[bool, typer.Option("--server", help="Check the server only.")] = False,
+    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="Check this site only.")] = None,
 ) -> None:
-    """Check whether a server and its sites are ready to start. Exit status 1 if a check fails."""
+    """Check whether a server and its sites are ready to start.
+
+    The exit status is 1 if a check fails."""
     with error_exit():
         if server and site is not None:
             raise ConfigError("--server and --site exclude each other; without both, all is checked")
@@ -65,10 +73,11 @@ def check_command(
 
 @deploy_app.command("leave")
 def leave_command(
-    config: Annotated[Path, typer.Argument(metavar="CLIENT.TOML", help="The file of a site that leaves for good.")],
+    config: Annotated[Path, typer.Argument(metavar="CLIENT.TOML", help="The client.toml of the site.")],
 ) -> None:
-    """Delete what a site's clients keep between rounds, and their models, of every run: it leaves for good. Stop the
-    site first."""
+    """Remove a site for good: delete the state and the models that its clients keep, of all runs.
+
+    Stop the site first."""
     with error_exit():
         from fedkin.config.server import load_client
         from fedkin.server.deploy.node_disk import NodeDisk

@@ -16,11 +16,14 @@ def eps_command(
         list[str] | None,
         typer.Argument(metavar="FILE.toml [section.key=value]...", help="A configuration, as for `fedkin run`."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the figure.")] = Path("eps.png"),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Write the figure to this file, as PNG and SVG.")
+    ] = Path("eps.png"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
-    """Show which eps gives which clusters, for the methods hierarchical and athena. One clustering round is run, and
-    nothing is trained after it."""
+    """Suggest an eps of DBSCAN for the methods hierarchical and athena: clusters and noise by eps.
+
+    Runs one clustering round, and trains nothing after it."""
     with error_exit():
         from fedkin.analysis import eps_study
         from fedkin.reporting import eps_figure

@@ -29,7 +29,9 @@ class _RunByDefault(TyperGroup):
 
 
 peer_app = typer.Typer(
-    cls=_RunByDefault, no_args_is_help=True, help="A real peer: trains with peers of similar data, without a server."
+    cls=_RunByDefault,
+    no_args_is_help=True,
+    help="Deploy a federation without a server: peers of similar data, over Zenoh.",
 )
 
 
@@ -37,10 +39,13 @@ peer_app = typer.Typer(
 def run_command(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The peer's own peer.toml.")],
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Changes to it.")
+        list[str] | None,
+        typer.Argument(metavar="[section.key=value]...", help="Settings that replace those of the file."),
     ] = None,
 ) -> None:
-    """Run one peer until its rounds are done or it is stopped (Ctrl-C). `run` may be left out."""
+    """Run one peer until its rounds are done or it is stopped (Ctrl-C).
+
+    `run` may be left out."""
     with error_exit():
         from fedkin.config import peer as peer_config
         from fedkin.p2p.launch import build_peer
@@ -55,17 +60,19 @@ def run_command(
 
 @peer_app.command("init")
 def init_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the peers' folders.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the folders of the peers.")],
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Settings for all of them.")
+        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Settings of all peers.")
     ] = None,
     peers: Annotated[int, typer.Option("--peers", metavar="N", help="Number of peers.")] = 8,
     tls: Annotated[bool, typer.Option("--tls", help="Mutual TLS: only peers with a certificate take part.")] = False,
-    federation: Annotated[str, typer.Option("--federation", metavar="NAME", help="Its name.")] = "trial",
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where peers listen.")] = "127.0.0.1",
+    federation: Annotated[str, typer.Option("--federation", metavar="NAME", help="Name of the federation.")] = "trial",
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Address on which peers listen.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port of the first peer; the others have the next ones.")] = 7450,
 ) -> None:
-    """Write a peer.toml for each peer of a federation; with --tls keys, certificates and access rules too."""
+    """Write a peer.toml for each peer of a federation; with --tls also keys, certificates and access rules."""
     with error_exit():
         from fedkin.p2p.init_federation import init_federation
 

@@ -12,20 +12,24 @@ from fedkin.core.errors import ConfigError
 
 
 def report_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run, of seeds or of a comparison.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a run, of several seeds or of a comparison.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.html", help="File of the page; report.html in DIR.")
+        Path | None,
+        typer.Option("--out", metavar="FILE.html", help="Write the page to this file (default: DIR/report.html)."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", metavar="DIR", help="Write the charts as PDF, SVG and PNG for a paper.")
+        Path | None,
+        typer.Option("--figures", metavar="DIR", help="Also write the charts as PDF, SVG and PNG, one column wide."),
     ] = None,
     similarity: Annotated[
         bool,
-        typer.Option("--similarity", help="Train up to 200 clients for one epoch, once, to show how similar they are."),
+        typer.Option("--similarity", help="Train up to 200 clients for one epoch, once, and show their similarity."),
     ] = False,
     portrait: Annotated[bool | None, typer.Option("--portrait/--no-portrait", hidden=True)] = None,
 ) -> None:
-    """Write one page about a run, its seeds or a comparison, finished or not: a file that opens without network."""
+    """Write an HTML report on a run, on several seeds or on a comparison, finished or not; it needs no network."""
     with error_exit():
         if portrait is not None:
             was = "--portrait" if portrait else "--no-portrait"

@@ -20,25 +20,30 @@ _BESIDE_PACKAGE = Path(__file__).resolve().parents[2]  # in a checkout, its root
 
 def reproduce_command(
     table: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A table, such as flexcfl-table3. None: list all.")
+        str | None, typer.Argument(metavar="[NAME]", help="A table, such as flexcfl-table3 (default: list all).")
     ] = None,
     rows: Annotated[
-        list[str] | None, typer.Option("--rows", metavar="ROW,...", help="Only these rows, by how their names begin.")
+        list[str] | None,
+        typer.Option("--rows", metavar="ROW,...", help="Only rows whose names begin with one of these."),
     ] = None,
     columns: Annotated[
         list[str] | None, typer.Option("--columns", metavar="COLUMN,...", help="Only these columns (methods).")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option("--seeds", metavar="N", help="Seeds 0 to N-1, instead of the recipe's.")
+        int | None, typer.Option("--seeds", metavar="N", help="Seeds 0 to N-1 (default: those of the recipe).")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Store the runs here (default: papers/results, or else results)."),
+        typer.Option(
+            "--out", metavar="DIR", help="Folder of the stored runs (default: papers/results, or else results)."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
-    """Reproduce a table or a figure of the papers, beside the published numbers. Runs in the store are not run again;
-    --out with a new folder runs all. With no argument: the list of tables, and how long each takes."""
+    """Reproduce a table or a figure of the papers, beside the published numbers.
+
+    Stored runs are not repeated; --out with a new folder runs all. Without arguments: the list of tables, and how long
+    each takes."""
     with error_exit():
         _find_papers()
         if out is not None and out.exists() and not out.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,17 +26,30 @@ if TYPE_CHECKING:
 def run_command(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE.toml] [section.key=value]...", help="What to run, and changes to it."),
+        typer.Argument(
+            metavar="[FILE.toml] [section.key=value]...", help="A configuration, and settings that replace its own."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the run in this new folder.")] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Resume the run in DIR.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write the run to this new folder (default: a new one in runs/)."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="DIR", help="Resume the run in this folder.")
+    ] = None,
     track: Annotated[
         list[str] | None,
-        typer.Option("--track", metavar="NAME", help="Log every round to tensorboard, mlflow or wandb; repeatable."),
+        typer.Option(
+            "--track", metavar="NAME", help="Log every round to tensorboard, mlflow or wandb; may be repeated."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, last line of stdout.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
+    ] = False,
 ) -> None:
-    """Run a method, and others beside it. With no argument: FedGroup beside FedAvg on handwritten digits."""
+    """Run a method, and others to compare it with (run.against).
+
+    Without arguments: FedGroup and FedAvg on handwritten digits."""
     with error_exit():
         if out and resume:
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
@@ -47,7 +61,7 @@ def run_command(
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
-        _show(run, folder, as_json)
+        _show(run, folder, as_json, demo=not (settings or resume))
 
 
 def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> Run:
@@ -79,12 +93,13 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
         console.print(compared(summary))
     _draw(repeated, folder, console)
     console.print(f"runs: {folder}", soft_wrap=True, highlight=False)
+    _suggest(folder, console)
     if as_json:
         print(json.dumps({**summary, "out": str(folder)}), flush=True)
 
 
-def _show(run: Run, folder: Path, as_json: bool) -> None:
-    """The table of methods, the figure, and the summary as JSON."""
+def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
+    """The table of methods, the figure, what to try next, and the summary as JSON."""
     from rich.console import Console
 
     from fedkin.reporting.progress import table
@@ -94,6 +109,7 @@ def _show(run: Run, folder: Path, as_json: bool) -> None:
     console.print(table([run.summary(), *summaries.values()]))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True, highlight=False)
+    _suggest(folder, console, demo)
     if as_json:
         print(json.dumps({**run.summary(), "out": str(folder), "against": summaries}), flush=True)
 
@@ -103,6 +119,13 @@ def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
     from fedkin.reporting.draw import draw
 
     console.print(f"figure: {draw(result, folder)}", soft_wrap=True, highlight=False)
+
+
+def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
+    """The next command to try."""
+    console.print(f"next: fedkin report {shlex.quote(str(folder))}", soft_wrap=True, highlight=False)
+    if demo:
+        console.print("then: fedkin compare --methods fedavg,ifca,flexcfl", soft_wrap=True, highlight=False)
 
 
 @contextmanager

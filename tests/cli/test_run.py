@@ -56,6 +56,18 @@ def test_a_run_tells_keeps_and_shows(elsewhere: Path) -> None:
     assert (elsewhere / "mine/against/fedavg/metrics.jsonl").exists()
 
 
+def test_a_run_ends_with_the_next_command_to_try(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = fedkin("run", *QUICK, "--out", "my run").stdout.splitlines()[-1]
+    assert last == "next: fedkin report 'my run'"
+    quick = {"data": {"name": "digits", "clients": 8}, "run": {"rounds": 1, "cohort": 3}, "local": {"epochs": 1}}
+    monkeypatch.setattr("fedkin.config.run.DEMO", quick)
+    following, then = fedkin("run").stdout.splitlines()[-2:]
+    assert following.startswith("next: fedkin report runs/") and then.startswith("then: fedkin compare --methods ")
+    assert fedkin(*following.split()[2:]).exit_code == 0
+    told = fedkin("run", *QUICK, "--json", "--out", "b")
+    assert json.loads(told.stdout.splitlines()[-1])["out"] == "b" and "next: " not in told.stdout
+
+
 def test_json_is_the_last_line_of_stdout() -> None:
     result = fedkin("run", *QUICK, "--json", "--out", "mine", "run.target=0.01")
     told = json.loads(result.stdout.splitlines()[-1])
@@ -379,6 +391,21 @@ def test_version_and_help() -> None:
     assert fedkin("--version").stdout == f"fedkin {__version__}\n"
     assert "run" in fedkin("--help").stdout
     assert "--resume" in fedkin("run", "--help").stdout
+
+
+COMMANDS = ("run", "advise", "compare", "reproduce", "report", "eps", "data", "peer", "deploy")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_begins_with_a_sentence_and_hides_no_default(command: str) -> None:
+    """The terminal's markup takes away what is in square brackets."""
+    import typer
+
+    shown = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
+    first = (shown.help or "").split("\n\n")[0].replace("\n", " ")
+    assert first.endswith(".") and first[0].isupper()
+    parameters = [one for each in (shown, *getattr(shown, "commands", {}).values()) for one in each.params]
+    assert not [one.name for one in parameters if "[default" in (getattr(one, "help", "") or "")]
 
 
 def test_the_module_is_a_command() -> None:
