@@ -13,6 +13,7 @@ from fedkin.cli.compare import compare_command
 from fedkin.cli.data import data_app
 from fedkin.cli.deploy import deploy_app
 from fedkin.cli.eps import eps_command
+from fedkin.cli.evaluate import evaluate_command
 from fedkin.cli.export import export_command
 from fedkin.cli.peer import peer_app
 from fedkin.cli.predict import predict_command
@@ -30,6 +31,7 @@ app.command("compare")(compare_command)
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
 app.command("eps")(eps_command)
+app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
 app.command("predict")(predict_command)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedkin.export.predictor import Predictor
+    from fedkin.run.evaluation import Evaluation
     from fedkin.run.parts import Parts
     from fedkin.run.placement import Placement
     from fedkin.run.trained_models import TrainedModels
@@ -145,3 +146,32 @@ class ModelAccess:
         from fedkin.run.exporting import export
 
         return export(self.trained, self.config, self.clients, self.fingerprint, Path(path), format)
+
+    def evaluate(
+        self, split: str = "test", fine_tune_epochs: int | None = None, target: float | None = None
+    ) -> Evaluation:
+        """Evaluate every client that has a model and samples: accuracy, balanced accuracy, macro F1, AUROC (one-vs-rest)
+        and expected calibration error, by client, by cluster and over all samples; fairness across clients; and what
+        reaching a target took. ``save(folder)`` of the result writes its tables.
+
+        Args:
+            split: ``test``, ``train`` or ``validation``.
+            fine_tune_epochs: also the accuracy after local fine-tuning of each client's model: so many epochs; with a
+                validation split as many up to this number as do best there.
+            target: accuracy; None for the run's own ``target``.
+
+        Raises:
+            ConfigError, MethodError: as ``fine_tune``.
+            DataError: a run on real clients, whose data are with them; data without this split.
+        """
+        from fedkin.run.evaluation import evaluate
+
+        target = self.config["run"].get("target") if target is None else target
+        return evaluate(self.trained, self.records, self._seconds(), target, split, fine_tune_epochs)
+
+    def _seconds(self) -> dict[int, float]:
+        """Wall time until the end of each round; of a run that no folder keeps, none is known."""
+        from fedkin.run.run_folder import TIMINGS, read_records
+
+        lines = read_records(self.folder, TIMINGS) if self.folder else []
+        return {line["round"]: line["total"] for line in lines if "total" in line}

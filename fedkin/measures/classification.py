@@ -1,0 +1,76 @@
+"""How good a classifier is beyond accuracy. Shapes: n samples, C classes.
+
+Balanced accuracy, F1 and AUROC are scikit-learn's. Expected calibration error: C. Guo, G. Pleiss, Y. Sun, K. Q.
+Weinberger: On Calibration of Modern Neural Networks. ICML 2017, eq. 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+CALIBRATION_BINS = 15  # M of Guo et al.
+MEASURES = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
+
+
+def classification_measures(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"]) -> dict[str, float]:
+    """Accuracy, balanced accuracy, macro F1, AUROC and expected calibration error; NaN where one is not defined.
+
+    Args:
+        y: labels.
+        probability: of each class; the first of the highest is predicted.
+    """
+    if not len(y):
+        return dict.fromkeys(MEASURES, np.nan)
+    predicted = probability.argmax(axis=1)
+    correct = predicted == y
+    values = (
+        float(correct.mean()),
+        balanced_accuracy(y, predicted),
+        macro_f1(y, predicted),
+        one_vs_rest_auroc(y, probability),
+        expected_calibration_error(probability.max(axis=1), correct),
+    )
+    return dict(zip(MEASURES, values, strict=True))
+
+
+def balanced_accuracy(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
+    """Mean recall of the classes that occur among the labels."""
+    from sklearn.metrics import recall_score
+
+    return float(recall_score(y, predicted, labels=np.unique(y), average="macro", zero_division=0))  # type: ignore[arg-type]
+
+
+def macro_f1(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
+    """Mean F1 of the classes that occur among labels or predictions."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(y, predicted, average="macro", zero_division=0))  # type: ignore[arg-type]
+
+
+def one_vs_rest_auroc(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"]) -> float:
+    """Mean, over the classes that some labels have and others have not, of the area under the ROC curve of the class
+    against all others; NaN where all labels are of one class."""
+    from sklearn.metrics import roc_auc_score
+
+    present = np.unique(y)
+    if len(present) < 2:
+        return float("nan")
+    return float(np.mean([roc_auc_score(y == c, probability[:, c]) for c in present]))
+
+
+def expected_calibration_error(
+    confidence: Float[np.ndarray, "n"], correct: Bool[np.ndarray, "n"], bins: int = CALIBRATION_BINS
+) -> float:
+    """sum_m |B_m| / n |acc(B_m) - conf(B_m)| over M bins ((m-1)/M, m/M] of equal width; NaN of no sample.
+
+    Args:
+        confidence: probability of the predicted class.
+        correct: whether it was the label.
+        bins: M.
+    """
+    if not len(confidence):
+        return float("nan")
+    bin = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
+    gap = np.bincount(bin, correct, bins) - np.bincount(bin, confidence, bins)  # |B_m| (acc - conf)
+    return float(np.abs(gap).sum() / len(confidence))

@@ -1,0 +1,216 @@
+"""The evaluation of a finished run beyond its records: every client by several measures, clusters, fairness, and what
+local fine-tuning adds.
+
+Shapes: n clients, P parameters, C classes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.method import UNASSIGNED
+from fedkin.core.records import Record
+from fedkin.core.storage import write_atomic
+from fedkin.data.federated import FederatedData
+from fedkin.export.predictor import Predictor
+from fedkin.measures.classification import MEASURES, classification_measures
+from fedkin.measures.fairness import fairness_measures
+from fedkin.run.trained_models import TrainedModels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NUMBERS_AT_ONCE = 2**26  # of all models that are tuned in one call
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes:
+        split: whose samples were predicted.
+        clients: a DataFrame, one row for each client with a model and samples: client, name, cluster, samples, the
+            measures of ``MEASURES``, and ``fine_tuned_accuracy`` where it was asked for.
+        clusters: the same measures over all samples of each cluster's clients, and its number of clients.
+        summary: the measures over all samples, ``mean_`` of them over clients, fairness across clients, and what
+            reaching the target took.
+    """
+
+    split: str
+    clients: pd.DataFrame
+    clusters: pd.DataFrame
+    summary: dict[str, Any]
+
+    def __repr__(self) -> str:
+        accuracy, f1 = (self.summary[name] for name in ("accuracy", "macro_f1"))
+        return f"Evaluation({self.split}: {len(self.clients)} clients, accuracy {accuracy}, macro F1 {f1})"
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary) into a folder, in
+        place of earlier ones; the paths. Raises StorageError where it cannot be written."""
+        stem = Path(folder) / f"evaluation-{self.split}"
+        files = {
+            Path(f"{stem}.csv"): self.clients.to_csv(index=False),
+            Path(f"{stem}-clusters.csv"): self.clusters.to_csv(index=False),
+            Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
+        }
+        for path, text in files.items():
+            write_atomic(path, text)
+        return list(files)
+
+
+def evaluate(
+    trained: TrainedModels,
+    records: Sequence[Record],
+    seconds: Mapping[int, float],
+    target: float | None = None,
+    split: str = "test",
+    fine_tune_epochs: int | None = None,
+) -> Evaluation:
+    """Evaluate the models of a run.
+
+    Args:
+        trained: the models.
+        records: of its rounds.
+        seconds: wall time until the end of each round, where it is known.
+        target: accuracy that is to be reached; None: none.
+        split: ``test``, ``train`` or ``validation``.
+        fine_tune_epochs: E, the most epochs of local fine-tuning; None: none.
+
+    Raises:
+        DataError: a run on real clients, or data without this split.
+        ConfigError: epochs below 1.
+        MethodError: fine-tuning of detectors.
+    """
+    import pandas as pd
+
+    data = trained.world().data
+    part = data.part(split)
+    assigned = np.flatnonzero((trained.state.assignment != UNASSIGNED) & (part.sizes > 0))
+    found = dict(_probabilities(trained, data, split, assigned))
+    labels = {client: data.y[part[client]] for client in found}
+    table = pd.DataFrame([_client_row(trained, client, labels[client], found[client]) for client in sorted(found)])
+    more = {} if fine_tune_epochs is None else _fine_tuned(trained, data, split, assigned, fine_tune_epochs)
+    if more:
+        table["fine_tuned_accuracy"] = more["accuracy"]
+    groups = {} if not found else table.groupby("cluster")["client"].apply(list).to_dict()
+    clusters = pd.DataFrame([{"cluster": k, **_pooled(own, labels, found)} for k, own in groups.items()])
+    own = np.array([]) if not found else table["accuracy"].to_numpy(float)
+    summary = {
+        "method": trained.method,
+        "split": split,
+        "without_cluster": int((trained.state.assignment == UNASSIGNED).sum()),
+        **_pooled(sorted(found), labels, found),
+        **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if found},
+        **fairness_measures(own),
+        **({"fine_tune_epochs": more["epochs"], **more["summary"]} if more else {}),
+        **_to_target(records, seconds, target),
+    }
+    return Evaluation(split, table, clusters, {name: _plain(value) for name, value in summary.items()})
+
+
+def _probabilities(
+    trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"]
+) -> Iterator[tuple[int, Float[np.ndarray, "s C"]]]:
+    """The probabilities of each client's samples by its model; clients of one cluster together."""
+    part, assignment = data.part(split), trained.state.assignment
+    shared = not trained.personal
+    groups = [clients[assignment[clients] == k] for k in np.unique(assignment[clients])] if shared else clients[:, None]
+    for group in groups:
+        rows = part.select(group)
+        proba = trained.of_client(int(group[0])).predict(data.x[rows.rows], proba=True)
+        for number, client in enumerate(group):
+            yield int(client), proba[rows.offsets[number] : rows.offsets[number + 1]]
+
+
+def _client_row(trained: TrainedModels, client: int, y: np.ndarray, proba: np.ndarray) -> dict[str, Any]:
+    facts = {"client": client, "name": trained.client_name(client), "cluster": int(trained.state.assignment[client])}
+    return {**facts, "samples": len(y), **classification_measures(y, proba)}
+
+
+def _pooled(clients: Sequence[int], labels: dict[int, np.ndarray], found: dict[int, np.ndarray]) -> dict[str, Any]:
+    """Measures over all samples of some clients."""
+    if not clients:
+        return {"clients": 0, "samples": 0, **dict.fromkeys(MEASURES, math.nan)}
+    y, proba = (np.concatenate([parts[client] for client in clients]) for parts in (labels, found))
+    return {"clients": len(clients), "samples": len(y), **classification_measures(y, proba)}
+
+
+def _fine_tuned(
+    trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"], most: int
+) -> dict[str, Any]:
+    """Accuracy of each client after local training of its model: as many epochs for all as do best on the validation
+    samples of all, where there are any (0 among them); else ``most``."""
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
+        raise ConfigError(f"fine_tune_epochs must be an integer of at least 1, got {most!r}")
+    if len(clients) and trained.of_client(int(clients[0])).detects:
+        raise MethodError(f"{trained.method} trains detectors, several for a client; only one model can be fine-tuned")
+    chosen = most
+    if data.validation is not None and split != "validation":
+        correct = [_correct(trained, data, "validation", clients, epochs).sum() for epochs in range(most + 1)]
+        chosen = int(np.argmax(correct))
+    correct, sizes = _correct(trained, data, split, clients, chosen), data.part(split).sizes[clients]
+    accuracy = correct / sizes
+    overall = float(correct.sum() / sizes.sum()) if len(clients) else math.nan
+    fairness = {f"fine_tuned_{name}": value for name, value in fairness_measures(accuracy).items()}
+    return {"accuracy": accuracy, "epochs": chosen, "summary": {"fine_tuned_accuracy": overall, **fairness}}
+
+
+def _correct(
+    trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"], epochs: int
+) -> Int[np.ndarray, "n"]:
+    """Correct predictions of each client's model after so many epochs on its training samples."""
+    part, correct = data.part(split), np.zeros(len(clients), np.int64)
+    portion = max(1, _NUMBERS_AT_ONCE // trained.state.models.shape[1])
+    for start in range(0, len(clients), portion):
+        own = clients[start : start + portion]
+        predictors = [trained.of_client(int(client)) for client in own]
+        tuned = trained.tuned(np.stack([one.vectors[0] for one in predictors]), own, epochs)
+        for number, client in enumerate(own):
+            rows = part[int(client)]
+            correct[start + number] = _hits(predictors[number], tuned[number], data, rows)
+    return correct
+
+
+def _hits(predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray) -> int:
+    if not len(rows):
+        return 0
+    tuned = Predictor(predictor.name, predictor.model, vector[None], predictor.samples)
+    return int((tuned(data.x[rows]).argmax(axis=1) == data.y[rows]).sum())
+
+
+def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
+    """The mean over the clients for whom a measure is defined."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else math.nan
+
+
+def _to_target(records: Sequence[Record], seconds: Mapping[int, float], target: float | None) -> dict[str, Any]:
+    """Rounds, bytes and seconds until the first complete round of the target accuracy; None where it is not reached."""
+    if target is None:
+        return {}
+    complete = [r for r in records if r["accuracy"] is not None and not r["partial"] and r["accuracy"] >= target]
+    first = min(complete, key=lambda r: r["round"], default=None)
+    if first is None:
+        return {"target": target, "rounds_to_target": None, "bytes_to_target": None, "seconds_to_target": None}
+    return {
+        "target": target,
+        "rounds_to_target": first["round"],
+        "bytes_to_target": first["bytes_down"] + first["bytes_up"],
+        "seconds_to_target": seconds.get(first["round"]),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
