@@ -26,7 +26,8 @@ def draw(comparison: Comparison) -> Figure:
     figure = new_figure(1.2 + (4.6 + 0.1 * names) * across, 0.6 + heights * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, setting in zip(panels, shown, strict=False):
-        accuracies(axes, comparison.curves(setting), setting or "Test accuracy")
+        split = next(run for (label, *_), run in comparison.finished.items() if label == setting).scored_split
+        accuracies(axes, comparison.curves(setting), setting or f"{split.capitalize()} accuracy")
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
     more_settings = len([s for s in comparison.settings if comparison.curves(s)]) - len(shown)

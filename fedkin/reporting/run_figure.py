@@ -87,11 +87,18 @@ def _sizes_change(history: pd.DataFrame) -> bool:
     return any(sizes != known[0] for sizes in known)
 
 
+def _split(histories: dict[str, pd.DataFrame]) -> str:
+    """The samples on which rounds were scored."""
+    return "validation" if any("split" in history for history in histories.values()) else "test"
+
+
 def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Test accuracy of all clients; partial rounds are pale."""
+    """Accuracy of all clients; partial rounds are pale."""
     partial = any(history["partial"].fillna(False).astype(bool).any() for history in histories.values())
     prepare(
-        axes, "Test accuracy", f"all clients together{'; pale: some clients have no cluster yet' if partial else ''}"
+        axes,
+        f"{_split(histories).capitalize()} accuracy",
+        f"all clients together{'; pale: some clients have no cluster yet' if partial else ''}",
     )
     ends = []
     for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
@@ -111,7 +118,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Mean accuracy of the bottom 10% of clients."""
-    prepare(axes, "Bottom 10% of clients", "mean test accuracy")
+    prepare(axes, "Bottom 10% of clients", f"mean {_split(histories)} accuracy")
     for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
         known = history["bottom_decile"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)

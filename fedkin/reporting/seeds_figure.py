@@ -43,7 +43,7 @@ def draw(repeated: RepeatedRuns) -> Figure:
     named = {method_title(name): curve for name, curve in repeated.curves().items()}
     figure, compared = new_figure(10.5, 4.6), len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
-    accuracies(panels[0], named)
+    accuracies(panels[0], named, f"{repeated.runs[0].scored_split.capitalize()} accuracy")
     if compared:
         gains(panels[1], named)
     run, seeds = repeated.runs[0], len(repeated.seeds)

@@ -84,6 +84,11 @@ class Run(ModelAccess):
         return self.state.assignment
 
     @property
+    def scored_split(self) -> str:
+        """The split on which its rounds were scored, ``validation`` or ``test``."""
+        return self.records[-1].get("split", "test")
+
+    @property
     def best_state(self) -> State | None:
         """The method's state after the best round, where validation samples choose one: ``best_state.models`` and
         ``best_state.assignment`` are those of ``best_accuracy``."""

@@ -22,6 +22,7 @@ from fedkin.run import checkpoint
 from fedkin.run.fingerprint import fingerprint
 from fedkin.tasks.evaluate import Evaluate
 from tests.run.validated_world import Saying, constant_data, constant_model, said
+from tests.simulation.numpy_detectors import linear
 
 
 class Killed(Exception):
@@ -235,3 +236,51 @@ class OwnTest(Saying):
 def test_a_test_of_a_methods_own_must_know_the_samples() -> None:
     with pytest.raises(MethodError, match=r'test_only tests clients on their test samples only.*split: str = "test"'):
         said(OwnTest())
+
+
+def test_detectors_are_scored_on_them(tiny: FederatedData) -> None:
+    """Where validation samples are the test samples, all numbers are the same, those of each detector too."""
+    data = replace(tiny, validation=tiny.test)
+    method = fk.Athena(eps=100.0, pretraining=1)
+    options: dict[str, Any] = {"rounds": 2, "cohort": 12, "local": fk.SGD(lr=0.1)}
+    ours = fk.simulate(method, data, linear(2), **options).records
+    theirs = fk.simulate(method, tiny, linear(2), **options).records
+    assert [{k: v for k, v in record.items() if k != "split"} for record in ours] == theirs
+    assert ours[-1]["accuracy_by_detector"] is not None
+    other = fk.simulate(method, replace(tiny, validation=tiny.train), linear(2), **options).records
+    assert other[-1]["loss"] != theirs[-1]["loss"]
+
+
+def test_pytorch_models_are_scored_on_them(tiny: FederatedData) -> None:
+    nn = pytest.importorskip("torch").nn
+    data = tiny.with_validation(0.3)
+    run = fk.simulate(fk.FedAvg(), data, fk.torch_model(lambda: nn.Linear(2, 2)), rounds=2, cohort=4)
+    assert run.scored_split == "validation" and run.summary()["best_accuracy"] is not None
+    samples = sum(run.clients["test_samples"])
+    assert samples == tiny.test.sizes.sum()
+
+
+def test_figures_say_on_which_samples(tmp_path: Path) -> None:
+    text = {}
+    for name, data in (("validated", constant_data()), ("tested", constant_data(validation=False))):
+        run = said(data=data)
+        fk.draw(run, tmp_path / name)
+        fk.draw(fk.RepeatedRuns((run,)), tmp_path / f"{name} seeds")
+        text[name] = [path.read_text() for path in sorted(tmp_path.glob(f"{name}*/figure.svg"))]
+    assert all("Validation accuracy" in one and "Test accuracy" not in one for one in text["validated"])
+    assert all("Validation accuracy" not in one and "Test accuracy" in one for one in text["tested"])
+    assert [len(one) for one in text.values()] == [2, 2]
+
+
+def test_advice_chooses_by_them(monkeypatch: pytest.MonkeyPatch, tiny: FederatedData) -> None:
+    """Test samples that would say the opposite change nothing."""
+    from fedkin.analysis.advise.pilot_runs import PilotPlan, run_pilots
+
+    data = tiny.with_validation(0.3)
+    wrong = replace(data, y=np.where(np.isin(np.arange(len(data.y)), data.test.rows), 1 - data.y, data.y))
+    plan = PilotPlan(rounds=2, cohort=12, seeds=3)
+    tables = [run_pilots(one, mclr(one), fk.SGD(lr=0.5, epochs=2), 2, plan) for one in (data, wrong)]
+    columns = ["accuracy", "bottom_decile", "gain"]
+    assert tables[0][columns].equals(tables[1][columns])
+    advice = fk.advise(data, mclr(data), fk.SGD(lr=0.5, epochs=2), max_clusters=2, pilots=plan)
+    assert advice.pilots is not None

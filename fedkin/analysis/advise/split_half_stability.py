@@ -124,7 +124,8 @@ def estimate_cluster_count(
     progress = progress or (lambda _: None)
     stream = Stream(seed, 0, "advise")
     clients = usable_clients(data, stream)
-    pilots = _HalfPilots(data.select(clients), model, _pilot_training(local), stream)
+    trained = dataclasses.replace(data.select(clients), validation=None)  # halves are of training samples alone
+    pilots = _HalfPilots(trained, model, _pilot_training(local), stream)
     pilots.choose_epochs(progress)
     halves: list[_Halves] = []
     for number in range(splits):
