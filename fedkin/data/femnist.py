@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Shaped
+from jaxtyping import Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
@@ -13,7 +13,7 @@ from fedkin.data import fedprox_partitions, partition
 from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels, read_npz
-from fedkin.data.partition_options import checked, legacy_random
+from fedkin.data.partition_options import POOLED, PartitionOptions, checked, legacy_random
 
 _HELP = (
     "No published file has this form: help(fedkin.data.femnist) describes the layout; "
@@ -33,6 +33,8 @@ def femnist(
     shuffled: bool = True,
     writer: bool = False,
     train_fraction: float | int | None = None,
+    partition: str | None = None,
+    alpha: float | int | None = None,
     seed: int = 0,
 ) -> FederatedData:
     """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
@@ -55,20 +57,44 @@ def femnist(
         shuffled: each class's images in an order drawn from the seed; False: in the pool's order.
         writer: every client is one writer with all 62 classes, in the split of the files.
         train_fraction: each client's share of training samples; None for 0.9.
+        partition: of all letters, in place of FedProx's: ``dirichlet``, ``shards``, ``power_law``, ``blocks`` or
+            ``iid``, as in :mod:`fedkin.data.image_sets`; then classes_per_client is 2 by default.
+        alpha: concentration of the partition ``dirichlet``; None for 0.5.
         seed: of order, partition and split.
     """
     if not writer:
         head = 10 if classes is None else classes
         fraction = 0.9 if train_fraction is None else train_fraction
+        if partition is not None:
+            _refuse("partition", {"shared_images": shared_images or None, "shuffled": None if shuffled else False})
+            divide = PartitionOptions(partition, clients, classes_per_client, alpha)
+            divide.check(POOLED)
+            return _letters_divided(divide, head, fraction, seed)
+        if alpha is not None:
+            raise ConfigError(f"alpha = {alpha} belongs to a partition; set partition = 'dirichlet' as well")
         k = 5 if classes_per_client is None else classes_per_client
         N = 200 if clients is None else clients
         return _letters(N, k, head, shared_images, shuffled, fraction, seed)
     options = {"classes_per_client": classes_per_client, "classes": classes, "train_fraction": train_fraction}
+    options |= {"partition": partition, "alpha": alpha}
     options |= {"shared_images": shared_images or None, "shuffled": None if shuffled else False}
+    _refuse("writer", options)
+    return _by_writer(clients)
+
+
+def _refuse(form: str, options: dict[str, object]) -> None:
+    """Refuse (ConfigError) options that would be silently ignored."""
     for name, value in options.items():
         if value is not None:
-            raise ConfigError(f"femnist by writer has no {name}; leave it out, or writer")
-    return _by_writer(clients)
+            raise ConfigError(f"femnist by {form} has no {name}; leave it out, or {form}")
+
+
+def _letters_divided(options: PartitionOptions, classes: int, train_fraction: float | int, seed: int) -> FederatedData:
+    """The letters by one of the partitions that all image sets have."""
+    x, y = _pool(classes)
+    owned, true_clusters = options.partition_labels(y, 200, seed)
+    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
+    return FederatedData("femnist", x, y, classes, train, test, true_clusters)
 
 
 def _letters(
@@ -80,16 +106,22 @@ def _letters(
     train_fraction: float | int,
     seed: int,
 ) -> FederatedData:
+    x, y = _pool(classes)
+    order = Stream(seed, purpose="data/shuffle").rng().permutation(len(y)) if shuffled else np.arange(len(y))
+    owned = fedprox_partitions.femnist(y[order], clients, classes_per_client, legacy_random(seed), shared_images)
+    owned = Ragged(order[owned.rows], owned.offsets)
+    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
+    return FederatedData("femnist", x, y, classes, train, test)
+
+
+def _pool(classes: int) -> tuple[Float32[np.ndarray, "M 784"], Int[np.ndarray, "M"]]:
+    """All letters and their labels; ``classes`` is the width of the output."""
     if classes < 10:
         raise ConfigError(f"classes is the width of the output, at least 10 for the letters a to j; got {classes}")
     path = fetch(LETTERS) / "femnist_aj_pool.npz"
     arrays = read_npz(path, ("x", "y"))
     y = check_labels(arrays["y"], 10, path)
-    order = Stream(seed, purpose="data/shuffle").rng().permutation(len(y)) if shuffled else np.arange(len(y))
-    owned = fedprox_partitions.femnist(y[order], clients, classes_per_client, legacy_random(seed), shared_images)
-    owned = Ragged(order[owned.rows], owned.offsets)
-    train, test = partition.split_train_test(owned, Stream(seed, purpose="data/split"), train_fraction)
-    return FederatedData("femnist", _unit(arrays["x"], len(y), path), y, classes, train, test)
+    return _unit(arrays["x"], len(y), path), y
 
 
 def _by_writer(clients: int | None) -> FederatedData:

@@ -38,6 +38,9 @@ def test_table_by_hand() -> None:
     assert figures.loc["classes per client, min / median / max", "train"] == "1 / 1 / 2"
     assert figures.loc["features", "train"] == "2 x 3"
     assert figures.loc["clients per true cluster", "train"] == "1, 2"
+    assert "labels" not in figures.index
+    named = table(replace(toy(), label_names=("a", "b", "c", "d")))
+    assert named.loc["labels"].tolist() == ["a, b, c, d"] * 2
 
 
 def text(vocabulary: tuple[str, ...], vectors: np.ndarray | None = None) -> FederatedData:

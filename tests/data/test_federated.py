@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,3 +151,23 @@ def test_types_are_checked_without_jaxtyping_too(plainly: Callable[[Sequence[str
     came = plainly([WHOLE.format(**(good | dict([change.split("=", 1)] if change else []))) for change in TYPES])
     for (change, expected), got in zip(TYPES.items(), came, strict=True):
         assert got.startswith(expected), change
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"label_names": ("a",)}, "label_names must be 2 different names, got 1: a"),
+        ({"label_names": ("a", "a")}, "label_names must be 2 different names"),
+        ({"feature_names": ("age",)}, "feature_names must be 2 different names, got 1: age"),
+        ({"feature_names": ("age", "age")}, "feature_names must be 2 different names"),
+    ],
+)
+def test_names_must_fit(tiny: FederatedData, names: dict[str, tuple[str, ...]], message: str) -> None:
+    with pytest.raises(DataError, match=f"tiny: {message}"):
+        replace(tiny, **names)  # type: ignore[arg-type]
+
+
+def test_names_are_kept_by_everything_that_keeps_classes_and_features(tiny: FederatedData) -> None:
+    named = replace(tiny, label_names=("ill", "well"), feature_names=("age", "weight"))
+    for data in (named.with_rows(named.train, named.test), named.with_validation(0.2), named.select(np.array([1]))):
+        assert data.label_names == ("ill", "well") and data.feature_names == ("age", "weight")

@@ -8,6 +8,7 @@ import pytest
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import femnist
+from fedkin.data.partition_options import POOLED, PartitionOptions
 
 
 @pytest.fixture
@@ -35,6 +36,32 @@ def test_letters(little_femnist: Path) -> None:
     assert len(np.unique(rows)) == len(rows)
     for u in range(20):
         assert set(data.y[data.train[u]]) <= {(u + j) % 10 for j in range(5)}
+
+
+@pytest.mark.parametrize("partition", POOLED)
+def test_letters_by_any_partition(partition: str, little_femnist: Path) -> None:
+    data = femnist(partition=partition, clients=20, seed=3)
+    labels = np.repeat(np.arange(10), 1000)
+    expected, true_clusters = PartitionOptions(partition, 20).partition_labels(labels, 200, 3)
+    for u in range(20):
+        assert sorted([*data.train[u], *data.test[u]]) == sorted(expected[u])
+    assert (data.true_clusters is None) == (true_clusters is None)
+    assert data.name == "femnist" and data.classes == 10
+
+
+def test_options_of_a_partition_of_letters(little_femnist: Path) -> None:
+    one = femnist(partition="shards", classes_per_client=1, clients=10, train_fraction=1)
+    assert (one.label_counts() > 0).sum(axis=1).tolist() == [1] * 10
+    with pytest.raises(ConfigError, match=r"alpha = 0.1 belongs to a partition; set partition = 'dirichlet'"):
+        femnist(alpha=0.1)
+    with pytest.raises(ConfigError, match=r"alpha = 0.1 does not apply to partition 'iid'"):
+        femnist(partition="iid", alpha=0.1)
+    with pytest.raises(ConfigError, match="femnist by partition has no shared_images"):
+        femnist(partition="iid", shared_images=True)
+    with pytest.raises(ConfigError, match="femnist by partition has no shuffled"):
+        femnist(partition="iid", shuffled=False)
+    with pytest.raises(ConfigError, match="by writer has no partition"):
+        femnist(partition="iid", writer=True)
 
 
 @pytest.mark.parametrize("shared", [False, True])

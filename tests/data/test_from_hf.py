@@ -65,7 +65,7 @@ def test_partitioners_of_flwr_datasets() -> None:
     natural = partitioners.NaturalIdPartitioner(partition_by="who")
     natural.dataset = same
     assert from_hf(same, by=natural, features=["age"]).clients == 2
-    with pytest.raises(DataError, match="by: the NaturalIdPartitioner does not divide these data: .*nobody"):
+    with pytest.raises(DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*nobody"):
         from_hf(rows(), by=partitioners.NaturalIdPartitioner(partition_by="nobody"), features=["age"])
 
 
