@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fedkin.core import progress as _progress
 from fedkin.core import renamed
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 renamed.install()
+
+
+def _display(rounds: int) -> Any:
+    """What shows the progress of a run."""
+    from fedkin.reporting.progress import Display
+
+    return Display(rounds)
+
+
+_progress.provide(_display)
 
 _HOME = {
     "Adam": "fedkin.core.training",

@@ -32,7 +32,7 @@ class Requirements:
         updates: ``single`` where updates are read one by one, ``means`` where their means over clients are enough.
         common_start: clients begin from one model, made from the seed, and what they have become since is compared or
             averaged without a server: it must be the same for all.
-        changes_models: the option by which models are changed between rounds besides being averaged; empty: they are not.
+        changes_models: the option by which models are changed between rounds besides being averaged; empty: none is.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from fedkin.analysis.tables import clusters_text
 from fedkin.config.registry import method_title
+from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn"
@@ -27,7 +28,7 @@ LINES = 20  # of a run, where the output is no terminal
 
 
 class Display:
-    """Progress on standard error: live bars on a terminal, some twenty plain lines elsewhere.
+    """Progress on standard error: live bars on a terminal and in a notebook, some twenty plain lines elsewhere.
 
     A context manager; called with the record of every round.
     """
@@ -47,6 +48,7 @@ class Display:
             console=self.console,
             disable=not self.console.is_terminal,
         )
+        self._notebook: Any = None  # handle of the output that is drawn anew
 
     def __enter__(self) -> Display:
         self._bars.start()
@@ -63,12 +65,25 @@ class Display:
         """Show a round; where there are several seeds and no terminal, only the last one of each."""
         if self.console.is_terminal:
             self._update_bar(record)
+        elif in_notebook():
+            self._update_bar(record)
+            self._draw_in_notebook()
         elif self._seed is not None:
             if record["round"] == self.rounds:
                 where = f"seed {self._seed[1]} ({self._seed[0] + 1} of {self.seeds})  "
                 print(where + plain_line(record, self.rounds), file=sys.stderr, flush=True)
         elif record["round"] % -(-self.rounds // LINES) == 0 or record["round"] == self.rounds:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
+
+    def _draw_in_notebook(self) -> None:
+        """Draw the bars in the place of those before, without the widgets that rich's own live display needs."""
+        from IPython.display import display  # there is a notebook, so there is IPython
+
+        bars = self._bars.make_tasks_table(self._bars.tasks)
+        if self._notebook is None:
+            self._notebook = display(bars, display_id=True)
+        else:
+            self._notebook.update(bars)
 
     def _update_bar(self, record: Record) -> None:
         name, shown = record["method"], _shown(record)

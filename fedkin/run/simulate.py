@@ -17,6 +17,7 @@ from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer, error_context
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
+from fedkin.core.progress import shown
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods.server_optimizers import ServerOptimizer
@@ -60,6 +61,7 @@ def simulate(
     out: str | Path | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
+    progress: bool | None = None,
     track: Sequence[str | Tracker] = (),
 ) -> Run:
     """Run a method in the simulator, and others beside it on the same data, seeds and cohorts.
@@ -91,6 +93,8 @@ def simulate(
         out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
         resume: go on with the same run, which ``out`` holds.
         on_round: called with the record of every round, of every method; a run ends where it returns ``fk.STOP``.
+        progress: whether to show bars (plain lines where there is no terminal); by default on a terminal and in a
+            notebook.
         track: ``tensorboard``, ``mlflow``, ``wandb``, or trackers of your own (``Tracker``).
 
     Raises:
@@ -128,7 +132,9 @@ def simulate(
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
     trackers = make_trackers(track, folder)
-    return Experiment(worlds, plan, description, on_round, resume, trackers, server_optimizer).run(methods, folder)
+    with shown(progress, rounds, on_round) as listener:
+        settings = (plan, description, listener, resume, trackers, server_optimizer)
+        return Experiment(worlds, *settings).run(methods, folder)
 
 
 def execute(

@@ -84,7 +84,7 @@ def run_pilots(
         for name, method in methods.items():
             shared = {"rounds": plan.rounds, "cohort": cohort, "seed": plan.seed + number}
             rare = {"evaluate_every": plan.rounds, "checkpoint_every": plan.rounds, "selection": "round_robin"}
-            runs[name].append(simulate(method, data, model, local=local, **shared, **rare))
+            runs[name].append(simulate(method, data, model, local=local, progress=False, **shared, **rare))
     baseline = _of(runs[BASELINE], "accuracy")
     rows = {name: _row(several, baseline, cohort, data.clients) for name, several in runs.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")

@@ -1,0 +1,52 @@
+"""Progress of runs that are started from Python. A run knows no display; the package as a whole provides one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from fedkin.core.records import Record
+
+Listener = Callable[[Record], Any]
+Display = Callable[[int], AbstractContextManager[Listener]]  # from the number of rounds
+_provided: list[Display] = []
+
+
+def provide(display: Display) -> None:
+    """Let this display show runs from now on."""
+    _provided[:] = [display]
+
+
+@contextmanager
+def shown(progress: bool | None, rounds: int, on_round: Listener | None) -> Iterator[Listener | None]:
+    """What a run calls with the record of every round: the display, where there is to be one, and the user's own.
+
+    Args:
+        progress: whether to show it; None: on a terminal and in a notebook.
+        rounds: of each method.
+        on_round: the user's own listener, whose reply counts.
+    """
+    wanted = is_watched() if progress is None else progress
+    if not (wanted and _provided):
+        yield on_round
+        return
+    with _provided[0](rounds) as show:
+
+        def both(record: Record) -> Any:
+            show(record)
+            return on_round(record) if on_round else None
+
+        yield both
+
+
+def is_watched() -> bool:
+    """Whether somebody looks on: standard error is a terminal, or this is a notebook."""
+    return in_notebook() or bool(sys.stderr and sys.stderr.isatty())
+
+
+def in_notebook() -> bool:
+    """Whether this is a notebook's process."""
+    python = sys.modules.get("IPython")
+    return getattr(python and python.get_ipython(), "kernel", None) is not None
