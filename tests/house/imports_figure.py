@@ -25,6 +25,7 @@ ABOUT = {  # what a package is for, in two words
     "simulation": "compiled clients",
     "simulation.torch": "PyTorch clients",
     "config": "TOML, schemas",
+    "export": "models out",
     "server": "Flower",
     "p2p": "Zenoh",
     "tracking": "TensorBoard ...",
