@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import io
 import os
+import textwrap
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 import numpy as np
 from jaxtyping import Int
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from fedkin.core.errors import StorageError
 from fedkin.data.federated import FederatedData
+
+BLUE, ORANGE, FAINT = "#0072B2", "#D55E00", "#D9D9D9"  # of all figures (``reporting/style.py``)
+STYLE: Any = {
+    "font.size": 10,
+    "font.family": "sans-serif",
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": "#222222",
+    "text.color": "#222222",
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedkin",
+}
 
 
 def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> list[Path]:
@@ -33,16 +53,18 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
     Raises:
         StorageError: the folder cannot be written.
     """
-    figure = _draw(data, split)
     base = Path(path)
     base = base.with_suffix("") if base.suffix in (".png", ".svg") else base
-    return [_save(figure, base.with_name(base.name + ending)) for ending in (".png", ".svg")]
+    with matplotlib.rc_context(STYLE):
+        figure = _draw(data, split)
+        return [_save(figure, base.with_name(base.name + ending)) for ending in (".png", ".svg")]
 
 
 def _save(figure: Figure, path: Path) -> Path:
     """Save a figure through memory and a temporary file, so that a partial file is never seen."""
     image = io.BytesIO()
-    figure.savefig(image, format=path.suffix[1:], dpi=150)
+    metadata = {"Date": None} if path.suffix == ".svg" else None  # the same data give the same file
+    figure.savefig(image, format=path.suffix[1:], dpi=160, metadata=metadata)
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_bytes(image.getvalue())
@@ -58,15 +80,20 @@ def _draw(data: FederatedData, split: str) -> Figure:
     counts = data.label_counts(split)
     order = _grouped(data, counts)
     figure = Figure(figsize=(10, 3 + min(5, 0.25 * data.classes)), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.5])
-    _sizes(above, counts[order].sum(axis=1), data, split)
+    FigureCanvasAgg(figure)
+    sizes = counts[order].sum(axis=1)
+    if np.ptp(sizes) > 0:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.5])
+        _sizes(above, sizes)
+    else:  # nothing to see in equal bars
+        above = below = figure.subplots()
+    _title(above, sizes, data, split)
     _matrix(below, counts[order], figure)
-    below.set_xlabel(
-        f"client, grouped by {'true cluster and ' if data.true_clusters is not None else ''}its majority class"
-    )
+    groups = "true cluster (between the orange lines) and " if data.true_clusters is not None else ""
+    below.set_xlabel(f"clients, grouped by {groups}majority class")
     if data.true_clusters is not None:
         for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
-            below.axvline(edge + 0.5, color="tab:red", lw=1)
+            below.axvline(edge + 0.5, color=ORANGE, lw=1)
     return figure
 
 
@@ -76,21 +103,30 @@ def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndar
     return np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1), true_clusters))
 
 
-def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: str) -> None:
-    axes.bar(np.arange(len(sizes)), sizes, width=1.0, color="tab:blue", lw=0)
+def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: str) -> None:
+    each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
+    title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples{each}"
+    lines = "\n".join(textwrap.wrap(title, 85))
+    axes.set_title(lines, loc="left", fontsize=13, fontweight="bold", parse_math=False)  # a name may have $ in it
+
+
+def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
+    axes.bar(np.arange(len(sizes)), sizes, width=1.0, color=BLUE, lw=0)
+    axes.grid(axis="y", color=FAINT, lw=0.7)
     uneven = sizes.max() > 10 * max(1, sizes.min())
-    axes.set(yscale="log" if uneven else "linear", ylabel="samples", ylim=(0.7 if uneven else 0, None))
-    title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples"
-    axes.set_title(title, loc="left", parse_math=False)  # a file's name may have $ in it
-    axes.spines[["top", "right"]].set_visible(False)
+    label = "samples\nof a client"
+    axes.set(yscale="log" if uneven else "linear", ylabel=label, ylim=(0.7 if uneven else 0, None))
+    if uneven:
+        axes.yaxis.set_major_formatter(LogFormatter())  # 1, 10, 100: counts, not powers
 
 
 def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
-    image = axes.imshow(shown, aspect="auto", norm=norm, cmap="viridis_r", interpolation="nearest", origin="lower")
+    shades = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.2, 1, 256)))  # one sample is no white
+    image = axes.imshow(shown, aspect="auto", norm=norm, cmap=shades, interpolation="nearest", origin="lower")
     bar = figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
     bar.formatter = bar.minorformatter = LogFormatter()  # 1, 2, 10: counts, not powers
-    axes.set(ylabel="class", facecolor="0.96")
+    axes.set(ylabel="class")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))

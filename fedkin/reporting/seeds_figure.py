@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
-from fedkin.config.registry import method_title
+from fedkin.reporting.run_figure import method_label
 from fedkin.reporting.style import (
     FADED,
     headline,
@@ -40,7 +40,7 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 def draw(repeated: RepeatedRuns) -> Figure:
     """Mean accuracy of every method; beside it, where there are several, the gain of the first over the others."""
-    named = {method_title(name): curve for name, curve in repeated.curves().items()}
+    named = {method_label(repeated.of(name)[0].config["method"]): curve for name, curve in repeated.curves().items()}
     figure, compared = new_figure(10.5, 4.6), len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named, f"{repeated.runs[0].scored_split.capitalize()} accuracy")
@@ -96,7 +96,11 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
     """
     ours, *others = curves
     seeds = len(curves[ours])
-    prepare(axes, heading or f"Gain of {ours}", "points" + ("; band: 95% interval" if seeds >= LEAST_SEEDS else ""))
+    prepare(
+        axes,
+        heading or f"Gain of {ours}",
+        "mean over the seeds" + ("; band: 95% interval" if seeds >= LEAST_SEEDS else ""),
+    )
     ends = []
     for number, name in enumerate(others, 1):
         gain = 100 * (curves[ours] - curves[name])  # the same seeds in every round
@@ -115,6 +119,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(curves[ours][0]) - 1)
     axes.set_xlabel("communication round")
+    axes.set_ylabel("percentage points")
     low, high = axes.get_ylim()
     label_ends(axes, ends, gap=0.11 * (high - low), template="{:+.1f}")
 

@@ -285,7 +285,7 @@ const charts = {
       layout: layout({
         margin: { l: 12, r: 12, t: 12, b: 44 }, shapes: blocks.length > 12 ? [] : edges.slice(1, -1).flatMap(rule),
         xaxis: { domain: [0.34, 1], range: [-0.5, n - 0.5], showticklabels: false, ticks: "", showgrid: false },
-        yaxis: { range: [n - 0.5, -0.5], showgrid: false, ticks: "", anchor: "x", tickvals: blocks.length <= 12 ? blocks.map((b) => (b.from + b.end - 1) / 2) : [], ticktext: blocks.map((b) => (b.cluster < 0 ? "none" : String(b.cluster))) },
+        yaxis: { range: [n - 0.5, -0.5], showgrid: false, ticks: "", anchor: "x", title: { text: "cluster", standoff: 4 }, tickvals: blocks.length <= 12 ? blocks.map((b) => (b.from + b.end - 1) / 2) : [], ticktext: blocks.map((b) => (b.cluster < 0 ? "none" : String(b.cluster))) },
         xaxis2: { domain: [0, split ? 0.24 : 0.26], showgrid: false, anchor: "y", nticks: 4, title: { text: split ? "round" : "dissimilarity" }, autorange: split ? true : "reversed" },
       }),
       label: `Cosine similarity of ${n} clients' updates, in the order of their clusters: ${mean(within)} on average within clusters, ${mean(across)} across them. Beside it ${split ? "the tree of the splits that the method made" : "a dendrogram"}.`,

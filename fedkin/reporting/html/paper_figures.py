@@ -100,7 +100,7 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
     """Curves of all methods: ``accuracy`` of all clients, or ``bottom_decile``."""
-    label = "test accuracy" if name == "accuracy" else "accuracy of the bottom 10%"
+    label = "test accuracy" if name == "accuracy" else "bottom 10% of clients"
     axes = _over_rounds(figure, chart["events"], label)
     for place, line in enumerate(chart["lines"]):
         colour, dash, x = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)], line["rounds"]
@@ -152,7 +152,13 @@ def _alluvial(figure: Figure, run: Json) -> None:
         axes.add_collection(PolyCollection([s for stays, s in flows if not stays], facecolor=colour, lw=0, alpha=0.5))
         axes.plot([], [], color=colour, lw=4, label=band["name"].removeprefix("cluster "))
     top = max(base[-1] + sizes[-1] for base, sizes in zip(chart["base"], chart["sizes"], strict=True))
-    axes.set(xlim=(0, max(1, chart["last"])), ylim=(0, top), yticks=[], ylabel="clients", xlabel="communication round")
+    axes.set(
+        xlim=(0, max(1, chart["last"])),
+        ylim=(0, top),
+        yticks=[],
+        ylabel="clients, by cluster",
+        xlabel="communication round",
+    )
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     _mark_events(axes, run["events"])
     _legend(figure, axes, "cluster")
@@ -206,6 +212,7 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
         axes.axvline(edge - 0.5, color="white", lw=0.7)
     middles = [(a + b - 1) / 2 for a, b in pairwise(edges)] if few else []
     axes.set_xticks([])
+    axes.set_ylabel("cluster" if few else "clients, by cluster")
     axes.set_yticks(middles, [str(clusters[a]) if clusters[a] >= 0 else "none" for a in edges[:-1]] if few else [])
     beside.add_collection(LineCollection([np.array(line) for line in tree["lines"]], colors="#222222", lw=0.5))
     heights = [h for line in tree["lines"] for h, _ in line] or [0, 1]
