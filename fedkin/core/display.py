@@ -39,7 +39,13 @@ def model_text(kind: str, name: str, facts: Mapping[str, str]) -> str:
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
-    """A number and its noun: ``1 client``, ``1,000 clients``."""
+    """A number and its noun: ``1 client``, ``1,000 clients``.
+
+    Args:
+        number: how many.
+        noun: of one.
+        plural: of any other number; None for the noun with an s.
+    """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 

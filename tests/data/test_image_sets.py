@@ -338,6 +338,7 @@ WRONG: dict[str, list[Any]] = {
     "bool": [1, "yes"],
     "str": [3, True],
     "tuple[str,": ["flip", 3, ["flip"], ("flip", 3)],
+    "Sequence[str]": ["flip", 3, ["flip", 3]],
 }
 
 
