@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns, seeds_of
+from fedkin.analysis.side_by_side import Job, check_jobs, run_side_by_side
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
@@ -58,6 +59,7 @@ def execute_seeds(
     on_round: OnRound | None = None,
     on_seed: OnSeed | None = None,
     track: Sequence[str | Tracker] = (),
+    jobs: int = 1,
 ) -> RepeatedRuns:
     """Run a configuration from ``run.seeds`` seeds, ``run.seed`` on. Each has a folder of its own in ``seeds/``, which
     holds what a run from that seed alone would have written.
@@ -69,9 +71,14 @@ def execute_seeds(
         on_round: called with the record of every round.
         on_seed: called before each run with its number (from 0) and its seed.
         track: trackers, by name or object.
+        jobs: how many seeds at a time, in processes of one core each; then there must be a folder and no tracker, and
+            ``on_seed`` and ``on_round`` are called when a seed is finished.
 
     Raises as ``execute`` does.
     """
+    check_jobs(jobs, [config])
+    if jobs > 1 and (out is None or track):
+        raise ConfigError(f"jobs={jobs} needs a folder for the runs, and takes no trackers; or leave jobs at 1")
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
     experiment = dataclasses.replace(experiment, trackers=trackers)
@@ -89,7 +96,9 @@ def execute_seeds(
         folder.describe()
     runs: list[Run] = []
     try:
-        for number, seed in enumerate(seeds):
+        if jobs > 1 and out is not None:
+            runs = _side_by_side(config, seeds, out, jobs, on_round, on_seed)
+        for number, seed in enumerate(seeds if jobs == 1 else ()):
             if on_seed:
                 on_seed(number, seed)
             runs.append(_one(experiment, methods, digests, seed, out, resume))
@@ -102,6 +111,36 @@ def execute_seeds(
         repeated.write(out)
         _warn_of_other_seeds(out, seeds)
     return repeated
+
+
+def _side_by_side(
+    config: RunConfig, seeds: Sequence[int], out: Path, jobs: int, on_round: OnRound | None, on_seed: OnSeed | None
+) -> list[Run]:
+    """Run seeds in processes of their own. One that fails is logged, and the others go on; then the first error is
+    raised, for statistics need all of them."""
+    errors: list[Exception] = []
+    work = [Job(seed, config.description(), seed, out / SEEDS / str(seed)) for seed in seeds]
+    for number, outcome in enumerate(run_side_by_side(work, jobs)):
+        seed = outcome.job.seed
+        if outcome.error is not None:
+            _log.warning("seed %d was not run: %s", seed, outcome.error)
+            errors.append(outcome.error)
+            continue
+        run = Run.load(outcome.job.out)
+        if on_seed:
+            on_seed(number, seed)
+        if on_round:
+            _replay(run, on_round)
+    if errors:
+        raise errors[0]
+    return [Run.load(job.out) for job in work]
+
+
+def _replay(run: Run, on_round: OnRound) -> None:
+    """Call with the record of every round of a finished run, and of those beside it."""
+    for one in (run, *run.against.values()):
+        for record in one.records:
+            on_round(record)
 
 
 def _one(experiment: Experiment, methods: Methods, digests: Digests, seed: int, out: Path | None, resume: bool) -> Run:

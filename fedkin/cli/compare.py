@@ -51,6 +51,9 @@ def compare_command(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Resume the comparison in this folder.")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="N", min=1, help="So many runs at a time, on one core each.")
+    ] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
     ] = False,
@@ -64,13 +67,14 @@ def compare_command(
             check_measure(by)
         if resume:
             if settings or methods is not None or grid or out:
-                raise ConfigError(f"--resume takes its grid from {resume}; only --seeds, --by and --json go with it")
+                goes = "only --seeds, --by, --jobs and --json go with it"
+                raise ConfigError(f"--resume takes its grid from {resume}; {goes}")
             checked, folder, created = comparison_folder.reopen(resume, seeds, by), resume, None
         else:
             checked = _grid(settings or [], methods, seeds, grid or [], by or "final")
             folder = out or new_run_folder("compare")
             created = comparison_folder.create(folder, checked)
-        comparison, interrupted = _run(checked, folder, created)
+        comparison, interrupted = _run(checked, folder, created, jobs)
         _close(comparison, folder, as_json)
         if interrupted:
             print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
@@ -87,15 +91,15 @@ def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: l
     return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by)
 
 
-def _run(grid: Grid, folder: Path, created: list[Path] | None) -> tuple[Comparison, bool]:
+def _run(grid: Grid, folder: Path, created: list[Path] | None, jobs: int) -> tuple[Comparison, bool]:
     """The comparison, and whether it was interrupted."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.compare.runner import run
     from fedkin.reporting.comparison_progress import Display
 
-    with Display(grid) as display:
+    with Display(grid, jobs) as display:
         try:
-            return run(grid, folder, display.cell, display.round, created), False
+            return run(grid, folder, display.cell, display.round, created, jobs), False
         except KeyboardInterrupt:
             pass
     return Comparison.load(folder), True

@@ -43,6 +43,9 @@ def run_command(
             "--track", metavar="NAME", help="Log every round to tensorboard, mlflow or wandb; may be repeated."
         ),
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="N", min=1, help="So many of run.seeds at a time, on one core each.")
+    ] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
     ] = False,
@@ -54,10 +57,12 @@ def run_command(
         if out and resume:
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
         config = load_config(settings or [], resume)
+        if jobs > 1 and not config.run.seeds:
+            raise ConfigError("--jobs runs several seeds at a time: set run.seeds=4, say, or leave it out")
         folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name'].rpartition(':')[2]}")
         if config.run.seeds:
             with _resumable(folder):
-                repeated = _execute_seeds(config, folder, resume is not None, track or [])
+                repeated = _execute_seeds(config, folder, resume is not None, track or [], jobs)
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
@@ -72,13 +77,13 @@ def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) ->
         return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
-def _execute_seeds(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> RepeatedRuns:
+def _execute_seeds(config: RunConfig, folder: Path, resume: bool, track: list[str], jobs: int) -> RepeatedRuns:
     from fedkin.analysis.repeat import execute_seeds
     from fedkin.reporting.progress import Display
 
     with Display(config.run.rounds, config.run.seeds or 1) as display:
         listeners = {"on_round": display, "on_seed": display.begin}
-        return execute_seeds(config, out=folder, resume=resume, track=track, **listeners)
+        return execute_seeds(config, out=folder, resume=resume, track=track, jobs=jobs, **listeners)
 
 
 def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:

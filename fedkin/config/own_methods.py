@@ -36,9 +36,14 @@ def of_this_process(name: str) -> bool:
     return name.startswith("__main__:") or "<locals>" in name
 
 
+def only_here(name: str) -> bool:
+    """Whether this process alone finds it: a class of a script, a notebook or a function."""
+    return of_this_process(name) or name in _OF_THIS_PROCESS
+
+
 def resume_note(names: Iterable[str]) -> str:
     """What the folder of a comparison says of methods that its own process alone can find; empty without such."""
-    local = [name for name in names if of_this_process(name)]
+    local = [name for name in names if only_here(name)]
     return (
         f"{', '.join(local)}: defined in a script, a notebook or a function; go on from there with "
         "compare(..., resume=True), or put the class into a module and start anew"

@@ -24,7 +24,8 @@ class Display:
     """Progress on standard error: two live bars on a terminal (the runs of the grid, the rounds of the current one), a
     plain line for every run elsewhere. A context manager; ``cell`` and ``round`` are its callbacks."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, jobs: int = 1) -> None:
+        self._timed = jobs == 1  # runs at once end together or not at all: no pace can be told from that
         self.console = Console(file=sys.stderr)
         self._rounds = {(s.label, m.label): s.config(m).run.rounds for s, m in grid.cells}
         self._cells = [key for key in self._rounds for _ in grid.seeds]
@@ -87,7 +88,7 @@ class Display:
             remaining[self._current.method.label] += rounds
         for setting, method in self._cells:
             remaining[method] += self._rounds[setting, method]
-        seconds = self._pace.seconds_left(remaining)
+        seconds = self._pace.seconds_left(remaining) if self._timed else None
         return "" if seconds is None else f"{seconds // 3600:d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
 
 

@@ -496,6 +496,11 @@ def test_eps_refuses(elsewhere: Path, arguments: list[str], words: list[str]) ->
 # --- many seeds
 
 
+def test_jobs_are_for_several_seeds(elsewhere: Path) -> None:
+    refused(fedkin("run", *QUICK, "--jobs", "2"), "--jobs runs several seeds", "run.seeds=4")
+    nothing_in(elsewhere)
+
+
 def test_many_seeds_in_one_run(elsewhere: Path) -> None:
     result = fedkin("run", *QUICK, "run.seeds=3", "--json", "--out", "a")
     assert result.exit_code == 0, result.output

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished_run, reopen_same
+from fedkin.analysis.side_by_side import Earlier, Job, check_jobs, run_side_by_side
 from fedkin.config import registry
 from fedkin.config.comparison import Methods as ComparedMethods
 from fedkin.config.comparison import load
@@ -38,6 +39,7 @@ def compare(
     out: str | Path,
     resume: bool = False,
     on_round: OnRound | None = None,
+    jobs: int = 1,
 ) -> Comparison:
     """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does; ``fk.draw`` writes tables and
     figure.
@@ -53,16 +55,19 @@ def compare(
         by: the measure by which methods are compared: ``final``, ``best`` or ``bottom``.
         out: the folder that keeps it; with ``resume``, one that holds the same comparison already.
         resume: whether to go on with the comparison in ``out``.
-        on_round: called with the record of every round.
+        on_round: called with the record of every round; with ``jobs``, when its run is finished.
+        jobs: how many runs at a time, in processes of one core each; folders are the same but for timings.
 
     Raises:
-        ConfigError: an invalid configuration, or a grid without a cell.
+        ConfigError: an invalid configuration, or a grid without a cell; with ``jobs``, a method that other processes
+            cannot import.
         StorageError, CheckpointError: about the folder.
     """
     checked = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
+    check_jobs(jobs, [setting.config(method) for setting, method in checked.cells])
     folder = Path(out)
     created = reopen_same(folder, checked) if resume else create(folder, checked)
-    comparison = run(checked, folder, on_round=on_round, created=created)
+    comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs)
     comparison.write(folder)
     return comparison
 
@@ -73,6 +78,7 @@ def run(
     on_cell: OnCell | None = None,
     on_round: OnRound | None = None,
     created: Sequence[Path] | None = None,
+    jobs: int = 1,
 ) -> Comparison:
     """Run all cells that are not finished; one that cannot be run is logged, and the others go on.
 
@@ -82,30 +88,32 @@ def run(
     Args:
         grid: settings, methods and seeds.
         out: the comparison's folder.
-        on_cell: called before each cell.
-        on_round: called with the record of every round.
+        on_cell: called before each cell; with ``jobs``, when it has ended.
+        on_round: called with the record of every round; with ``jobs``, when its run is finished.
+        jobs: how many cells at a time, in processes of one core each.
         created: folders that were created for a new comparison; they are removed where no cell can be run.
 
     Raises:
         ConfigError: no cell could be run.
         CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is full.
     """
+    check_jobs(jobs, [setting.config(method) for setting, method in grid.cells])
     cells = list(cells_of(grid, out))
     before = {cell.key: run for cell in cells if (run := finished_run(cell)) is not None}
     runs: dict[Key, Run] = {}
     failed: dict[Key, str] = {}
     warnings: list[str] = []
-    reusable = _ReusableExperiment(before)
-    for cell in cells:
-        if on_cell:
-            on_cell(cell, cell.key in before)
-        try:
-            runs[cell.key] = before.get(cell.key) or reusable.run(cell, on_round)
-        except (CheckpointError, StorageError):
-            raise
-        except FedkinError as error:
-            failed[cell.key] = str(error)
-            warnings.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {error}")
+    outcomes = (
+        _in_turn(cells, before, on_cell, on_round) if jobs == 1 else _at_once(cells, before, on_cell, on_round, jobs)
+    )
+    for cell, result in outcomes:
+        if isinstance(result, Run):
+            runs[cell.key] = result
+        elif isinstance(result, (CheckpointError, StorageError)):
+            raise result
+        else:
+            failed[cell.key] = str(result) if isinstance(result, FedkinError) else f"{type(result).__name__}: {result}"
+            warnings.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {failed[cell.key]}")
         while runs and warnings:  # where nothing can be run, the error at the end says it once
             _log.warning("%s", warnings.pop(0))
     if not runs:
@@ -113,6 +121,52 @@ def run(
             abandon(out, created)
         raise ConfigError(f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}")
     return Comparison(grid, runs, failed, out)
+
+
+def _in_turn(
+    cells: Sequence[Cell], before: Mapping[Key, Run], on_cell: OnCell | None, on_round: OnRound | None
+) -> Iterator[tuple[Cell, Run | Exception]]:
+    """Every cell's run, or why there is none, one after another in this process."""
+    reusable = _ReusableExperiment(before)
+    for cell in cells:
+        if on_cell:
+            on_cell(cell, cell.key in before)
+        try:
+            yield cell, before.get(cell.key) or reusable.run(cell, on_round)
+        except FedkinError as error:
+            yield cell, error
+
+
+def _at_once(
+    cells: Sequence[Cell], before: Mapping[Key, Run], on_cell: OnCell | None, on_round: OnRound | None, jobs: int
+) -> Iterator[tuple[Cell, Run | Exception]]:
+    """The same, so many cells at a time, in the order in which they end; those finished before come first."""
+    by_key = {cell.key: cell for cell in cells}
+    for key, run in before.items():
+        if on_cell:
+            on_cell(by_key[key], True)
+        yield by_key[key], run
+    for outcome in run_side_by_side([_job(cell, before) for cell in cells if cell.key not in before], jobs):
+        cell = by_key[outcome.job.key]
+        if on_cell:
+            on_cell(cell, False)
+        if outcome.error is not None:
+            yield cell, outcome.error
+            continue
+        run = Run.load(cell.path)
+        if on_round:
+            for record in run.records:
+                on_round(record)
+        yield cell, run
+
+
+def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
+    earlier = tuple(
+        Earlier(run.config, run.fingerprint, str(run.folder))
+        for (label, *_), run in before.items()
+        if label == cell.setting.label
+    )
+    return Job(cell.key, cell.setting.config(cell.method).description(), cell.seed, cell.path, earlier)
 
 
 @dataclass

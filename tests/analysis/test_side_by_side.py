@@ -1,0 +1,124 @@
+"""Runs in processes of their own: the same folders, and one that fails or dies takes no other away."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedkin as fk
+from fedkin.analysis.compare import comparison_folder, runner
+from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.repeat import execute_seeds
+from fedkin.analysis.side_by_side import ONE_CORE
+from fedkin.config.comparison import load
+from fedkin.core.errors import ConfigError
+from fedkin.methods.fedavg import FedAvg
+from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
+
+QUICK = ["data.clients=6", "run.rounds=2", "run.cohort=3", "local.epochs=1"]
+DIFFERENT = NEVER_THE_SAME | {"environment.json"}  # it lists devices, and a process has one
+DIES = """
+import os
+from dataclasses import dataclass
+from fedkin.methods.fedavg import FedAvg
+
+@dataclass(frozen=True)
+class Dies(FedAvg):
+    def init(self, world, stream):
+        os._exit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison, list[str]]:
+    """Four methods, two at a time: one cannot be run, and one ends its process; and what was told of cells."""
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "dying_method_module.py").write_text(DIES)
+    methods: list[Any] = ["fedavg", "dying_method_module:Dies", {"name": "ifca", "clusters": 99}, "fedprox"]
+    told: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(folder), *sys.path])
+        out, grid = folder / "c", load(None, QUICK, methods, 1)
+        created = comparison_folder.create(out, grid)
+        found = runner.run(grid, out, lambda cell, _: told.append(cell.method.label), created=created, jobs=2)
+    return folder, found, told
+
+
+def test_cells_are_those_of_one_process(compared: tuple[Path, Comparison, list[str]], tmp_path: Path) -> None:
+    serial = fk.compare(None, *QUICK, methods=["fedavg", "fedprox"], seeds=1, out=tmp_path / "serial")
+    for name in ("fedavg", "fedprox"):
+        same(compared[0] / "c/cells/all" / name / "0", tmp_path / "serial/cells/all" / name / "0", DIFFERENT)
+        assert '"cores"' in (compared[0] / "c/cells/all" / name / "0/environment.json").read_text()
+    assert not serial.missing
+
+
+def test_one_that_fails_or_dies_is_named_and_the_others_go_on(compared: tuple[Path, Comparison, list[str]]) -> None:
+    _, found, told = compared
+    assert sorted(key[1] for key in found.finished) == ["FedAvg", "FedProx"]
+    failed = {key[1]: reason for key, reason in found.failed.items()}
+    assert "its process died" in failed["Dies"] and "clusters" in failed["IFCA"]
+    assert sorted(told) == ["Dies", "FedAvg", "FedProx", "IFCA"]
+    assert ONE_CORE not in os.environ.get("XLA_FLAGS", "")
+
+
+def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> None:
+    """As Ctrl-C does it: the third of three is begun or not, and nothing is lost."""
+    grid = load(None, QUICK, ["fedavg", "fedprox", "ifca"], 1)
+    comparison_folder.create(tmp_path / "c", grid)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(grid, tmp_path / "c", interrupt, jobs=2)
+    assert not [one for one in multiprocessing.active_children() if one.join(20) or one.is_alive()]
+    assert Comparison.load(tmp_path / "c").missing
+    done = fk.compare(None, *QUICK, methods=["fedavg", "fedprox", "ifca"], seeds=1, out=tmp_path / "c", resume=True)
+    assert not done.missing
+
+
+def test_seeds_are_those_of_one_process(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    two = execute_seeds(settings(2, 2), out=tmp_path / "two", jobs=2, on_seed=lambda *seed: told.append(seed))
+    one = execute_seeds(settings(2, 2), out=tmp_path / "one")
+    assert two.seeds == one.seeds and [number for number, _ in told] == [0, 1]
+    for seed in two.seeds:
+        same(tmp_path / f"two/seeds/{seed}", tmp_path / f"one/seeds/{seed}", DIFFERENT)
+    assert (tmp_path / "two/curves.csv").read_bytes() == (tmp_path / "one/curves.csv").read_bytes()
+
+
+SCRIPT = """
+import fedkin as fk
+QUICK = ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"]
+print(fk.compare(None, *QUICK, methods=["fedavg", "fedprox"], seeds=1, out="out", jobs=2))
+"""
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 finished, 0 missing" in done.stdout
+
+
+def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Here(FedAvg):
+        pass
+
+    with pytest.raises(ConfigError, match=r"jobs=2: no other process can import .*Here"):
+        fk.compare(None, *QUICK, methods=[Here(), "fedavg"], out=tmp_path / "c", jobs=2)
+    with pytest.raises(ConfigError, match=r"jobs=2: a process has one core; leave out run\.devices"):
+        fk.compare(None, *QUICK, "run.devices=2", methods=["fedavg"], out=tmp_path / "c", jobs=2)
+    with pytest.raises(ConfigError, match=r"jobs must be an integer of at least 1, got 0"):
+        fk.compare(None, *QUICK, methods=["fedavg"], out=tmp_path / "c", jobs=0)
+    with pytest.raises(ConfigError, match=r"jobs=2 needs a folder"):
+        execute_seeds(settings(2, 2), out=None, jobs=2)
+    assert not list(tmp_path.iterdir())
