@@ -36,6 +36,7 @@ ABOUT = {  # what a package is for, in two words
     "analysis.advise": "does it help",
     "reporting": "figures, tables",
     "reporting.html": "the report",
+    "estimator": "scikit-learn",
     "cli": "commands",
 }
 
