@@ -257,6 +257,17 @@ def test_data_in_one_file_for_all_sites(tmp_path: Path) -> None:
         init(folder, 3)
 
 
+def test_sites_number_text_labels_alike(tmp_path: Path) -> None:
+    labels = np.array(["ill", "well"])[np.arange(40) % 2]
+    np.savez(tmp_path / "all.npz", x=np.ones((40, 6), np.float32), y=labels, client_id=np.arange(40) % 2)
+    settings = ["data.name=file", f"data.path={tmp_path / 'all.npz'}"]
+    with pytest.raises(ConfigError, match=r"data: labels are text.*such as label_names = \['ill', 'well'\]"):
+        init(tmp_path / "fed", 2, settings=settings)
+    folder = init(tmp_path / "fed", 2, settings=[*settings, "data.label_names=['well', 'ill', 'dead']"]).folder
+    client = load_client(folder / "site-1/client.toml")
+    assert client.data["label_names"] == ["well", "ill", "dead"] and client.samples.classes == 3
+
+
 def test_without_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(MissingExtra, match=r"pip install 'fedkin\[flower\]'"):
