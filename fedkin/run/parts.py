@@ -89,7 +89,8 @@ def _of_program(config: dict[str, Any], model: Any, data: FederatedData | None, 
         )
     if "shift" in config:
         raise ConfigError("this run was started from Python with data that shift, which cannot be made again from disk")
-    return Parts(method or _method(config["method"]), wrap_module(model), data, LocalTraining(**config["local"]))
+    local = LocalTraining.from_settings(config["local"])
+    return Parts(method or _method(config["method"]), wrap_module(model), data, local)
 
 
 def _of_federation(config: dict[str, Any], model: Any, method: Method | None) -> Parts:

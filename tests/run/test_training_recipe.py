@@ -43,6 +43,12 @@ def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     assert described["schedule"]["every"] == 2 and described["class_weights"] == "balanced"
 
 
+def test_a_recipe_is_read_back_from_a_folder(tmp_path: Path) -> None:
+    simulate(DATA, rounds=1, out=tmp_path / "run")
+    loaded = fk.Run.load(tmp_path / "run", model=mclr(DATA), data=DATA)
+    assert loaded.made_of is not None and loaded.made_of.local == RECIPE
+
+
 def test_a_run_without_a_recipe_is_described_as_before() -> None:
     before = ["epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "partial"]
     assert list(simulate(DATA, 1, fk.SGD()).config["local"]) == before
