@@ -38,7 +38,7 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         )
     if not last_checkpoint:
         return Run.load(run).export(path, format)
-    registry.methods()  # defines the types of their states
+    registry.define_states(config["method"]["name"])
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
     parts = parts_of(config)
     names = dict(enumerate(getattr(parts.samples, "client_names", None) or ()))

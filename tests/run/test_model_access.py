@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import fedkin as fk
-from fedkin.core.method import UNASSIGNED
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.export.predictor import probabilities
 from fedkin.methods.flexcfl import FlexCFLState
 
@@ -133,6 +133,14 @@ def test_a_client_of_each_kind_is_placed_in_its_cluster(tiny: fk.data.FederatedD
             placement = run.place(x, y, resamples=10)
             assert placement.cluster == run.assignment[client] and placement.confidence > 0.6, type(method)
             assert placement.shares[placement.cluster] == placement.confidence
+
+
+def test_a_server_optimizer_and_as_many_clusters_as_clients_place_alike(tiny: fk.data.FederatedData) -> None:
+    """The state has moments beside the method's own arrays, of which none is taken for one of clients."""
+    run = simulated(fk.IFCA(clusters=12), tiny, server_optimizer=fk.FedAdam(lr=0.1))
+    x, y = tiny.x[tiny.train[0]], tiny.y[tiny.train[0]]
+    plain = replace(run, state=State(run.models, run.assignment))
+    assert run.place(x, y, resamples=4).cluster == plain.place(x, y, resamples=4).cluster
 
 
 def test_placing_changes_nothing_and_repeats_itself(tiny: fk.data.FederatedData) -> None:

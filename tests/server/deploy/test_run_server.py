@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fedkin.config.server import load_server
-from fedkin.core.errors import CheckpointError, ConfigError, ModelError
+from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelError
+from fedkin.export import load as load_export
 from fedkin.run import checkpoint
 from fedkin.run.results import Run
 from fedkin.server.deploy import run_server as serving
@@ -112,6 +113,23 @@ def test_a_deployed_run_has_trackers(lab: Lab) -> None:
     assert (lab.folder / "run/tracked/TensorBoard.rounds").read_text().split() == ["0", "1", "2"]
     with pytest.raises(ConfigError, match="unknown tracker 'tensorbord'"):
         lab.serve(capacity=f'{CLIENTS}\ntrack = ["tensorbord"]', rounds=2)
+
+
+def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path) -> None:
+    """From memory, and from the server's run folder; what needs the clients' data says where they are."""
+    lab.join(*range(CLIENTS))
+    run, data = lab.serve(rounds=2), clustered_data()
+    loaded = Run.load(lab.folder / "run")
+    for client in (0, 3):
+        x, y = data.x[data.train[client]], data.y[data.train[client]]
+        scores = run.model_for(f"site-{client}")(x)
+        np.testing.assert_array_equal(loaded.model_for(f"site-{client}")(x), scores)
+        assert run.place(x, y).cluster == loaded.place(x, y).cluster == run.assignment[client]
+        exported = load_export(run.export(tmp_path / f"{client}").parent)
+        np.testing.assert_allclose(exported.model(client=f"site-{client}")(x), scores, atol=1e-5)
+    for refused in (lambda: run.fine_tune(0, 1), run.evaluate):
+        with pytest.raises(DataError, match="are with its clients, not here"):
+            refused()
 
 
 # --- resume
