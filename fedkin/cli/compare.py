@@ -61,26 +61,33 @@ def compare_command(
     """Compare methods on the same data, scenarios and seeds, and test which differences are significant."""
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
+        from fedkin.analysis.side_by_side import check_jobs
         from fedkin.config.comparison_grid import check_measure
 
         if by is not None:
             check_measure(by)
+        if resume and (settings or methods is not None or grid or out):
+            goes = "only --seeds, --by, --jobs and --json go with it"
+            raise ConfigError(f"--resume takes its grid from {resume}; {goes}")
+        folder = resume or out or new_run_folder("compare")
         if resume:
-            if settings or methods is not None or grid or out:
-                goes = "only --seeds, --by, --jobs and --json go with it"
-                raise ConfigError(f"--resume takes its grid from {resume}; {goes}")
-            checked, folder, created = comparison_folder.reopen(resume, seeds, by), resume, None
+            checked = comparison_folder.reopen(resume, seeds, by)
         else:
             checked = _grid(settings or [], methods, seeds, grid or [], by or "final")
-            folder = out or new_run_folder("compare")
-            created = comparison_folder.create(folder, checked)
+        check_jobs(jobs, [setting.config(method) for setting, method in checked.cells])
+        created = None if resume else comparison_folder.create(folder, checked)
         comparison, interrupted = _run(checked, folder, created, jobs)
         _close(comparison, folder, as_json)
-        if interrupted:
-            print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED)
-        if comparison.failed:
-            raise typer.Exit(BAD_INPUT)
+        _exit_status(comparison, interrupted, folder)
+
+
+def _exit_status(comparison: Comparison, interrupted: bool, folder: Path) -> None:
+    """Leave with the status of a comparison that was interrupted, or of which a run failed."""
+    if interrupted:
+        print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if comparison.failed:
+        raise typer.Exit(BAD_INPUT)
 
 
 def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str) -> Grid:
