@@ -1,0 +1,268 @@
+"""Clustered federated learning behind scikit-learn's interface: ``fit(X, y, groups=clients)``, ``predict(X, groups=)``.
+
+Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P parameters, C classes.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from fedkin.config import registry
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED, Method
+from fedkin.core.requirements import requirements_of
+from fedkin.core.training import LocalTraining
+from fedkin.data.from_arrays import from_arrays
+from fedkin.export.predictor import Predictor
+from fedkin.run.placement import Placement
+from fedkin.run.results import Run
+from fedkin.run.simulate import simulate, trainable
+
+_SEEDS = 2**31 - 1
+_NOT_PICKLED = ("run_", "_predictors")  # what holds compiled programs
+
+
+class OneSample(NamedTuple):
+    """What a model must know of the data: shape and type of a sample, and how many classes there are."""
+
+    x: Shaped[np.ndarray, "1 ..."]
+    y: Int[np.ndarray, "1"]
+    classes: int
+    name: str = "estimator"
+
+
+class Clustered(ClassifierMixin, BaseEstimator):
+    """A classifier that groups clients with similar data, and trains one model per cluster.
+
+    Args:
+        method: a method's name, or one made (``fk.IFCA(clusters=4)``).
+        clusters: K, for a named method that has it; at most N are used.
+        method_options: further options of a named method.
+        model: a model's name, a PyTorch module, or what ``fk.simulate`` takes; or a function of the data that makes it.
+        rounds: T, communication rounds.
+        cohort: n, clients per round; at most N are used.
+        epochs: E, local epochs.
+        batch_size: B.
+        lr: local learning rate.
+        random_state: seed of the run; a generator, or None for another seed each time.
+
+    Attributes:
+        classes_: [C], the labels.
+        groups_: [N], the clients, in ascending order.
+        labels_: [N], the cluster of each client.
+        models_: [K, P], one flat vector for each cluster; for each client where clients have models of their own.
+        n_features_in_: D.
+        run_: the finished run. It is not pickled.
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "flexcfl",
+        *,
+        clusters: int = 3,
+        method_options: Mapping[str, Any] | None = None,
+        model: Any = "mclr",
+        rounds: int = 20,
+        cohort: int = 10,
+        epochs: int = 5,
+        batch_size: int = 10,
+        lr: float = 0.05,
+        random_state: Any = 0,
+    ) -> None:
+        self.method = method
+        self.clusters = clusters
+        self.method_options = method_options
+        self.model = model
+        self.rounds = rounds
+        self.cohort = cohort
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Clustered:
+        """Train on the samples of all clients.
+
+        Args:
+            X: features [M, D], or [M ...] for models of images.
+            y: labels [M] of any type.
+            groups: the client of each sample [M]; None: all are one client's, and there is one cluster.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            ValueError: samples, labels and groups that do not fit each other; fewer than two classes.
+            ConfigError, MethodError, ModelError: as ``fk.simulate``.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float32, allow_nd=True)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Clustered needs labels of at least 2 classes, got 1 class: {_plain(self.classes_[0])!r}")
+        owners = np.zeros(len(X), int) if groups is None else _one_per_sample(groups, len(X))
+        self.groups_, clients = np.unique(owners, return_inverse=True)
+        N = len(self.groups_)
+        data = from_arrays(X, labels, clients=clients, test=0, classes=len(self.classes_), name="estimator")
+        self._data = OneSample(X[:1], labels[:1], len(self.classes_))
+        self.run_ = simulate(
+            self._method(N),
+            data,
+            self._model(data),
+            rounds=self.rounds,
+            cohort=min(self.cohort, N),
+            local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
+            seed=int(check_random_state(self.random_state).randint(_SEEDS)),
+            evaluate_every=0,  # there are no test samples
+            selection="round_robin",  # so that each client soon has a cluster
+            progress=False,
+        )
+        self._keep(self.run_, X, labels, clients)
+        return self
+
+    def predict(self, X: Any, groups: Any = None) -> np.ndarray:
+        """Labels of samples [M]; arguments and errors as ``predict_proba``."""
+        scores = self.predict_proba(X, groups)
+        return self.classes_[scores.argmax(axis=1)]
+
+    def predict_proba(self, X: Any, groups: Any = None) -> Float[np.ndarray, "M C"]:
+        """Probabilities of the classes, by the model of each sample's client.
+
+        Args:
+            X: features [M, D].
+            groups: the client of each sample; None: the mean over all models, each as often as it has clients.
+
+        Raises:
+            ValueError: a client that is not known: ``assign`` finds its cluster first.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=False)
+        if groups is None:
+            shares = np.bincount(self._model_index, minlength=len(self.models_)) / len(self._model_index)
+            parts = [shares[k] * self._predictor(int(k)).predict(X, proba=True) for k in np.flatnonzero(shares)]
+            return np.sum(parts, axis=0)
+        models = self._model_index[self._positions(_one_per_sample(groups, len(X)))]
+        probabilities = np.zeros((len(X), len(self.classes_)))
+        for k in np.unique(models):
+            probabilities[models == k] = self._predictor(int(k)).predict(X[models == k], proba=True)
+        return probabilities
+
+    def score(self, X: Any, y: Any, groups: Any = None) -> float:
+        """Accuracy; arguments and errors as ``predict_proba``."""
+        return float(accuracy_score(y, self.predict(X, groups)))
+
+    def assign(self, X: Any, y: Any, group: Any) -> Placement:
+        """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers, and remember it.
+
+        Args:
+            X: its training samples [M, D].
+            y: their labels.
+            group: its name or number.
+
+        Raises:
+            ValueError: a client that is known already, labels that ``fit`` has not seen.
+            MethodError: a method that cannot place newcomers, or an estimator that was pickled.
+        """
+        check_is_fitted(self)
+        if np.isin(group, self.groups_):
+            raise ValueError(f"client {group!r} is known already; its cluster is in labels_")
+        if not hasattr(self, "run_"):
+            raise MethodError("the run behind this estimator was not pickled, and placing needs it: fit it again")
+        X = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=False)
+        labels = column_or_1d(y)
+        unseen = np.setdiff1d(labels, self.classes_)
+        if len(unseen):
+            raise ValueError(
+                f"label {_plain(unseen[0])!r} was not in fit, which saw {', '.join(map(str, self.classes_))}"
+            )
+        placed = self.run_.place(X, np.searchsorted(self.classes_, labels))
+        if placed.cluster == UNASSIGNED:
+            raise MethodError(f"client {group!r} resembles no cluster, so no model serves it")
+        position = int(np.searchsorted(self.groups_, group))
+        self.groups_ = np.insert(self.groups_, position, group)
+        self.labels_ = np.insert(self.labels_, position, placed.cluster)
+        self._model_index = np.insert(self._model_index, position, placed.cluster)
+        return placed
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in _NOT_PICKLED}
+
+    def _method(self, clients: int) -> Method:
+        """The method, with no more clusters than clients."""
+        method = self._named_method(clients) if isinstance(self.method, str) else self.method
+        if requirements_of(method).detectors:
+            raise MethodError(f"{type(method).__name__} trains detectors, not classifiers: run it with fk.simulate")
+        return method
+
+    def _named_method(self, clients: int) -> Method:
+        methods, options = registry.methods(), dict(self.method_options or {})
+        entry = registry.resolve("method", methods, {"name": self.method, **options}, str)
+        if "clusters" in entry and "clusters" not in options:
+            entry["clusters"] = min(self.clusters, clients)
+        return registry.make(methods, entry)
+
+    def _model(self, data: Any) -> Any:
+        """The model for samples such as these."""
+        if isinstance(self.model, str):
+            return registry.make(registry.models(), registry.resolve_model({"name": self.model}, str), data)
+        return self.model(data) if isinstance(self.model, types.FunctionType) else self.model
+
+    def _keep(self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]) -> None:
+        """What predictions need of a run; clients that no cohort had are placed as newcomers."""
+        assignment = run.assignment.copy()
+        if run.trained.personal:
+            own = [run.model_for(client) for client in range(len(assignment))]
+            self.models_, self._model_index = np.stack([one.vector for one in own]), np.arange(len(assignment))
+        else:
+            for client in np.flatnonzero(assignment == UNASSIGNED):
+                mine = clients == client
+                assignment[client] = run.place(x[mine], y[mine], resamples=1).cluster
+            self.models_, self._model_index = run.models, assignment
+        if (assignment == UNASSIGNED).any():
+            missing = self.groups_[assignment == UNASSIGNED]
+            raise MethodError(
+                f"the method leaves client {_plain(missing[0])!r} without a cluster ({len(missing)} such clients)"
+            )
+        self.labels_, self._predictors = assignment, {}
+
+    def _predictor(self, k: int) -> Predictor:
+        """The model of a row of ``models_``, made when it is first used."""
+        predictors = self.__dict__.setdefault("_predictors", {})
+        if k not in predictors:
+            model = trainable(self._model(self._data))
+            predictors[k] = Predictor(f"cluster-{k}", model, self.models_[k][None], self._data)
+        return predictors[k]
+
+    def _positions(self, groups: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
+        """The client of each sample, as a position in ``groups_``."""
+        unknown = np.setdiff1d(groups, self.groups_)
+        if len(unknown):
+            raise ValueError(
+                f"groups: client {_plain(unknown[0])!r} was not in fit ({len(unknown)} such clients); "
+                "assign(X, y, group) finds its cluster from labelled samples, and groups=None asks all models"
+            )
+        return np.searchsorted(self.groups_, groups)
+
+
+def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
+    """The client of each sample."""
+    clients = column_or_1d(groups)
+    if len(clients) != samples:
+        raise ValueError(f"groups must have a client for each of {samples} samples, got {len(clients)}")
+    return clients
+
+
+def _plain(value: Any) -> Any:
+    """A value of an array, for messages."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,131 @@
+"""The scikit-learn door: what its own checks ask of a classifier, and what clients add."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fedkin as fk
+from fedkin.core.errors import ConfigError, MethodError
+
+SMALL = {"rounds": 12, "cohort": 6, "epochs": 2}
+
+
+@parametrize_with_checks([fk.Clustered(**SMALL)])
+def test_it_is_a_classifier_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def samples() -> dict[str, np.ndarray]:
+    """Twelve hospitals; in the second half of them the labels are the other way round."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 5))
+    groups = np.repeat([f"hospital {i:02d}" for i in range(12)], 50)
+    y = np.where((x[:, 0] > 0) ^ (np.arange(600) >= 300), "ill", "well")
+    return {"X": x, "y": y, "groups": groups}
+
+
+@pytest.fixture(scope="module")
+def fitted(samples: dict[str, np.ndarray]) -> fk.Clustered:
+    return fk.Clustered("ifca", clusters=2, rounds=20, cohort=6).fit(**samples)
+
+
+def test_each_client_is_served_by_its_clusters_model(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+    assert fitted.models_.shape[0] == 2 and fitted.classes_.tolist() == ["ill", "well"]
+    assert (fitted.labels_[:6] == fitted.labels_[0]).all() and (fitted.labels_[6:] == 1 - fitted.labels_[0]).all()
+    own = fitted.predict(samples["X"], groups=samples["groups"])
+    assert np.mean(own == samples["y"]) > 0.9
+    assert fitted.score(samples["X"], samples["y"]) < 0.7  # without groups all models vote, and they disagree
+    run = fitted.run_.predict(samples["X"][:50].astype(np.float32), client=0)
+    assert (fitted.classes_[run] == own[:50]).all()
+
+
+def test_probabilities_are_of_the_classes(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+    for groups in (None, samples["groups"]):
+        probabilities = fitted.predict_proba(samples["X"], groups)
+        assert probabilities.shape == (600, 2) and np.allclose(probabilities.sum(axis=1), 1)
+    whole = [fitted.run_.predict(samples["X"].astype(np.float32), cluster=k, proba=True) for k in (0, 1)]
+    assert np.allclose(fitted.predict_proba(samples["X"]), (whole[0] + whole[1]) / 2, atol=1e-6)  # six clients each
+
+
+def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray]) -> None:
+    known = samples["groups"] < "hospital 11"
+    part = {name: value[known] for name, value in samples.items()}
+    fitted = fk.Clustered("ifca", clusters=2, rounds=20, cohort=6).fit(**part)
+    x, y = samples["X"][~known], samples["y"][~known]
+    with pytest.raises(ValueError, match=r"client 'hospital 11' was not in fit .*assign"):
+        fitted.predict(x, groups=samples["groups"][~known])
+    placed = fitted.assign(x, y, "hospital 11")
+    assert placed.cluster == fitted.labels_[10] == fitted.labels_[11] and placed.confidence > 0.9
+    assert np.mean(fitted.predict(x, groups=samples["groups"][~known]) == y) > 0.9
+    with pytest.raises(ValueError, match="is known already"):
+        fitted.assign(x, y, "hospital 11")
+    with pytest.raises(ValueError, match="label 'dead' was not in fit"):
+        fitted.assign(x, np.where(y == "ill", "dead", y), "hospital 12")
+
+
+def test_a_pickle_predicts_the_same(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (again.predict(samples["X"], samples["groups"]) == fitted.predict(samples["X"], samples["groups"])).all()
+    with pytest.raises(MethodError, match="was not pickled"):
+        again.assign(samples["X"], samples["y"], "new")
+
+
+def test_methods_and_models_may_be_objects(samples: dict[str, np.ndarray]) -> None:
+    estimator = fk.Clustered(fk.FedAvg(), model=lambda data: fk.models.mlp(data, hidden=(8,)), rounds=2)
+    fitted = clone(estimator).fit(**samples)
+    assert len(fitted.models_) == 1 and set(fitted.labels_) == {0}
+    assert fitted.predict(samples["X"], samples["groups"]).shape == (600,)
+
+
+def test_peers_have_a_model_each(samples: dict[str, np.ndarray]) -> None:
+    fitted = fk.Clustered("local", rounds=4, cohort=12).fit(**samples)
+    assert len(fitted.models_) == 12
+    assert np.mean(fitted.predict(samples["X"], samples["groups"]) == samples["y"]) > 0.9
+
+
+def test_clients_that_no_round_had_are_placed(samples: dict[str, np.ndarray]) -> None:
+    fitted = fk.Clustered("ifca", clusters=2, rounds=1, cohort=4).fit(**samples)
+    assert (fitted.labels_ >= 0).all() and (fitted.run_.assignment < 0).any()
+
+
+def test_it_is_searched_like_any_other(samples: dict[str, np.ndarray]) -> None:
+    """By its clients: scikit-learn's metadata routing hands them to the splitter, to fit and to score."""
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = fk.Clustered("ifca", clusters=2, rounds=6, cohort=12)
+        estimator.set_fit_request(groups=True).set_score_request(groups=True)
+        search = GridSearchCV(estimator, {"lr": [1e-6, 0.1]}, cv=KFold(2, shuffle=True, random_state=0))
+        search.fit(samples["X"], samples["y"], groups=samples["groups"])
+    assert search.best_params_ == {"lr": 0.1} and search.best_score_ > 0.8  # models of all clients together have 0.5
+    assert len(search.best_estimator_.groups_) == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "flexfcl"}, "did you mean 'flexcfl'"),
+        ({"method_options": {"k": 3}}, "k"),
+        ({"model": "mcrl"}, "mclr"),
+    ],
+)
+def test_bad_options_say_what_is_known(options: dict[str, Any], message: str, samples: dict[str, np.ndarray]) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fk.Clustered(**options).fit(**samples)
+
+
+def test_detectors_are_refused(samples: dict[str, np.ndarray]) -> None:
+    with pytest.raises(MethodError, match="trains detectors"):
+        fk.Clustered("athena").fit(**samples)
+
+
+def test_groups_of_another_length_are_refused(samples: dict[str, np.ndarray]) -> None:
+    with pytest.raises(ValueError, match="a client for each of 600 samples, got 10"):
+        fk.Clustered().fit(samples["X"], samples["y"], groups=np.arange(10))
