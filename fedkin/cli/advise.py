@@ -132,8 +132,8 @@ def _number_of_clusters(advice: Advice) -> str:
     share = count.stability[count.clusters - 1]
     largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""
     return (
-        f"number of clusters: {count.clusters}{largest}, by split-half stability: {share:.0%} {meaning}; needed are "
-        f"{THRESHOLD:.0%}, and more than the {count.chance:.0%} of IID splits of the same data"
+        f"number of clusters: {count.clusters}{largest}, by split-half stability: at least {share:.0%} {meaning}; "
+        f"needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} of IID splits of the same data"
     )
 
 

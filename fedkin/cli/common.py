@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedkin.config.run import RunConfig
 
 BAD_INPUT, INTERRUPTED = 2, 130
+_WHOLE = 16  # characters of a first column that are not broken
 
 
 class OneLineErrors(TyperGroup):
@@ -131,8 +132,11 @@ def print_rows(columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str
     from rich.table import Table
 
     out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in columns:
-        out.add_column(str(column), overflow="fold")
-    for row in rows:
-        out.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row))
+    cells = [[f"{value:,}" if isinstance(value, int) else str(value) for value in row] for row in rows]
+    longest = max((len(row[0]) for row in cells if row), default=0)
+    for number, column in enumerate(columns):
+        whole = min(longest, _WHOLE) if number == 0 else None  # a name broken in two is hard to read
+        out.add_column(str(column), overflow="fold", min_width=whole)
+    for row in cells:
+        out.add_row(*row)
     Console().print(out)

@@ -37,7 +37,7 @@ def draw(advice: Advice) -> Figure:
         numbers, count.gap.gap - count.gap.error, count.gap.gap + count.gap.error, color=COLOURS[0], alpha=0.2, lw=0
     )
     estimate = count.estimates["silhouette"]
-    _curve(panels[4], "Silhouette", f"estimate {estimate}; never 1", numbers, count.silhouette, estimate)
+    _curve(panels[4], "Silhouette", f"estimate {estimate} (it cannot be 1)", numbers, count.silhouette, estimate)
     _map(panels[5], count)
     decides = "Split-half stability decides; the other criteria are for comparison."
     headline(figure, f"{advice.data}: {advice.verdict}: {advice.why}. {decides}\n")
@@ -79,7 +79,7 @@ def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
 
 
 def _dendrogram(axes: Axes, count: ClusterCount) -> None:
-    prepare(axes, "Dendrogram", f"Ward; estimate {count.estimates['dendrogram']}, by the largest step; never 1")
+    prepare(axes, "Dendrogram", f"Ward; estimate {count.estimates['dendrogram']}, by the largest step (it cannot be 1)")
     tree = linkage(count.points, "ward")
     dendrogram(tree, ax=axes, no_labels=True, color_threshold=0, above_threshold_color=COLOURS[0])
     cut = count.estimates["dendrogram"]

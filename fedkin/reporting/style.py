@@ -91,10 +91,11 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
         note: how to read it; ``fit`` breaks it into lines as long as the panel is wide.
     """
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD)
-    axes.annotate(
+    small = axes.annotate(
         note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, color="#666",
         label=_NOTE,
     )  # fmt: skip
+    small.set_in_layout(False)  # else a long note makes its panel narrow
     axes.grid(axis="y", color=FAINT, lw=0.7)
     axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
