@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.analysis.compare import comparison as tables
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.config import registry
 from fedkin.config import run as configuration
+from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.run.results import Run
 from fedkin.run.simulate import execute
@@ -325,4 +325,4 @@ def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
 
 def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]) -> None:
     summary = whole[1].runs("lr 0.1", "FedAvg")[0].summary()
-    assert set(tables.MEASURES.values()) <= set(summary)
+    assert set(MEASURES.values()) <= set(summary)
