@@ -7,6 +7,7 @@ from pathlib import Path
 from fedkin.config import registry
 from fedkin.core.errors import ConfigError
 from fedkin.run import checkpoint, run_folder
+from fedkin.run.description import method_in
 from fedkin.run.exporting import export
 from fedkin.run.parts import parts_of
 from fedkin.run.results import SUMMARY, Run
@@ -42,6 +43,6 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
     parts = parts_of(config)
     names = dict(enumerate(getattr(parts.samples, "client_names", None) or ()))
-    ran = config["method"]["name"], config["run"]["seed"]
+    ran = method_in(config), config["run"]["seed"]
     trained = TrainedModels(ran[0], parts, newest.state, newest.memory, names, ran[1], newest.round)
     return export(trained, config, None, digest, path, format)

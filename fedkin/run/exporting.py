@@ -43,6 +43,7 @@ def export(
     data = config["data"]
     facts = {
         "method": config["method"],
+        **({"server_optimizer": config["server_optimizer"]} if "server_optimizer" in config else {}),
         "data": data["name"],
         "columns": {"label": data.get("label") or "y", "client": data.get("client") or "client_id"},
         "model": None if "python" in config else config["model"],

@@ -43,13 +43,14 @@ class ModelAccess:
             ConfigError: a run that was started from Python and loaded without ``model`` and ``data``.
             CheckpointError: a model or data that are not the run's.
         """
+        from fedkin.run.description import method_in
         from fedkin.run.parts import parts_of
         from fedkin.run.trained_models import TrainedModels
 
         parts = self.made_of or parts_of(self.config)
         known, scored = getattr(parts.samples, "client_names", None) or (), self.clients.set_index("client")
         names_by_number: dict[int, Any] = dict(enumerate(known)) or (dict(scored["name"]) if "name" in scored else {})
-        ran = self.config["method"]["name"], self.config["run"]["seed"], self.records[-1]["round"]
+        ran = method_in(self.config), self.config["run"]["seed"], self.records[-1]["round"]
         return TrainedModels(ran[0], parts, self.state, self.memory, names_by_number, ran[1], ran[2])
 
     def model_for(self, client: int | str) -> Predictor:
@@ -150,9 +151,9 @@ class ModelAccess:
     def evaluate(
         self, split: str = "test", fine_tune_epochs: int | None = None, target: float | None = None
     ) -> Evaluation:
-        """Evaluate every client that has a model and samples: accuracy, balanced accuracy, macro F1, AUROC (one-vs-rest)
-        and expected calibration error, by client, by cluster and over all samples; fairness across clients; and what
-        reaching a target took. ``save(folder)`` of the result writes its tables.
+        """Evaluate every client that has a model and samples: accuracy, balanced accuracy, macro F1, AUROC
+        (one-vs-rest) and expected calibration error, by client, by cluster and over all samples; fairness across
+        clients; and what reaching a target took. ``save(folder)`` of the result writes its tables.
 
         Args:
             split: ``test``, ``train`` or ``validation``.

@@ -57,14 +57,14 @@ def test_measures_are_of_the_clients_samples_and_of_its_cluster(tiny: fk.data.Fe
 def test_fine_tuning_takes_all_epochs_without_validation(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.FedAvg(), tiny, rounds=1)
     found = run.evaluate(fine_tune_epochs=6)
-    own = found.clients.set_index("client")
+    accuracy = dict(zip(found.clients["client"], found.clients["fine_tuned_accuracy"].tolist(), strict=True))
     for client in (0, 1):
         rows = tiny.test[client]
         tuned = run.fine_tune(client, 6).predict(tiny.x[rows])
-        assert own["fine_tuned_accuracy"][client] == pytest.approx(np.mean(tuned == tiny.y[rows]))
+        assert accuracy[client] == pytest.approx(np.mean(tuned == tiny.y[rows]))
     assert found.summary["fine_tune_epochs"] == 6
     assert found.summary["fine_tuned_accuracy"] > found.summary["accuracy"] + 0.1
-    assert found.summary["fine_tuned_accuracy_variance"] == pytest.approx(own["fine_tuned_accuracy"].var(ddof=0))
+    assert found.summary["fine_tuned_accuracy_variance"] == pytest.approx(np.var(list(accuracy.values())))
     with pytest.raises(fk.ConfigError, match="fine_tune_epochs must be"):
         run.evaluate(fine_tune_epochs=0)
 
