@@ -67,9 +67,9 @@ const rounds = (last, extra) => ({ title: { text: "communication round" }, unifi
 // An axis of shares that has the curves in it, and little more.
 function shares(curves, title) {
   const known = curves.flat().filter((value) => value !== null && value !== undefined);
-  const low = Math.min(1, ...known), high = Math.max(0, ...known), room = Math.max(0.01, 0.06 * (high - low));
+  const low = Math.min(1, ...known), high = Math.max(0, ...known), room = Math.max(0.02, 0.06 * (high - low));
   const range = known.length ? [Math.max(-0.012, low - room), Math.min(1.012, high + room)] : [0, 1];
-  return { tickformat: high - low < 0.04 ? ".1%" : ".0%", range, zeroline: false, title: { text: title, standoff: 10 } };
+  return { tickformat: high - low < 0.04 && high < 0.99 ? ".1%" : ".0%", range, zeroline: false, title: { text: title, standoff: 10 } };
 }
 
 // All values at a round, in one box.
@@ -170,7 +170,7 @@ const charts = {
 
   clusters() {
     const { rounds: x, lines, omitted } = run().cluster_accuracy;
-    if (!lines.length) return { empty: "No accuracy by cluster was measured." };
+    if (!lines.length) return { empty: run().left_out ? LEFT_OUT : "No accuracy by cluster was measured." };
     const traces = lines.map((line) => ({
       x, y: line.accuracy, mode: "lines", name: `cluster ${line.cluster}`,
       line: { color: colour(hue(line.cluster)), dash: DASHES[Math.max(0, hue(line.cluster)) % DASHES.length], width: 2 },
@@ -188,7 +188,7 @@ const charts = {
 
   alluvial() {
     const r = run().alluvial;
-    if (!r) return { empty: "Cluster membership is not known: the run has no migrations.jsonl." };
+    if (!r) return { empty: run().left_out ? LEFT_OUT : "Cluster membership is not known: the run has no migrations.jsonl." };
     const still = r.sizes.every((column) => column.every((size, b) => size === r.sizes[0][b])) && !run().migrations.total;
     if (still) return { empty: `No migrations: in all rounds the clusters have the same clients (${r.bands.map((band, b) => `${band.name}: ${grouped(r.sizes[0][b])}`).join(", ")}).` };
     const traces = [], moved = new Map();
@@ -334,6 +334,7 @@ const charts = {
     };
   },
 };
+const LEFT_OUT = "Left out, so that this page stays small: a report of this run alone has it.";
 const missing = "The similarity of this run's clients is not known; see the notes at the top.";
 
 function rgb(text) { // a colour of the theme may be written in three digits

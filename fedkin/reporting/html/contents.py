@@ -26,6 +26,8 @@ from fedkin.run import run_folder
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
 
+ROOM = 1_600_000  # characters of the large charts of single runs, so that a comparison's page stays below 4 MB
+
 
 def contents(
     report: ReportInput, data: FederatedData | None = None, model: AnyModel | None = None, similarity: bool = False
@@ -53,6 +55,9 @@ def contents(
     damage_notes = [f"{label}: its migrations are damaged or another run's, and are not shown." for label in damaged]
     notes = [*report.notes, *damage_notes, *similarities.notes]
     comparison = comparison_section.comparison_section(report.comparison)
+    opening = _opening(runs)
+    charts = [_run(one, key, similarities.by_key.get(key)) for one, key in zip(runs, keys, strict=True)]
+    _leave_out(charts, [opening, *_firsts(runs), *range(len(runs))])
     return {
         "title": _title(report),
         "subtitle": _subtitle(report),
@@ -63,8 +68,8 @@ def contents(
         "table": methods_table(report),
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
         "similarities": {key: similarity_charts.similarity_json(one) for key, one in similarities.by_key.items()},
-        "runs": [_run(one, key, similarities.by_key.get(key)) for one, key in zip(runs, keys, strict=True)],
-        "opening": _opening(runs),
+        "runs": charts,
+        "opening": opening,
         "comparison": comparison.tables,
         "findings": comparison.findings,
     }
@@ -88,6 +93,24 @@ def _subtitle(report: ReportInput) -> str:
     parts.append(f"model {run.config['model']['name']}")
     parts.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})")
     return ", ".join(parts)
+
+
+def _firsts(runs: Sequence[ReportedRun]) -> list[int]:
+    """The first run of each method in each setting."""
+    first = {(one.setting, one.method): i for i, one in reversed(list(enumerate(runs)))}
+    return sorted(first.values())
+
+
+def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
+    """Leave out the large charts of runs for which the page has no room, in this order; ``left_out`` says so."""
+    room = ROOM
+    for i in dict.fromkeys(order):
+        size = len(json.dumps([charts[i][name] for name in ("alluvial", "cluster_accuracy")], separators=(",", ":")))
+        charts[i]["left_out"] = size > room
+        if size > room:
+            charts[i] |= {"alluvial": None, "cluster_accuracy": {"rounds": [], "lines": [], "omitted": 0}}
+        else:
+            room -= size
 
 
 def _only_real(report: ReportInput) -> bool:

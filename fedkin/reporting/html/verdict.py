@@ -98,10 +98,9 @@ class _Setting(NamedTuple):
     def sentence(self) -> str:
         """The verdict."""
         if self.means[self.main] is None:
-            reason = self.reasons.get(self.main, "no client was tested")
-            return f"{self._so_far}{self.main} has no {_NAMES[self.by]} to compare: {reason}."
+            return self._so_far + self._without_score()
         others = sorted((name for name in self.runs if name != self.main), key=self._rank)
-        scored = [name for name in others if self.means[name] is not None]
+        scored = [name for name in others if self._test(name)["difference"] is not None]
         if not scored:
             return self._single(others) + self._unassigned()
         return self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned()
@@ -119,6 +118,15 @@ class _Setting(NamedTuple):
         clustered = any(run.state.clusters > 1 for run in self.runs[name])
         return not _is_baseline(self.runs[name]), clustered, -(self.means[name] or 0.0)
 
+    def _without_score(self) -> str:
+        """The sentence of a main method that cannot be compared: what it reached all the same, and why not."""
+        reason = self.reasons.get(self.main, "no client was tested")
+        reached = [_reading(run, self.by, self.last) for run in self.runs[self.main]]
+        known = [value for value in reached if value is not None]
+        if not known:
+            return f"{self.main} has no {_NAMES[self.by]} to compare: {reason}."
+        return f"{self.main} reaches {np.mean(known):.1%} {_NAMES[self.by]}{self._when}, not to be compared: {reason}."
+
     def _single(self, others: Sequence[str]) -> str:
         """The sentence of a method that is compared with nothing."""
         values = [_score(run, self.by, self.last).value for run in self.runs[self.main]]
@@ -127,7 +135,9 @@ class _Setting(NamedTuple):
         if found["mean_high"] is not None:
             ends = f"{100 * max(0.0, found['mean_low'] or 0):.1f} to {100 * min(1.0, found['mean_high']):.1f}"
             mean = f" (mean of {seeds} seeds, 95% interval {ends})"
-        why = f"{' and '.join(others)} had no score" if others else "no other method was run beside it"
+        why = (
+            f"{' and '.join(others)} share no seed that has a score" if others else "no other method was run beside it"
+        )
         reached = f"{self.main} reaches {found['mean']:.1%} {_NAMES[self.by]}{self._when}{mean}"
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
@@ -212,12 +222,16 @@ def _score(run: Run, by: str, last: int) -> Score:
     """What a run is compared by: of a whole one as tables have it, else what it had in a round."""
     if last == run.records[-1]["round"] and is_intact(run):
         return score(run, by)
+    value = _reading(run, by, last)
+    return Score(float("nan"), "no client was tested") if value is None else Score(float(value))
+
+
+def _reading(run: Run, by: str, last: int) -> float | None:
+    """What a run's records have up to a round; in partial rounds that is of the clients with a cluster."""
     if by == "best":
         complete = [r["accuracy"] for r in run.records[: last + 1] if not r.get("partial")]
-        value = max((value for value in complete if value is not None), default=None)
-    else:
-        value = _record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
-    return Score(float("nan"), "no client was tested") if value is None else Score(float(value))
+        return max((value for value in complete if value is not None), default=None)
+    return _record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
 
 
 def _traffic(runs: Sequence[Run], last: int) -> float:

@@ -22,7 +22,7 @@ from fedkin.measures.cosine import cosine
 from fedkin.reporting.html.client_similarity import FILE, client_similarity
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import in_script
-from fedkin.reporting.html.read_runs import read_runs
+from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.run.simulate import execute
 from fedkin.tasks.train import train
 from tests.reporting.written_runs import a_run, unfinished, wandering
@@ -69,6 +69,21 @@ def test_a_page_is_small(kept: Path, tmp_path: Path) -> None:
     assert fk.report(kept).stat().st_size < 2_000_000
     rows = wandering(300, 200, clusters=8, share=0.02)
     assert fk.report(a_run(rows), tmp_path / "r.html").stat().st_size < 2_000_000
+
+
+def test_a_comparison_of_many_runs_leaves_out_charts_of_later_seeds(tmp_path: Path) -> None:
+    def one(seed: int) -> ReportedRun:
+        rows = wandering(200, 150, clusters=8, share=0.05, seed=seed)
+        return ReportedRun(
+            "", "FedAvg" if seed % 2 else "IFCA", a_run(rows, "fedavg" if seed % 2 else "ifca", seed=seed)
+        )
+
+    made = contents(ReportInput("comparison", tuple(one(seed) for seed in range(40))))
+    assert len(in_script(made)) < 2_200_000  # with plotly.js, 1.5 MB, below 4 MB
+    shown = [cell["label"] for cell in made["runs"] if cell["alluvial"]]
+    assert 2 <= len(shown) < 40 and shown[:2] == ["IFCA, seed 0", "FedAvg, seed 1"]
+    assert all(cell["left_out"] == (cell["alluvial"] is None) for cell in made["runs"])
+    assert made["runs"][-1]["left_out"] and made["runs"][-1]["communication"]
 
 
 def test_the_page_begins_with_its_verdict_and_its_contents(kept: Path) -> None:

@@ -11,7 +11,9 @@ from scipy import stats
 
 import fedkin as fk
 from fedkin.analysis.repeat import execute_seeds
+from fedkin.analysis.scores import Score
 from fedkin.config.run import from_dict
+from fedkin.reporting.html import verdict as module
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.reporting.html.verdict import main_method, verdict
 from fedkin.run.results import Run
@@ -107,6 +109,21 @@ def test_clients_without_a_cluster_are_told() -> None:
     said = sentence(beside(one("ifca", 0.7, partial=[True, True, True]), one("fedavg", 0.5)))
     assert said.endswith(" Some clients had no cluster yet in the last round of IFCA.")
     assert "FedAvg" not in said.split(". Some")[1]
+
+
+def test_a_run_that_cannot_be_compared_says_what_it_reached_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "is_intact", lambda _: True)
+    monkeypatch.setattr(module, "score", lambda *_: Score(float("nan"), "clients without a cluster in the last round"))
+    assert sentence(one("ifca", 0.7)) == (
+        "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a cluster in the last "
+        "round."
+    )
+
+
+def test_methods_without_a_seed_in_common_are_not_compared() -> None:
+    runs = (ReportedRun("", "IFCA", one("ifca", 0.7)), ReportedRun("", "FedAvg", one("fedavg", 0.5, seed=1)))
+    (said,) = verdict(ReportInput("comparison", runs)).sentences
+    assert said.startswith("IFCA reaches 70.0%") and "FedAvg share no seed that has a score" in said
 
 
 def test_scores_and_tests_are_those_of_the_tables() -> None:
