@@ -24,7 +24,7 @@ TaskError Tracker TrainingReply World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise Requirements subspace_angles
-Comparison compare draw report
+Clustered Comparison compare draw report
 jax_client torch_client STOP
 """
 
