@@ -15,10 +15,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import fedkin as fk
 from fedkin.core.errors import ConfigError, MethodError
 
-SMALL = {"rounds": 12, "cohort": 6, "epochs": 2}
+SMALL = fk.Clustered(rounds=12, cohort=6, epochs=2)
 
 
-@parametrize_with_checks([fk.Clustered(**SMALL)])
+@parametrize_with_checks([SMALL])
 def test_it_is_a_classifier_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -81,7 +81,8 @@ def test_a_pickle_predicts_the_same(fitted: fk.Clustered, samples: dict[str, np.
 
 def test_methods_and_models_may_be_objects(samples: dict[str, np.ndarray]) -> None:
     estimator = fk.Clustered(fk.FedAvg(), model=lambda data: fk.models.mlp(data, hidden=(8,)), rounds=2)
-    fitted = clone(estimator).fit(**samples)
+    again: Any = clone(estimator)
+    fitted = again.fit(**samples)
     assert len(fitted.models_) == 1 and set(fitted.labels_) == {0}
     assert fitted.predict(samples["X"], samples["groups"]).shape == (600,)
 
@@ -100,7 +101,7 @@ def test_clients_that_no_round_had_are_placed(samples: dict[str, np.ndarray]) ->
 def test_it_is_searched_like_any_other(samples: dict[str, np.ndarray]) -> None:
     """By its clients: scikit-learn's metadata routing hands them to the splitter, to fit and to score."""
     with sklearn.config_context(enable_metadata_routing=True):
-        estimator = fk.Clustered("ifca", clusters=2, rounds=6, cohort=12)
+        estimator: Any = fk.Clustered("ifca", clusters=2, rounds=6, cohort=12)
         estimator.set_fit_request(groups=True).set_score_request(groups=True)
         search = GridSearchCV(estimator, {"lr": [1e-6, 0.1]}, cv=KFold(2, shuffle=True, random_state=0))
         search.fit(samples["X"], samples["y"], groups=samples["groups"])

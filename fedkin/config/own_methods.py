@@ -116,7 +116,8 @@ def entry_of(method: Any, names: dict[type, str]) -> Values:
         _check(kind, name)
         if not _importable(kind, name):
             _OF_THIS_PROCESS[name] = kind
-    fields = {field.name: getattr(method, field.name) for field in dataclasses.fields(method) if field.init}
+    values = vars(method)
+    fields = {field.name: values[field.name] for field in dataclasses.fields(method) if field.init}
     return {"name": name, **{key: _plain(kind, key, value) for key, value in fields.items()}}
 
 

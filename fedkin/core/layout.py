@@ -25,7 +25,6 @@ class ModelSpec:
     head_bias: slice | None = None  # bias of the last layer, a number for each score
     detects: bool = False  # one score per sample: whether it is of one class
 
-
     def facts(self) -> dict[str, str]:
         """What a reader wants to know first, by name."""
         shown = [f"{name} ({part.stop - part.start:,})" for name, part in self.slices.items()]

@@ -19,7 +19,7 @@ _PAIRS = """
     experiment.choices=config.registry experiment.compare=analysis.compare
     experiment.compare.axes=config.comparison_axes experiment.compare.cells=analysis.compare.comparison_folder
     experiment.compare.comparison=analysis.compare.comparison
-    experiment.compare.differences=analysis.compare.pairwise_tests
+    experiment.compare.differences=analysis.pairwise_tests
     experiment.compare.display=reporting.comparison_progress experiment.compare.grid=config.comparison
     experiment.compare.picture=reporting.comparison_figure experiment.compare.running=analysis.compare.runner
     experiment.compare.writing=reporting.comparison_tables experiment.config=config.run

@@ -63,7 +63,10 @@ def test_one_criterion_decides_and_the_others_are_for_who_asks(monkeypatch: pyte
 
     monkeypatch.setattr("fedkin.analysis.advise.of_config", clustered)
     said, more = fedkin().stdout, fedkin("--verbose").stdout
-    assert "number of clusters: 2, by split-half stability: at least 80% of the clients of every cluster stay in it" in said
+    assert (
+        "number of clusters: 2, by split-half stability: at least 80% of the clients of every cluster stay in it"
+        in said
+    )
     assert "needed are 75%, and more than the 50% of IID splits" in said
     assert "heterogeneity: PNI 8; in an IID split of the same data 2, 4.0 times that" in said
     assert "silhouette" not in said and "other measures and criteria: --verbose" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -68,7 +69,8 @@ def test_it_is_run_beside_others_resumed_and_reported(beside: Path) -> None:
     again = fedkin("run", "--resume", "a", "run.rounds=3")
     assert again.exit_code == 0, again.output
     run = Run.load("a").against[NAME]
-    assert (type(run.state).__name__, int(run.state.rounds), run.records[-1]["round"]) == ("CountingState", 3, 3)
+    state: Any = run.state
+    assert (type(state).__name__, int(state.rounds), run.records[-1]["round"]) == ("CountingState", 3, 3)
     reported = fedkin("report", "a")
     assert reported.exit_code == 0 and "Counting" in (beside / "a/report.html").read_text()
     alone = fedkin("run", *QUICK, f"method.name={NAME}", "run.against=[]")

@@ -155,9 +155,9 @@ def test_damaged_files_are_refused(little_femnist: Path, change: dict[str, np.nd
 
 
 def test_missing_files_say_where_to_look(places: Path) -> None:
-    for options in ({}, {"writer": True}):
+    for writer in (False, True):
         with pytest.raises(DataError, match=r"not found in .*FEMNIST.*FEDKIN_DATA"):
-            femnist(**options)
+            femnist(writer=writer)
 
 
 def test_real_letters(real: Path) -> None:
