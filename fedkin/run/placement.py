@@ -85,7 +85,7 @@ def _placing(name: str, method: Method | None, state: State) -> Method:
         raise MethodError(
             f"{name} places no newcomers: a peer joins with the initial model and finds its neighbours in its rounds"
         )
-    newcomers = getattr(method, "newcomers", None)
+    newcomers = vars(method).get("newcomers")  # a policy, where the method has it
     if newcomers == "own" and len(state.models) > 1:
         raise MethodError(
             f"{name} with newcomers = 'own' places a client by the model that it has trained in its rounds, which a "
