@@ -20,28 +20,40 @@ from fedkin.core.schema import Array
 from fedkin.methods import METHODS
 
 TASKS = "fedkin.tasks"
-SECTIONS = {  # packages and their headings, in the order of the page
-    "fedkin.run": "Running",
-    "fedkin.data": "Data",
-    "fedkin.models": "Models",
-    "fedkin.simulation.torch": "Models in PyTorch",
-    "fedkin.analysis": "Repeating, comparing, advising",
-    "fedkin.reporting": "Reports",
-    "fedkin.scenarios": "Scenarios: client availability and shifting data",
-    "fedkin.core.world": "The world: clients as a method sees them",
-    TASKS: "Client work: tasks, and what they are made of",
-    "fedkin.core.training": "Local training",
-    "fedkin.core.method": "The protocol of methods",
-    "fedkin.core.requirements": "What a method needs",
-    "fedkin.core.layout": "The layout of a model",
-    "fedkin.simulation": "The simulator",
-    "fedkin.core.randomness": "Randomness",
-    "fedkin.core.ledger": "Communication",
-    "fedkin.tracking": "Tracking",
-    "fedkin.server": "Clients of a federation with a server",
-    "fedkin.core.errors": "Errors",
+REFERENCE = {  # pages of the reference; on each, packages and their headings, in the order of the page
+    "Running": {
+        "fedkin.run": "Running",
+        "fedkin.core.training": "Local training",
+        "fedkin.core.schedule": "Learning-rate schedules",
+        "fedkin.methods.server_optimizers": "Server optimisers",
+        "fedkin.scenarios": "Scenarios: client availability and shifting data",
+        "fedkin.tracking": "Tracking",
+        "fedkin.estimator": "A classifier of scikit-learn",
+    },
+    "Data and models": {
+        "fedkin.data": "Data",
+        "fedkin.models": "Models",
+        "fedkin.simulation.torch": "Models in PyTorch",
+        "fedkin.core.layout": "The layout of a model",
+    },
+    "Analysis and reports": {
+        "fedkin.analysis": "Repeating, comparing, advising",
+        "fedkin.reporting": "Reports and figures",
+    },
+    "Methods and tasks of your own": {
+        "fedkin.core.method": "The protocol of methods",
+        "fedkin.core.requirements": "What a method needs",
+        "fedkin.core.world": "The world: clients as a method sees them",
+        TASKS: "Client work: tasks, and what they are made of",
+        "fedkin.simulation": "The simulator",
+        "fedkin.core.randomness": "Randomness",
+        "fedkin.core.ledger": "Communication",
+    },
+    "Federations and errors": {
+        "fedkin.server": "Clients of a federation with a server",
+        "fedkin.core.errors": "Errors",
+    },
 }
-OTHERS = "Others"
 STEPS = """::: {}
     options:
       heading_level: 3
@@ -112,20 +124,38 @@ def one_line(method: type) -> str:
     return (inspect.getdoc(method) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
-def reference() -> str:
-    """The public names, by part of the package; methods have pages of their own."""
-    sections: dict[str, list[str]] = defaultdict(list)
+def reference() -> dict[str, str]:
+    """The public names, a page for each part of the package, and their index; methods have pages of their own."""
+    places = [(part, title, heading) for title, parts in REFERENCE.items() for part, heading in parts.items()]
+    names: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name in fedkin.__all__:
         home = fedkin._HOME.get(name, f"fedkin.{name}")
         if home != "fedkin.methods" and name != "__version__":
-            sections[next((title for part, title in SECTIONS.items() if home.startswith(part)), OTHERS)].append(name)
-    start = "`import fedkin as fk`; everything here is `fk.NAME`. [Methods](methods/index.md) have pages of their own."
-    parts = ["# Reference", start]
-    for title in (*SECTIONS.values(), OTHERS):
-        if sections[title]:
-            paths = [path for name in sections[title] for path in entries(name)]
-            paths += parts_of_tasks() if title == SECTIONS[TASKS] else []
-            parts += [f"## {title}", *(f"::: {path}" for path in dict.fromkeys(paths))]  # each once
+            title, heading = next((title, heading) for part, title, heading in places if home.startswith(part))
+            names[title][heading].append(name)
+    pages = {reference_page(title): part_of_reference(title, names[title]) for title in REFERENCE}
+    start = (
+        "`import fedkin as fk`; everything here is `fk.NAME`. [Methods](../methods/index.md) have pages of their own."
+    )
+    index = [
+        f"* [{title}]({reference_page(title).removeprefix('reference/')}): "
+        + ", ".join(f"`{name}`" for some in names[title].values() for name in some)
+        for title in REFERENCE
+    ]
+    return {"reference/index.md": "\n".join(["# Reference", "", start, "", *index]) + "\n", **pages}
+
+
+def reference_page(title: str) -> str:
+    return f"reference/{title.lower().replace(' ', '-')}.md"
+
+
+def part_of_reference(title: str, names: dict[str, list[str]]) -> str:
+    """One page: its names below their headings, each once."""
+    parts = [f"# {title}"]
+    for package, heading in REFERENCE[title].items():
+        paths = [path for name in names[heading] for path in entries(name)]
+        paths += parts_of_tasks() if package == TASKS else []
+        parts += [f"## {heading}", *(f"::: {path}" for path in dict.fromkeys(paths))] if paths else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -146,7 +176,7 @@ def parts_of_tasks() -> list[str]:
     return [f"{member.__module__}.{member.__qualname__}" for member in (*members, Array)]
 
 
-pages = {"methods/index.md": index(), "reference.md": reference()}
+pages = {"methods/index.md": index(), **reference()}
 pages |= {page(module): method_page(module, methods) for module, methods in by_module().items()}
 for path, content in pages.items():
     with mkdocs_gen_files.open(path, "w") as file:
@@ -154,3 +184,5 @@ for path, content in pages.items():
 for entry in mkdocs_gen_files.config.nav or []:  # a line of the navigation for each of them
     if "Methods" in entry:
         entry["Methods"] += [{titles(methods): page(module)} for module, methods in by_module().items()]
+    if "Reference" in entry:
+        entry["Reference"] += [{title: reference_page(title)} for title in REFERENCE]
