@@ -1,0 +1,64 @@
+"""``fk.Clustered.fit`` against ``fk.simulate`` on the same 100 clients: what the scikit-learn interface costs.
+
+    python -m benchmarks.estimator [--turns 7]
+
+Both train FlexCFL on the same arrays with the same settings, in turn in one process; programs are compiled before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fedkin as fk
+from fedkin.models.model import prepare_jax
+
+CLIENTS, SAMPLES, FEATURES = 100, 60, 64
+SETTINGS: dict[str, Any] = {"rounds": 30, "cohort": 20}
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.estimator", description=__doc__)
+    parser.add_argument("--turns", type=int, default=7)
+    turns = parser.parse_args().turns
+    prepare_jax()
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(CLIENTS * SAMPLES, FEATURES)).astype(np.float32)
+    groups = np.repeat(np.arange(CLIENTS), SAMPLES)
+    y = (x[:, :5].argmax(axis=1) + groups % 3) % 5
+
+    def fit() -> None:
+        fk.Clustered("flexcfl", clusters=3, epochs=5, lr=0.05, **SETTINGS).fit(x, y, groups=groups)
+
+    def simulate() -> None:
+        data = fk.data.from_arrays(x, y, clients=groups, test=0)
+        model, local = fk.models.mclr(data), fk.SGD(epochs=5, lr=0.05)
+        more: dict[str, Any] = {"evaluate_every": 0, "selection": "round_robin", "progress": False}
+        fk.simulate(fk.FlexCFL(clusters=3), data, model, local=local, **SETTINGS, **more)
+
+    fit()
+    simulate()
+    times = [(seconds(fit), seconds(simulate)) for _ in range(turns)]
+    ratios = [own / base for own, base in times]
+    own, base = (statistics.median(column) for column in zip(*times, strict=True))
+    print(
+        f"{CLIENTS} clients, {SETTINGS['rounds']} rounds: fit {own:.2f} s, simulate {base:.2f} s, "
+        f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+
+
+def seconds(call: Callable[[], None]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
