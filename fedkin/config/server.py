@@ -50,6 +50,7 @@ class DataDescription:
     classes: int
     vocabulary: tuple[str, ...] | None = None
     vectors: np.ndarray | None = None
+    feature_names: tuple[str, ...] | None = None  # of a table, where they are known
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:

@@ -167,3 +167,21 @@ def test_a_site_exports_what_its_state_folder_holds(tmp_path: Path) -> None:
     assert result.exit_code == 0 and result.stdout.startswith("prediction,probability_ill,probability_well\n")
     disk.save_models("trial-ifca-1", {"cluster": cluster[:4]})
     refused(fedkin("export", tmp_path / "client.toml", "--out", tmp_path / "f"), "4 parameters, and [model] has 8")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_sites_export_takes_columns_in_the_order_of_training(named: bool, tmp_path: Path) -> None:
+    """As [data] has them, or as the site's own table, which another table may have otherwise."""
+    x = np.random.default_rng(0).normal(size=(20, 3)).round(3)
+    labels = np.where(x[:, 0] > 0, "well", "ill")  # only the first column decides: one model is wrong for all others
+    table = pd.DataFrame(x, columns=["c", "a", "b"]).assign(client_id="n", outcome=labels)
+    other = table[["a", "b", "c", "client_id", "outcome"]]
+    (other if named else table).to_csv(tmp_path / "mine.csv", index=False)
+    other.to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "client.toml").write_text(SITE + ('features = ["c", "a", "b"]' if named else ""))
+    vector = np.array([-9, 0, 0, 9, 0, 0, 0, 0], np.float32)
+    NodeDisk(tmp_path / "state").save_models("trial-ifca-1", {"cluster": vector})
+    assert fedkin("export", tmp_path / "client.toml", "--out", tmp_path / "e").exit_code == 0
+    assert export.load(tmp_path / "e").card["input"]["features"] == ["c", "a", "b"]
+    result = fedkin("predict", tmp_path / "e", tmp_path / "new.csv")
+    assert "1.000" in result.stderr, result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +33,10 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
 
     Raises:
         ConfigError: the site has stored no model.
+        DataError: the site's table is here, and cannot be read.
         ModelError, MissingExtra, StorageError: as ``export.folder.write``.
     """
-    site, samples = config.site, config.data_description()
+    site, samples = config.site, replace(config.data_description(), feature_names=_feature_names(config))
     with error_context("model"):
         model = wrap_module(registry.make(registry.models(), config.model, samples))
     run, arrays = _newest(Path(site.folder), site.name)
@@ -54,6 +56,17 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     facts = {"method": None, "data": site.name, "columns": columns, "model": config.model, "run": run}
     facts |= {} if config.samples.words is None else {"words": config.samples.words}
     return write(entries, facts, path, format)
+
+
+def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
+    """The site's columns of features in the order of training; None of what is no table, and where no file is here to
+    say."""
+    data = config.data
+    if data.get("name") != "file" or Path(data["path"]).suffix == ".npz":
+        return None
+    if data.get("features"):
+        return tuple(map(str, data["features"]))
+    return registry.make(registry.datasets(), data).feature_names if Path(data["path"]).is_file() else None
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
