@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from fedkin.analysis.tables import clusters_text
 from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
@@ -153,6 +152,8 @@ def table(summaries: list[dict[str, Any]]) -> Table:
 
 def seeds_table(summary: dict[str, Any]) -> Table:
     """The final table of several seeds: one row per method, means and their 95% intervals."""
+    from fedkin.analysis.tables import clusters_text  # with pandas and scipy, which no round needs
+
     seeds = summary["seeds"]
     heading = f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)  # as narrow as it can be: 80 columns
