@@ -29,7 +29,7 @@ class Placement:
 
     Attributes:
         cluster: its number; -1 where the method leaves the newcomer without one, as it resembles no client.
-        confidence: share of the resamples of the newcomer's samples that go to the same cluster.
+        confidence: share of the resamples of the newcomer's samples that go to the same cluster; 0 without a cluster.
         shares: the same of every cluster; what is missing to 1 are resamples without a cluster.
     """
 
@@ -43,6 +43,9 @@ class Placement:
 
 def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int = 0) -> Placement:
     """The cluster of an unseen client.
+
+    Where the method's rule trains, it is at the learning rate before any schedule over rounds, by which clusters were
+    found: one that has ended at 0 would leave nothing to compare.
 
     Args:
         trained: the models of the run.
@@ -69,12 +72,14 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
     total = len(trained.state.assignment)
     newcomers = total + np.arange(len(drawn))
-    world = SimulatedWorld(_newcomer_data(trained, samples, labels, drawn), trained.parts.model, trained.parts.local)
+    data, work = _newcomer_data(trained, samples, labels, drawn), replace(trained.parts.local, schedule=None)
+    world = SimulatedWorld(data, trained.parts.model, work)
     state = _extended(trained.state, len(drawn))
     placed = method.place(world, state, newcomers, Stream(seed, trained.rounds + 1, "place"))
     found = placed.assignment[newcomers]
     shares = np.bincount(found[1:][found[1:] != UNASSIGNED], minlength=clusters) / resamples
-    return Placement(int(found[0]), float(np.mean(found[1:] == found[0])), shares)
+    cluster = int(found[0])
+    return Placement(cluster, 0.0 if cluster == UNASSIGNED else float(shares[cluster]), shares)
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:

@@ -156,7 +156,8 @@ class TrainedModels:
         return [self.of_cluster(int(cluster)) for cluster in np.unique(self.state.assignment[assigned])]
 
     def fine_tune(self, client: int | str, epochs: int) -> Predictor:
-        """The model that serves a client, after local training on its training samples with the run's settings.
+        """The model that serves a client, after local training on its training samples with the run's settings, at the
+        learning rate before any schedule over rounds.
 
         Args:
             client: number or name.
@@ -176,7 +177,8 @@ class TrainedModels:
         return replace(predictor, name=f"client-{self.client_name(number)}", vectors=tuned)
 
     def tuned(self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int) -> Float[np.ndarray, "n P"]:
-        """The models of some clients after local training, each on its client's training samples.
+        """The models of some clients after local training, each on its client's training samples; the learning rate is
+        that of the run before any schedule over rounds, which may have ended at 0.
 
         Args:
             models: where training starts, one for each client.
@@ -185,7 +187,7 @@ class TrainedModels:
         """
         if not epochs:
             return models
-        world, work = self.world(), replace(self.parts.local, epochs=epochs, steps=None)
+        world, work = self.world(), replace(self.parts.local, epochs=epochs, steps=None, schedule=None)
         stream = Stream(self.seed, self.rounds, "fine_tune")
         reply = train(world, models, clients, np.arange(len(clients)), work=work, stream=stream)
         if not reply.arrived.all():

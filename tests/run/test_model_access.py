@@ -20,6 +20,7 @@ import fedkin as fk
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.export.predictor import probabilities
 from fedkin.methods.flexcfl import FlexCFLState
+from fedkin.run.placement import place
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
@@ -159,6 +160,26 @@ def test_confidence_is_the_share_of_resamples(tiny: fk.data.FederatedData) -> No
     placement = run.place(tiny.x[:15], tiny.y[:15], resamples=40)
     assert placement.shares.sum() == pytest.approx(1) and placement.shares.max() < 0.8
     assert placement.confidence == placement.shares[placement.cluster]
+
+
+def test_a_schedule_that_has_ended_leaves_newcomers_and_fine_tuning_their_learning_rate(
+    tiny: fk.data.FederatedData,
+) -> None:
+    local = replace(LOCAL, schedule=fk.Schedule("cosine", length=4))  # 0 from round 5 on
+    x, y = tiny.x[tiny.train[0]], tiny.y[tiny.train[0]]
+    for method in (fk.FlexCFL(clusters=2, steps=20), fk.FedGroup(clusters=2)):
+        run = simulated(method, tiny, rounds=5, local=local)
+        placement = run.place(x, y, resamples=5)
+        assert placement.cluster == run.assignment[0] and placement.confidence > 0.6, type(method)
+        assert (run.fine_tune(0, 1).vector != run.model_for(0).vector).any()
+
+
+def test_a_newcomer_without_a_cluster_has_no_confidence(tiny: fk.data.FederatedData) -> None:
+    """A learning rate that is too small for float32 gives no direction, to the newcomer or to any resample."""
+    run = simulated(fk.FlexCFL(clusters=2, steps=20), tiny)
+    still = replace(run.trained, parts=replace(run.trained.parts, local=replace(LOCAL, lr=1e-60)))
+    placement = place(still, tiny.x[:5], tiny.y[:5], resamples=5)
+    assert placement.cluster == UNASSIGNED and placement.confidence == 0 and not placement.shares.any()
 
 
 def test_one_model_places_all_and_some_methods_none(tiny: fk.data.FederatedData) -> None:
