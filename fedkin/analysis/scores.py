@@ -33,13 +33,19 @@ def score(run: Run, measure: str) -> Score:
     """
     summary = run.summary()
     value = summary[MEASURES[measure]]
-    if measure != "best" and run.records[-1]["partial"]:
+    if measure != "best" and is_partial(run):
         value = summary.get("accuracy_all_clients") if measure == "final" else None
         if value is None:
             return Score(float("nan"), "clients without a cluster in the last round")
     if value is None:
         return Score(float("nan"), "no complete round" if measure == "best" else "not scored in the last round")
     return Score(float(value))
+
+
+def is_partial(run: Run) -> bool:
+    """Whether some clients had no cluster when the last round was scored; its record says so, or the summary where it
+    was scored after it."""
+    return bool(run.final.get("final_partial", run.records[-1]["partial"]))
 
 
 def scores_by_method(

@@ -22,7 +22,14 @@ from fedkin.simulation.engine import SimulatedWorld
 MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
-FINAL = ("final_accuracy", *_OF_FINAL, *_OF_BEST, "accuracy_all_clients", "stopped")  # entries of a summary
+FINAL = (
+    "final_accuracy",
+    *_OF_FINAL,
+    *_OF_BEST,
+    "final_partial",
+    "accuracy_all_clients",
+    "stopped",
+)  # entries of a summary
 _log = logging.getLogger("fedkin")
 
 
@@ -40,7 +47,7 @@ def final_record(world: World, state: State, scored: EvaluationResults) -> Recor
 
 def best_record(world: World, best: BestRound | None, round: int, final: EvaluationResults) -> Record:
     """Test results of the state that validation samples choose, by the names that a summary has for them; None for each
-    where no round was complete.
+    where no round was complete, and where clients that came later have no cluster in that state.
 
     Args:
         world: of the clients, a simulated one.
@@ -51,6 +58,11 @@ def best_record(world: World, best: BestRound | None, round: int, final: Evaluat
     if best is None:
         return dict.fromkeys(_OF_BEST)
     scored = final if best.round == round else score(_with_memory(world, best), best.state, round)
+    if scored.partial:
+        _log.warning(
+            "best_accuracy is not known: clients that came after round %d have no cluster in its state", best.round
+        )
+        return dict.fromkeys(_OF_BEST)
     entries = accuracy_record(scored, best.state.clusters, None)
     return {name: entries[name.removeprefix("best_")] for name in _OF_BEST}
 

@@ -136,6 +136,8 @@ def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan
     stream = Stream(plan.seed, round, "score")
     everybody = accuracy_all_clients(world, method, run_state.state, stream, run_state.scored)
     run_state.final["accuracy_all_clients"] = everybody
+    if run_state.scored.partial and run_state.records[-1]["partial"] is None:
+        run_state.final["final_partial"] = True  # no record says so
     if run_state.stopped:
         run_state.final["stopped"] = run_state.stopped
 

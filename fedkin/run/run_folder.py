@@ -148,7 +148,10 @@ class Folder:
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))
 
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
-        """Add a round's record and timing, and its migrations if there are any."""
+        """Add a round's record and timing, and its migrations if there are any. The results of a finished
+        run that goes on are removed: they are those of fewer rounds."""
+        for name in (SUMMARY, CLIENTS):
+            (self.path / name).unlink(missing_ok=True)
         append_line(self.path / METRICS, _line(record))
         if migrations is not None:
             append_line(self.path / MIGRATIONS, _line(migrations))

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.analysis.scores import is_partial, score
 from fedkin.config.plan import Plan
 from fedkin.config.run import from_dict
 from fedkin.config.server import load_server
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.records import Record
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.stopping import stop_by_reply, stop_by_score, stop_of_resumed
@@ -128,6 +129,18 @@ def test_a_run_that_ends_between_scores_is_scored_all_the_same() -> None:
     assert summary["accuracy_all_clients"] == 0.3
 
 
+def test_a_final_score_over_some_of_the_clients_is_known_as_such() -> None:
+    """The record of round 1 has no score; without client 3, only the accuracy of all clients is fair to compare."""
+    data = constant_data(validation=False)
+    run = said(
+        Saying(known=0), data, evaluate_every=3, cohort=1, on_round=lambda r: fk.STOP if r["round"] == 1 else None
+    )
+    assert run.records[-1]["partial"] is None and is_partial(run)
+    assert np.isnan(score(run, "bottom").value) and score(run, "final").value == run.summary()["accuracy_all_clients"]
+    whole = said(data=data, evaluate_every=3, on_round=lambda r: fk.STOP if r["round"] == 1 else None)
+    assert not is_partial(whole) and score(whole, "bottom").value == 0.6
+
+
 def test_the_rounds_of_a_stopped_run_are_those_of_a_longer_one() -> None:
     stopped, whole = said(rounds=50, patience=3), said(rounds=7)
     assert stopped.records == whole.records[:6]
@@ -190,6 +203,22 @@ def test_an_error_in_a_callback_leaves_a_run_that_goes_on(tmp_path: Path, die_at
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
     assert {**resumed.summary(), "seconds": 0} == {**whole.summary(), "seconds": 0}
     assert resumed.models.tobytes() == whole.models.tobytes()
+
+
+def test_a_finished_run_that_goes_on_is_unfinished_until_it_ends(tmp_path: Path) -> None:
+    """Else a run that is killed then has new rounds and old test scores."""
+
+    def on_round(record: Record) -> None:
+        if record["round"] == 5:
+            raise KeyboardInterrupt
+
+    said(out=tmp_path / "run", rounds=3)
+    with pytest.raises(KeyboardInterrupt):
+        said(out=tmp_path / "run", rounds=6, resume=True, on_round=on_round)
+    with pytest.raises(CheckpointError, match="is not finished; resume it"):
+        fk.Run.load(tmp_path / "run")
+    assert said(out=tmp_path / "run", rounds=6, resume=True).summary()["rounds"] == 6
+    assert fk.Run.load(tmp_path / "run").summary()["rounds"] == 6
 
 
 def test_methods_side_by_side_stop_on_their_own() -> None:

@@ -14,12 +14,17 @@ import fedkin as fk
 from fedkin.core.client import ClientRows
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.layout import ModelSpec
+from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.task import Task
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr, mlp
 from fedkin.run import checkpoint
+from fedkin.run.checkpoint import BestRound
+from fedkin.run.final_scores import best_record
 from fedkin.run.fingerprint import fingerprint
+from fedkin.run.metrics import score
+from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import Evaluate
 from tests.run.validated_world import Saying, constant_data, constant_model, said
 from tests.simulation.numpy_detectors import linear
@@ -64,6 +69,17 @@ def test_the_state_of_the_best_round_is_kept_beside_the_final_one() -> None:
     np.testing.assert_array_equal(run.best_state.models[0], constant_model(12, 0))
     np.testing.assert_array_equal(run.models[0], constant_model(12, 2))
     assert said(data=constant_data(validation=False)).best_state is None
+
+
+def test_a_best_state_without_some_of_the_clients_has_no_accuracy() -> None:
+    """Clients that came after that round are in the test of the final state: two tests of different clients."""
+    data = constant_data()
+    world = SimulatedWorld(data, model := mclr(data), fk.LocalTraining())
+    whole = State(constant_model(model.spec.parameters, 1)[None], np.zeros(4, int))
+    without = replace(whole, assignment=np.array([0, 0, 0, -1]))
+    final = score(world, whole, 2)
+    assert best_record(world, BestRound(1, 0.3, whole), 2, final)["best_accuracy"] == 0.6
+    assert set(best_record(world, BestRound(1, 0.3, without), 2, final).values()) == {None}
 
 
 def test_of_equal_rounds_the_first_is_chosen() -> None:
