@@ -6,7 +6,7 @@ Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P pa
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,10 +67,10 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | Method = "flexcfl",
+        method: Any = "flexcfl",  # scikit-learn sets anything, and fit refuses it
         *,
         clusters: int = 3,
-        method_options: Mapping[str, Any] | None = None,
+        method_options: Any = None,
         model: Any = "mclr",
         rounds: int = 20,
         cohort: int = 10,
@@ -113,8 +113,10 @@ class Clustered(ClassifierMixin, BaseEstimator):
         owners = np.zeros(len(X), int) if groups is None else _one_per_sample(groups, len(X))
         self.groups_, clients = np.unique(owners, return_inverse=True)
         N = len(self.groups_)
-        data = from_arrays(X, labels, clients=clients, test=0, classes=len(self.classes_), name="estimator")
-        self._data = OneSample(X[:1], labels[:1], len(self.classes_))
+        names, C = _names(self.classes_), len(self.classes_)
+        data = from_arrays(X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator")
+        data = replace(data, client_names=_names(self.groups_))
+        self._data = OneSample(X[:1], labels[:1], C)
         self.run_ = simulate(
             self._method(N),
             data,
@@ -170,14 +172,22 @@ class Clustered(ClassifierMixin, BaseEstimator):
             group: its name or number.
 
         Raises:
-            ValueError: a client that is known already, labels that ``fit`` has not seen.
-            MethodError: a method that cannot place newcomers, or an estimator that was pickled.
+            ValueError: a client that is known already, or a name where others have numbers; labels that ``fit`` has not
+                seen.
+            MethodError: a method that cannot place newcomers, or whose clients have models of their own; an estimator
+                that was pickled.
         """
         check_is_fitted(self)
-        if np.isin(group, self.groups_):
+        groups = _wide_enough(self.groups_, group)
+        if np.isin(group, groups):
             raise ValueError(f"client {group!r} is known already; its cluster is in labels_")
         if not hasattr(self, "run_"):
             raise MethodError("the run behind this estimator was not pickled, and placing needs it: fit it again")
+        if self.run_.trained.personal:
+            raise MethodError(
+                f"{self.run_.trained.method} gives each client a model of its own, and a client that was not in fit "
+                "has none; fit again with it"
+            )
         X = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=False)
         labels = column_or_1d(y)
         unseen = np.setdiff1d(labels, self.classes_)
@@ -188,8 +198,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         placed = self.run_.place(X, np.searchsorted(self.classes_, labels))
         if placed.cluster == UNASSIGNED:
             raise MethodError(f"client {group!r} resembles no cluster, so no model serves it")
-        position = int(np.searchsorted(self.groups_, group))
-        self.groups_ = np.insert(self.groups_, position, group)
+        position = int(np.searchsorted(groups, group))
+        self.groups_ = np.insert(groups, position, group)
         self.labels_ = np.insert(self.labels_, position, placed.cluster)
         self._model_index = np.insert(self._model_index, position, placed.cluster)
         return placed
@@ -261,6 +271,22 @@ def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
     if len(clients) != samples:
         raise ValueError(f"groups must have a client for each of {samples} samples, got {len(clients)}")
     return clients
+
+
+def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
+    """Values as the run has them, by name; None where two have the same."""
+    names = tuple(map(str, values))
+    return names if len(set(names)) == len(names) else None
+
+
+def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
+    """The groups in a type that holds one more, such as a longer name. Raises ValueError for names beside numbers."""
+    if groups.dtype == object:
+        return groups
+    more = np.asarray(group).dtype
+    if (groups.dtype.kind in "US") != (more.kind in "US"):
+        raise ValueError(f"client {group!r} is of another type than those of fit, such as {_plain(groups[0])!r}")
+    return groups.astype(np.result_type(groups, more))
 
 
 def _plain(value: Any) -> Any:

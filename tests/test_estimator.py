@@ -44,8 +44,8 @@ def test_each_client_is_served_by_its_clusters_model(fitted: fk.Clustered, sampl
     own = fitted.predict(samples["X"], groups=samples["groups"])
     assert np.mean(own == samples["y"]) > 0.9
     assert fitted.score(samples["X"], samples["y"]) < 0.7  # without groups all models vote, and they disagree
-    run = fitted.run_.predict(samples["X"][:50].astype(np.float32), client=0)
-    assert (fitted.classes_[run] == own[:50]).all()
+    run = fitted.run_.predict(samples["X"][:50].astype(np.float32), client="hospital 00")
+    assert (run == own[:50]).all()
 
 
 def test_probabilities_are_of_the_classes(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
@@ -70,6 +70,32 @@ def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray])
         fitted.assign(x, y, "hospital 11")
     with pytest.raises(ValueError, match="label 'dead' was not in fit"):
         fitted.assign(x, np.where(y == "ill", "dead", y), "hospital 12")
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_a_new_clients_name_may_be_longer(kind: type, samples: dict[str, np.ndarray]) -> None:
+    groups = samples["groups"].astype(kind)
+    fitted = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], groups)
+    x, y, name = samples["X"][:50], samples["y"][:50], "hospital 05, children's ward"
+    fitted.assign(x, y, name)
+    assert fitted.groups_.tolist() == sorted({*samples["groups"].tolist(), name})
+    assert fitted.predict(x, groups=np.array([name] * 50, kind)).shape == (50,)
+
+
+def test_names_beside_numbers_are_refused(samples: dict[str, np.ndarray]) -> None:
+    """They would be text, in another order."""
+    numbers = np.repeat([9, 10, 11], 200)
+    fitted = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], numbers)
+    assert fitted.run_.clients["name"].tolist() == ["9", "10", "11"]
+    with pytest.raises(ValueError, match="client 'new' is of another type than those of fit, such as 9"):
+        fitted.assign(samples["X"], samples["y"], "new")
+
+
+@pytest.mark.parametrize("method", ["fedper", "local"])
+def test_a_new_client_has_no_model_of_its_own(method: str, samples: dict[str, np.ndarray]) -> None:
+    fitted = fk.Clustered(method, model="mlp", rounds=1, cohort=12).fit(**samples)
+    with pytest.raises(MethodError, match=f"{method} gives each client a model of its own, and .* not in fit has none"):
+        fitted.assign(samples["X"], samples["y"], "new")
 
 
 def test_a_pickle_predicts_the_same(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
