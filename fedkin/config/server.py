@@ -51,6 +51,7 @@ class DataDescription:
     vocabulary: tuple[str, ...] | None = None
     vectors: np.ndarray | None = None
     feature_names: tuple[str, ...] | None = None  # of a table, where they are known
+    from_uint8: bool = False  # whether samples are known to be uint8 pixels divided by 255
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:

@@ -69,6 +69,7 @@ class OwnSamples:
             validation=validation,
             label_names=names,
             feature_names=self.feature_names,
+            from_uint8=self.x.dtype == np.uint8 and not self.integers,
         )
 
     def _split(self, owned: Ragged, train_fraction: float | int, seed: int) -> tuple[Ragged, Ragged, Ragged | None]:
@@ -191,7 +192,8 @@ def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
     """The number of each sample's split: 0 to train, 1 to test, 2 to validate. Raises DataError for anything else."""
-    names = SPLITS if split.dtype.kind == "U" else (0, 1, 2)
+    text = split.dtype.kind == "U" or (split.dtype == object and any(isinstance(entry, str) for entry in split))
+    names = SPLITS if text else (0, 1, 2)
     number = np.select([split == name for name in names], range(3), -1)
     if (number < 0).any():
         row = int(np.argmin(number))

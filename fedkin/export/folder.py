@@ -22,6 +22,7 @@ from fedkin.export.formats import SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
 
 CARD, DEFINITION = "card.json", "model.py"
+FROM_UINT8 = "uint8 pixels divided by 255"  # how a card says that samples were scaled
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,12 @@ def _described(predictor: Predictor) -> dict[str, Any]:
     """What the card says of samples, labels and layers."""
     x, labels = predictor.samples.x, predictor.label_names
     features = getattr(predictor.samples, "feature_names", None)
-    floats = x.dtype.kind == "f"
+    floats, from_uint8 = x.dtype.kind == "f", getattr(predictor.samples, "from_uint8", False)
     return {
         "input": {
             "shape": list(x.shape[1:]),
             "dtype": "float32" if floats else "int64",
-            "scaling": "as the training data; uint8 pixels are divided by 255" if floats else "none",
+            "scaling": (FROM_UINT8 if from_uint8 else "as the training data") if floats else "none",
             "features": None if features is None else list(features),
         },
         "output": "the score of each class before the softmax, [batch, classes]",

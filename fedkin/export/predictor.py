@@ -36,10 +36,11 @@ class Classifier:
         """Scores of samples: logits, before the softmax.
 
         Args:
-            x: [B ...], as the run's data hold them; ``uint8`` are pixels, and scaled to 0 .. 1.
+            x: [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own were, and refused
+                elsewhere.
 
         Raises:
-            DataError: samples of another shape, or with NaN or infinity.
+            DataError: samples of another shape or type, or with NaN or infinity.
         """
         x = as_samples(x, self.samples)
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
@@ -148,27 +149,40 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     """Samples as a model takes them.
 
     Args:
-        x: anything that NumPy makes an array [B ...] of; ``uint8`` are pixels, and scaled to 0 .. 1.
-        samples: which show shape and type.
+        x: anything that NumPy makes an array [B ...] of; ``uint8`` are divided by 255 where the samples were.
+        samples: which show shape and type, and may say ``from_uint8``.
 
     Raises:
         DataError: another shape or type, NaN or infinity.
     """
     shape, dtype = tuple(samples.x.shape[1:]), samples.x.dtype
     floats = np.issubdtype(dtype, np.floating)
-    array = np.asarray(x)
+    array = _array(x)
     if array.dtype.kind not in ("biuf" if floats else "iu") or array.shape[1:] != shape or not array.ndim:
         kind = "numbers" if floats else "integers"
         raise DataError(
             f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as {samples.name} has them), got "
             f"{array.dtype} of shape {list(array.shape)}; one sample is x[None]"
         )
-    array = array / _PIXELS if floats and array.dtype == np.uint8 else array
+    if floats and array.dtype == np.uint8:
+        if not getattr(samples, "from_uint8", False):
+            raise DataError(
+                f"uint8 samples: {samples.name} does not say that its own were uint8 divided by 255, so how to scale "
+                "these is not known; prepare them as those were, and give floats (x.astype('float32'))"
+            )
+        array = array / _PIXELS
     array = np.ascontiguousarray(array, dtype)
     if floats and not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
         raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
     return array
+
+
+def _array(x: Any) -> np.ndarray:
+    try:
+        return np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"expected samples of one shape, in an array [B ...]; got {error}") from error
 
 
 def encoded_labels(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s"]:

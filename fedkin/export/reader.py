@@ -18,7 +18,7 @@ from fedkin.config import registry
 from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, ModelError, unknown
 from fedkin.core.layout import Samples
-from fedkin.export.folder import read_card
+from fedkin.export.folder import FROM_UINT8, read_card
 from fedkin.export.formats import library
 from fedkin.export.predictor import Classifier, Predictor
 from fedkin.simulation.torch import wrap_module
@@ -69,7 +69,11 @@ class Export:
         words = self.card.get("words")
         vocabulary = None if words is None else tuple(map(str, range(words)))
         return DataDescription(
-            str(self.card.get("data")), np.zeros((1, *shape), dtype), self.card["classes"], vocabulary
+            str(self.card.get("data")),
+            np.zeros((1, *shape), dtype),
+            self.card["classes"],
+            vocabulary,
+            from_uint8=self.card["input"].get("scaling") == FROM_UINT8,
         )
 
     @property

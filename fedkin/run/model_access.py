@@ -75,7 +75,8 @@ class ModelAccess:
         """Classes of samples [B], by the model of a client or of a cluster: names, where labels have names.
 
         Args:
-            x: samples [B ...], as the run's data hold them; ``uint8`` are pixels, and scaled to 0 .. 1.
+            x: samples [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own
+                were, and refused elsewhere.
             client: number or name.
             cluster: number; needed, or ``client`` is, where there is more than one model.
             proba: probabilities [B, C] instead.

@@ -12,11 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
 import fedkin as fk
+from fedkin import export
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.export.predictor import probabilities
 from fedkin.methods.flexcfl import FlexCFLState
@@ -110,8 +112,28 @@ def test_classes_have_their_names_and_probabilities_sum_to_one(tiny: fk.data.Fed
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     assert (proba.argmax(axis=1) == numbers).all()
     assert run.predict(tiny.x[:0]).shape == (0,)
-    whole = np.array([[1, 0], [3, 0]], np.uint8)
-    np.testing.assert_allclose(run.model_for(0)(whole), run.model_for(0)(whole / 255), atol=1e-6)
+
+
+def test_uint8_are_scaled_where_those_of_training_were_and_refused_elsewhere(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 2), np.uint8)
+    y, owners = np.arange(24) % 2, np.repeat([0, 1], 12)
+    images = fk.data.from_arrays(pixels, y, clients=owners)
+    columns = fk.data.from_pandas(pd.DataFrame(pixels, columns=["a", "b"]).assign(y=y, c=owners), label="y", client="c")
+    assert images.from_uint8 and images.select(np.array([1])).from_uint8 and not columns.from_uint8
+    run = simulated(fk.FedAvg(), images, rounds=1, cohort=2)
+    run.export(tmp_path / "images")
+    for model in (run.model_for(0), export.load(tmp_path / "images", model=fk.models.mclr(images)).model()):
+        np.testing.assert_array_equal(model(pixels), model(pixels.astype(np.float32) / np.float32(255)))
+    other = simulated(fk.FedAvg(), columns, rounds=1, cohort=2)
+    other.export(tmp_path / "columns")
+    for model in (other.model_for(0), export.load(tmp_path / "columns", model=fk.models.mclr(columns)).model()):
+        with pytest.raises(fk.DataError, match=r"uint8 samples: .* give floats"):
+            model(pixels)
+
+
+def test_rows_of_different_lengths_are_refused(tiny: fk.data.FederatedData) -> None:
+    with pytest.raises(fk.DataError, match="samples of one shape"):
+        simulated(fk.FedAvg(), tiny, rounds=1).predict([[1.0, 2.0], [1.0]])
 
 
 def test_probabilities_of_detectors_are_sigmoids_divided_by_their_sum() -> None:
