@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -120,17 +121,18 @@ def _side_by_side(
     raised, for statistics need all of them."""
     errors: list[Exception] = []
     work = [Job(seed, config.description(), seed, out / SEEDS / str(seed)) for seed in seeds]
-    for number, outcome in enumerate(run_side_by_side(work, jobs)):
-        seed = outcome.job.seed
-        if outcome.error is not None:
-            _log.warning("seed %d was not run: %s", seed, outcome.error)
-            errors.append(outcome.error)
-            continue
-        run = Run.load(outcome.job.out)
-        if on_seed:
-            on_seed(number, seed)
-        if on_round:
-            _replay(run, on_round)
+    with closing(run_side_by_side(work, jobs)) as outcomes:  # an error ends the processes now
+        for number, outcome in enumerate(outcomes):
+            seed = outcome.job.seed
+            if outcome.error is not None:
+                _log.warning("seed %d was not run: %s", seed, outcome.error)
+                errors.append(outcome.error)
+                continue
+            run = Run.load(outcome.job.out)
+            if on_seed:
+                on_seed(number, seed)
+            if on_round:
+                _replay(run, on_round)
     if errors:
         raise errors[0]
     return [Run.load(job.out) for job in work]

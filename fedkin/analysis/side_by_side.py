@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -87,7 +87,7 @@ def check_jobs(jobs: int, configs: Sequence[RunConfig]) -> None:
             raise ConfigError(f"jobs={jobs}: a process has one core; leave out run.devices, or leave jobs at 1")
 
 
-def run_side_by_side(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
+def run_side_by_side(jobs: Sequence[Job], workers: int) -> Generator[Outcome, None, None]:
     """Run jobs in their order, so many at a time; each is yielded when it has ended, whichever comes first.
 
     When the caller stops, by Ctrl-C for one, the processes are ended at once; their run folders can be resumed.

@@ -126,6 +126,8 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     if targets:
         configured = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
         what = "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
+        if any(run.scored_split != "test" for run in comparison.finished.values()):
+            what += ", on validation samples"
         note = "mean of the seeds that reached it; in brackets, where not all did, how many"
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
     if comparison.missing:

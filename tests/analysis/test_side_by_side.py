@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ import fedkin as fk
 from fedkin.analysis.compare import comparison_folder, runner
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.repeat import execute_seeds
-from fedkin.analysis.side_by_side import ONE_CORE
+from fedkin.analysis.side_by_side import ONE_CORE, Job, Outcome
 from fedkin.config.comparison import load
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.methods.fedavg import FedAvg
 from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
 
@@ -82,6 +83,23 @@ def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> Non
     assert Comparison.load(tmp_path / "c").missing
     done = fk.compare(None, *QUICK, methods=["fedavg", "fedprox", "ifca"], seeds=1, out=tmp_path / "c", resume=True)
     assert not done.missing
+
+
+def test_an_error_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when its traceback, which holds their generator, is forgotten: then Python waits for them at its exit."""
+    ended: list[bool] = []
+
+    def outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
+        try:
+            for job in jobs:
+                yield Outcome(job, CheckpointError("damaged"))
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(runner, "run_side_by_side", outcomes)
+    with pytest.raises(CheckpointError, match="damaged") as raised:
+        runner.run(load(None, QUICK, ["fedavg", "fedprox"], 1), tmp_path / "c", jobs=2)
+    assert ended and raised.tb is not None
 
 
 def test_seeds_are_those_of_one_process(tmp_path: Path) -> None:

@@ -78,6 +78,19 @@ def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
     assert row(found, "FedAvg")["best_accuracy"] == pytest.approx(0.61)
 
 
+def test_a_target_is_of_the_samples_that_rounds_are_scored_on() -> None:
+    """Test accuracy at the end may be out of reach for rounds that are scored on validation samples, or too easy."""
+    found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
+    assert "validation" not in comparison_tables.markdown(found)
+    validated = {}
+    for key, run in found.finished.items():
+        records = [{**record, "split": "validation"} for record in run.records]
+        validated[key] = dataclasses.replace(run, records=records, final={"final_accuracy": 0.99, "best_accuracy": 0.9})
+    found = dataclasses.replace(found, finished=validated)
+    assert found.target("") == pytest.approx(0.61) and row(found, "IFCA")["reached"] == 3
+    assert "accuracy of FedAvg in its last round, on validation samples, 61.0%" in comparison_tables.markdown(found)
+
+
 def test_each_setting_has_a_target_of_its_own() -> None:
     found = comparison({"a": {"FedAvg": AVG}, "b": {"FedAvg": IFCA}})
     assert [found.target("a"), found.target("b")] == pytest.approx([0.61, 0.82])

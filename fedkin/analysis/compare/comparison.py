@@ -101,12 +101,13 @@ class Comparison:
 
     def target(self, setting: str) -> float | None:
         """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first method in its last
-        round (mean over the seeds)."""
+        round (mean over the seeds), on the samples on which rounds are scored."""
         targets = [run.config["run"].get("target") for m in self.methods for run in self.runs(setting, m)]
         if targets and targets[0] is not None:
             return float(targets[0])
-        last = self.values(setting, "final_accuracy")[self.methods[0]]
-        return float(np.nanmean(last)) if np.isfinite(last).any() else None
+        scores = [_last_score(run) for run in self.runs(setting, self.methods[0])]
+        known = [score for score in scores if score is not None]
+        return float(np.mean(known)) if known else None
 
     def table(self) -> pd.DataFrame:
         """One row per cell: its finished seeds; the mean over them of the final and the best accuracy and of the bottom
@@ -229,6 +230,11 @@ class Comparison:
         grid = reopen(folder)
         runs = {cell.key: run for cell in cells_of(grid, folder) if (run := finished_run(cell)) is not None}
         return cls(grid, runs, {}, folder)
+
+
+def _last_score(run: Run) -> float | None:
+    """The last accuracy on the samples on which its rounds are scored."""
+    return run.summary()["final_accuracy"] if run.scored_split == "test" else run.records[-1]["accuracy"]
 
 
 def _first_round(run: Run, target: float | None) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from fedkin.run.simulated_worlds import SimulatedWorlds
 
 _log = logging.getLogger("fedkin")
 OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it is finished already
+Outcomes = Generator[tuple[Cell, Run | Exception], None, None]
 
 
 def compare(
@@ -106,16 +108,17 @@ def run(
     outcomes = (
         _in_turn(cells, before, on_cell, on_round) if jobs == 1 else _at_once(cells, before, on_cell, on_round, jobs)
     )
-    for cell, result in outcomes:
-        if isinstance(result, Run):
-            runs[cell.key] = result
-        elif isinstance(result, (CheckpointError, StorageError)):
-            raise result
-        else:
-            failed[cell.key] = str(result) if isinstance(result, FedkinError) else f"{type(result).__name__}: {result}"
-            warnings.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {failed[cell.key]}")
-        while runs and warnings:  # where nothing can be run, the error at the end says it once
-            _log.warning("%s", warnings.pop(0))
+    with closing(outcomes):  # an error ends the processes now, not when its traceback is forgotten
+        for cell, result in outcomes:
+            if isinstance(result, Run):
+                runs[cell.key] = result
+            elif isinstance(result, (CheckpointError, StorageError)):
+                raise result
+            else:
+                failed[cell.key] = _reason(result)
+                warnings.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {failed[cell.key]}")
+            while runs and warnings:  # where nothing can be run, the error at the end says it once
+                _log.warning("%s", warnings.pop(0))
     if not runs:
         if created is not None:
             abandon(out, created)
@@ -123,9 +126,14 @@ def run(
     return Comparison(grid, runs, failed, out)
 
 
+def _reason(error: Exception) -> str:
+    """Why there is no run; of an error that is not the library's, what it is as well."""
+    return str(error) if isinstance(error, FedkinError) else f"{type(error).__name__}: {error}"
+
+
 def _in_turn(
     cells: Sequence[Cell], before: Mapping[Key, Run], on_cell: OnCell | None, on_round: OnRound | None
-) -> Iterator[tuple[Cell, Run | Exception]]:
+) -> Outcomes:
     """Every cell's run, or why there is none, one after another in this process."""
     reusable = _ReusableExperiment(before)
     for cell in cells:
@@ -139,25 +147,26 @@ def _in_turn(
 
 def _at_once(
     cells: Sequence[Cell], before: Mapping[Key, Run], on_cell: OnCell | None, on_round: OnRound | None, jobs: int
-) -> Iterator[tuple[Cell, Run | Exception]]:
+) -> Outcomes:
     """The same, so many cells at a time, in the order in which they end; those finished before come first."""
     by_key = {cell.key: cell for cell in cells}
     for key, run in before.items():
         if on_cell:
             on_cell(by_key[key], True)
         yield by_key[key], run
-    for outcome in run_side_by_side([_job(cell, before) for cell in cells if cell.key not in before], jobs):
-        cell = by_key[outcome.job.key]
-        if on_cell:
-            on_cell(cell, False)
-        if outcome.error is not None:
-            yield cell, outcome.error
-            continue
-        run = Run.load(cell.path)
-        if on_round:
-            for record in run.records:
-                on_round(record)
-        yield cell, run
+    with closing(run_side_by_side([_job(cell, before) for cell in cells if cell.key not in before], jobs)) as outcomes:
+        for outcome in outcomes:
+            cell = by_key[outcome.job.key]
+            if on_cell:
+                on_cell(cell, False)
+            if outcome.error is not None:
+                yield cell, outcome.error
+                continue
+            run = Run.load(cell.path)
+            if on_round:
+                for record in run.records:
+                    on_round(record)
+            yield cell, run
 
 
 def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
