@@ -16,6 +16,12 @@ from fedkin.core.records import Record
 from fedkin.run.migrations import find_migrations
 from fedkin.run.results import Run
 
+_CLUSTERING = (
+    *("stability", "migrations", "migrations_correct", "true_cluster_changes", "changes_recovered"),
+    *("recovery_delay_sum", "newcomer_delay_sum", "newcomers_matched", "shifts_detected", "shifts_detected_true"),
+    *("data_shifts_new", "detection_delay_sum"),
+)
+
 
 def record(round: int, sizes: list[int], accuracy: float | None = None, **more: Any) -> Record:
     """What a round's line says, as far as a report reads it."""
@@ -23,8 +29,9 @@ def record(round: int, sizes: list[int], accuracy: float | None = None, **more: 
     shares = {"accuracy": value, "bottom_decile": value / 2, "accuracy_by_cluster": [value] * len(sizes)}
     verbs = {"train": [100 * round, 50 * round], "scoring.evaluate": [7, 0]}
     own = {"bytes_down": 100 * round, "bytes_up": 50 * round, "bytes_by_operation": verbs}
-    rest = {"partial": False, "cluster_sizes": sizes, "data_shifts": None, "discrepancy_sum": None}
-    return {"round": round, **shares, **rest, **own, "missing": 0, "nonfinite": 0, "ari": None, "nmi": None, **more}
+    unknown = ("data_shifts", "discrepancy_sum", "median_client", "ari", "nmi", *_CLUSTERING)
+    rest = {"partial": False, "cluster_sizes": sizes, "missing": 0, "nonfinite": 0, **dict.fromkeys(unknown)}
+    return {"round": round, **shares, **rest, **own, **more}
 
 
 def a_run(assignments: np.ndarray, method: str = "ifca", data: str = "tiny", seed: int = 0, **records: Any) -> Run:

@@ -10,6 +10,7 @@ import numpy as np
 from fedkin.config.shared_options import configured_clusters
 from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.reporting.html.recovery import is_finished
 from fedkin.run.results import Run
 
 _SHOWN = 3  # different values of a line
@@ -74,7 +75,9 @@ def _local(run: Run) -> str:
 
 def _rounds(run: Run) -> str:
     done, configured = run.records[-1]["round"], run.config["run"].get("rounds")
-    return f"{done:,}" if configured in (None, done) else f"{done:,} of {configured:,} so far"
+    if configured in (None, done):
+        return f"{done:,}"
+    return f"stopped after {done:,} of {configured:,}" if is_finished(run) else f"{done:,} of {configured:,} so far"
 
 
 def _method(label: str, run: Run) -> str:

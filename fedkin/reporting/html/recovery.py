@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -18,10 +19,12 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
 from fedkin.run import checkpoint, run_folder, version_0_1
+from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations, replay
 from fedkin.run.results import Run
 
 _SHARES = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
+_SCORES = ("final_accuracy", "best_accuracy", "bottom_decile", "accuracy_all_clients")
 _UNKNOWN: dict[str, dict[str, Any]] = {
     "method": {"name": "?"},
     "data": {"name": "?"},
@@ -46,11 +49,13 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
             f"{path / run_folder.MIGRATIONS} does not fit the run (a cluster it does not have?); it is left out."
         )
         migrations = []
-    finished = (path / run_folder.SUMMARY).exists() and newest is not None and newest[0].round == records[-1]["round"]
+    last = records[-1]["round"]
+    summary = _summary(path, remarks) if newest and newest[0].round == last else {}
+    finished = summary.get("rounds") == last
     if not finished:
         rounds = config["run"].get("rounds")
         of = f" of {rounds}" if rounds else ""
-        remarks.append(f"{path} is incomplete: shown up to round {records[-1]['round']}{of}.")
+        remarks.append(f"{path} is incomplete: shown up to round {last}{of}.")
     state = newest[0].state if newest and finished else _last_known_state(migrations, newest, records)
     others = {}
     for inner in sorted((path / run_folder.AGAINST).glob("*")):
@@ -60,7 +65,23 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
             others |= {other.config["method"]["name"]: other} if other else {}
     clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
     run = Run(config, records, state, clients, _seconds(path), others, path, fingerprint, migrations=migrations)
+    if newest and finished:
+        final = {name: summary[name] for name in FINAL if name in summary}
+        run = dataclasses.replace(run, best=newest[0].best, final=final)
     return run, remarks
+
+
+def is_finished(run: Run) -> bool:
+    """Whether a run has all its rounds, or has stopped early; where rounds were scored on validation samples, also its
+    test results."""
+    rounds, final = run.config["run"].get("rounds"), run.final
+    ended = rounds in (None, run.records[-1]["round"]) or bool(final.get("stopped"))
+    return ended and (run.scored_split == "test" or "final_accuracy" in final)
+
+
+def has_summary(run: Run) -> bool:
+    """Whether a run is finished and intact, so that its summary is its result."""
+    return is_finished(run) and is_intact(run)
 
 
 def is_intact(run: Run) -> bool:
@@ -143,6 +164,21 @@ def plausible(record: Record) -> bool:
 
 def _number(value: object) -> bool:
     return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
+
+
+def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
+    """The summary of a finished run; empty where there is none, or none that can be read."""
+    file = path / run_folder.SUMMARY
+    try:
+        summary = json.loads(file.read_text())
+        if isinstance(summary, dict) and "rounds" in summary and all(_number(summary.get(name)) for name in _SCORES):
+            return summary
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        pass
+    remarks.append(f"{file} is damaged; the run counts as unfinished.")
+    return {}
 
 
 def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:

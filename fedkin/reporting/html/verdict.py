@@ -13,19 +13,22 @@ from jaxtyping import Float
 
 from fedkin.analysis.pairwise_tests import NOT_SIGNIFICANT, pairs
 from fedkin.analysis.scores import Score, score
+from fedkin.analysis.statistics import DECIMALS
 from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.config.comparison_grid import MEASURES
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
-from fedkin.reporting.html.recovery import is_intact
+from fedkin.reporting.html.recovery import has_summary, is_finished
 from fedkin.run.results import Run
 
 BASELINE = "fedavg"
 SETTINGS = 8  # of a comparison: so many have a sentence
-_NAMES = {"final": "test accuracy", "best": "best test accuracy", "bottom": "accuracy of the bottom 10% of clients"}
+_NAMES = {"final": "{} accuracy", "best": "best {} accuracy", "bottom": "{} accuracy of the bottom 10% of clients"}
 _TESTS = (
     "Differences are in percentage points. Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: "
     "Student's t."
 )
+_SIGN_TEST = " Where the difference is the same in all seeds, p is the sign test's, and there is no interval."
 
 
 class Verdict(NamedTuple):
@@ -45,8 +48,9 @@ def verdict(report: ReportInput) -> Verdict:
     sentences = [f"{f'{one.label}: ' if one.label else ''}{one.sentence()}" for one in results[:SETTINGS]]
     if len(results) > SETTINGS:
         sentences.append(f"{len(results) - SETTINGS} more settings are in the table.")
-    tested = any(row["p"] is not None for one in results for row in one.tests)
-    return Verdict(sentences, _TESTS if tested else "")
+    tested = [row for one in results for row in one.tests if row["p"] is not None]
+    note = _TESTS + (_SIGN_TEST if any(map(_same_in_all, tested)) else "")
+    return Verdict(sentences, note if tested else "")
 
 
 def main_method(runs: Mapping[str, Sequence[Run]], means: Mapping[str, float | None], first: str | None) -> str:
@@ -66,12 +70,13 @@ def main_method(runs: Mapping[str, Sequence[Run]], means: Mapping[str, float | N
 
 
 class _Setting(NamedTuple):
-    """The scores of all methods in one setting. ``last`` is the round that all runs have reached."""
+    """The scores of all methods in one setting. Finished runs are compared by their results, as the tables have them;
+    where one is unfinished, all are compared in ``last``, the round that all have reached."""
 
     label: str
     by: str
     runs: dict[str, list[Run]]
-    last: int
+    last: int | None
     main: str
     means: dict[str, float | None]
     reasons: dict[str, str]  # why a method has no score
@@ -83,7 +88,8 @@ class _Setting(NamedTuple):
         """The scores of a report's runs in one setting."""
         by = report.comparison.by if report.comparison else "final"
         runs = {name: several for name in report.methods if (several := report.runs_of(setting, name))}
-        last = min(run.records[-1]["round"] for several in runs.values() for run in several)
+        every = [run for several in runs.values() for run in several]
+        last = None if all(map(has_summary, every)) else min(run.records[-1]["round"] for run in every)
         scores = {name: {_seed(run): _score(run, by, last) for run in several} for name, several in runs.items()}
         values = _by_seed(scores)
         means = {name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()}
@@ -91,8 +97,8 @@ class _Setting(NamedTuple):
         first = None if report.kind == "comparison" else report.runs[0].method
         main = main_method(runs, means, first)
         tests = pairs(values, None if report.kind == "comparison" else main, reasons)
-        whole = all(run.config["run"].get("rounds") in (None, last) for several in runs.values() for run in several)
-        finished = whole and all(one.complete for one in report.runs if one.setting == setting)
+        complete = all(one.complete for one in report.runs if one.setting == setting)
+        finished = complete and all(map(is_finished, every))
         return cls(setting, by, runs, last, main, means, reasons, rows_of(tests), finished)
 
     def sentence(self) -> str:
@@ -111,7 +117,18 @@ class _Setting(NamedTuple):
 
     @property
     def _when(self) -> str:
-        return "" if self.by == "best" else f" after {self.last:,} round{'s' if self.last != 1 else ''}"
+        """After how many rounds; nothing where runs have stopped after different ones."""
+        lengths = {_records(run, self.last)[-1]["round"] for several in self.runs.values() for run in several}
+        if self.by == "best" or len(lengths) > 1:
+            return ""
+        (rounds,) = lengths
+        return f" after {rounds:,} round{'s' if rounds != 1 else ''}"
+
+    @property
+    def _measure(self) -> str:
+        """What is compared, and on which samples."""
+        split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
+        return _NAMES[self.by].format(split)
 
     def _rank(self, name: str) -> tuple[bool, bool, float]:
         """FedAvg first, then methods with one model, then the others; the best of them first."""
@@ -124,13 +141,13 @@ class _Setting(NamedTuple):
         reached = [_reading(run, self.by, self.last) for run in self.runs[self.main]]
         known = [value for value in reached if value is not None]
         if not known:
-            return f"{self.main} has no {_NAMES[self.by]} to compare: {reason}."
-        return f"{self.main} reaches {np.mean(known):.1%} {_NAMES[self.by]}{self._when}, not to be compared: {reason}."
+            return f"{self.main} has no {self._measure} to compare: {reason}."
+        return f"{self.main} reaches {np.mean(known):.1%} {self._measure}{self._when}, not to be compared: {reason}."
 
     def _single(self, others: Sequence[str]) -> str:
         """The sentence of a method that is compared with nothing."""
-        values = [_score(run, self.by, self.last).value for run in self.runs[self.main]]
-        found, seeds = mean_and_interval("mean", _present(np.array(values))), len(values)
+        values = _present(np.array([_score(run, self.by, self.last).value for run in self.runs[self.main]]))
+        found, seeds = mean_and_interval("mean", values), len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
         if found["mean_high"] is not None:
             ends = f"{100 * max(0.0, found['mean_low'] or 0):.1f} to {100 * min(1.0, found['mean_high']):.1f}"
@@ -138,14 +155,14 @@ class _Setting(NamedTuple):
         why = (
             f"{' and '.join(others)} share no seed that has a score" if others else "no other method was run beside it"
         )
-        reached = f"{self.main} reaches {found['mean']:.1%} {_NAMES[self.by]}{self._when}{mean}"
+        reached = f"{self.main} reaches {found['mean']:.1%} {self._measure}{self._when}{mean}"
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
         """The sentence of a method beside others: against the baseline, then against the best of the rest."""
         row = self._test(baseline)
         doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
-        what = f"{_gain(row)} of {_NAMES[self.by]} {_over(row)} {baseline}{self._when}"
+        what = f"{_gain(row)} of {self._measure} {_over(row)} {baseline}{self._when}"
         text = f"{doubt}{self.main} {what} ({_evidence(row)}){self._cost(baseline)}"
         if rival is not None:
             rest = self._test(rival)
@@ -180,7 +197,7 @@ class _Setting(NamedTuple):
             for name, several in self.runs.items()
             if name not in self.reasons
             and self.by != "best"
-            and any(_record(r, self.last).get("partial") for r in several)
+            and any(_scored_record(r, self.last).get("partial") for r in several)
         ]
         left_out = [f" {name} is left out: {why}." for name, why in self.reasons.items() if name != self.main]
         clusters = f" Some clients had no cluster yet in the last round of {' and '.join(partial)}." if partial else ""
@@ -212,40 +229,58 @@ def _seed(run: Run) -> int:
     return int(run.config["run"].get("seed", 0))
 
 
-def _record(run: Run, last: int) -> dict[str, Any]:
+def _records(run: Run, last: int | None) -> list[dict[str, Any]]:
+    """The records up to a round; None: all."""
+    return run.records if last is None else run.records[: last + 1]
+
+
+def _scored_record(run: Run, last: int | None) -> dict[str, Any]:
     """The last record up to a round that has an accuracy; else the last."""
-    records = run.records[: last + 1]
+    records = _records(run, last)
     return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
 
 
-def _score(run: Run, by: str, last: int) -> Score:
-    """What a run is compared by: of a whole one as tables have it, else what it had in a round."""
-    if last == run.records[-1]["round"] and is_intact(run):
+def _score(run: Run, by: str, last: int | None) -> Score:
+    """What a run is compared by: its result, as tables have it; where there is a round, what it had in that."""
+    if last is None:
         return score(run, by)
     value = _reading(run, by, last)
     return Score(float("nan"), "no client was tested") if value is None else Score(float(value))
 
 
-def _reading(run: Run, by: str, last: int) -> float | None:
-    """What a run's records have up to a round; in partial rounds that is of the clients with a cluster."""
+def _reading(run: Run, by: str, last: int | None) -> float | None:
+    """What a run's summary or, up to a round, its records have; in partial rounds that is of the clients with a
+    cluster."""
+    if last is None:
+        return run.summary()[MEASURES[by]]
     if by == "best":
-        complete = [r["accuracy"] for r in run.records[: last + 1] if not r.get("partial")]
+        complete = [r["accuracy"] for r in _records(run, last) if not r.get("partial")]
         return max((value for value in complete if value is not None), default=None)
-    return _record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
+    return _scored_record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
 
 
-def _traffic(runs: Sequence[Run], last: int) -> float:
+def _traffic(runs: Sequence[Run], last: int | None) -> float:
     """Bytes down and up to a round, mean over the seeds."""
-    records = [run.records[last] for run in runs]
+    records = [_records(run, last)[-1] for run in runs]
     return float(np.mean([(r.get("bytes_down") or 0) + (r.get("bytes_up") or 0) for r in records]))
 
 
 def _gain(row: Mapping[str, Any]) -> str:
-    return f"{100 * row['difference']:+.1f} points"
+    return f"{_points(row):+.1f} points"
+
+
+def _points(row: Mapping[str, Any]) -> float:
+    """The difference as it is printed; zero has no minus."""
+    return round(100 * row["difference"], 1) + 0.0
+
+
+def _same_in_all(row: Mapping[str, Any]) -> bool:
+    """Whether a difference is the same in all seeds, so that its interval is a point (``statistics.paired_p``)."""
+    return row["p"] is not None and row["high"] - row["low"] < 10.0**-DECIMALS
 
 
 def _over(row: Mapping[str, Any]) -> str:
-    return "over" if row["difference"] >= 0 else "against"
+    return "over" if _points(row) >= 0 else "against"
 
 
 def _evidence(row: Mapping[str, Any], brief: bool = False) -> str:
@@ -255,4 +290,5 @@ def _evidence(row: Mapping[str, Any], brief: bool = False) -> str:
         return f"{seeds}: not tested"
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
     interval = f"95% interval {100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
+    interval = "the same in all seeds" if _same_in_all(row) else interval
     return p if brief else f"{interval}, {p}, {seeds}"

@@ -42,6 +42,13 @@ def test_rounds_that_are_still_to_come() -> None:
     assert lines(run)["Rounds"] == "5 of 50 so far"
 
 
+def test_a_run_that_stopped_early_is_not_so_far() -> None:
+    run = a_run(np.zeros((6, 4), np.int64))
+    run.config["run"]["rounds"] = 50
+    stopped = replace(run, final={"stopped": {"round": 5, "of": 50, "reason": "run.until = 0.5"}})
+    assert lines(stopped)["Rounds"] == "stopped after 5 of 50"
+
+
 def test_how_many_real_clients_took_part() -> None:
     assert lines(deployed())["Clients"] == "4 of at most 6 took part, 3 selected a round, 1 reply did not arrive"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ from scipy import stats
 
 import fedkin as fk
 from fedkin.analysis.repeat import execute_seeds
-from fedkin.analysis.scores import Score
 from fedkin.config.run import from_dict
-from fedkin.reporting.html import verdict as module
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.reporting.html.verdict import main_method, verdict
 from fedkin.run.results import Run
+from fedkin.run.simulate import execute
 from tests.reporting.written_runs import a_run
 
 ROWS = np.tile([0, 0, 1, 1], (3, 1))  # two rounds after the first
@@ -88,7 +88,7 @@ def test_nobody_was_tested() -> None:
     run = a_run(ROWS)
     for record in run.records:
         record["accuracy"] = None
-    assert sentence(run) == "IFCA has no test accuracy to compare: no client was tested."
+    assert sentence(run) == "IFCA has no test accuracy to compare: not scored in the last round."
 
 
 def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
@@ -106,15 +106,14 @@ def test_fedavg_is_what_the_others_are_measured_against() -> None:
 
 
 def test_clients_without_a_cluster_are_told() -> None:
-    said = sentence(beside(one("ifca", 0.7, partial=[True, True, True]), one("fedavg", 0.5)))
+    partial = replace(one("ifca", 0.7, partial=[True, True, True]), final={"accuracy_all_clients": 0.7})
+    said = sentence(beside(partial, one("fedavg", 0.5)))
     assert said.endswith(" Some clients had no cluster yet in the last round of IFCA.")
     assert "FedAvg" not in said.split(". Some")[1]
 
 
-def test_a_run_that_cannot_be_compared_says_what_it_reached_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "is_intact", lambda _: True)
-    monkeypatch.setattr(module, "score", lambda *_: Score(float("nan"), "clients without a cluster in the last round"))
-    assert sentence(one("ifca", 0.7)) == (
+def test_a_run_that_cannot_be_compared_says_what_it_reached_all_the_same() -> None:
+    assert sentence(one("ifca", 0.7, partial=[True, True, True])) == (
         "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a cluster in the last "
         "round."
     )
@@ -149,6 +148,68 @@ def test_an_unfinished_run_is_compared_in_the_round_that_all_have_reached() -> N
     longer.config["run"]["rounds"] = 2
     assert sentence(beside(longer, shorter)).startswith(
         "So far: IFCA +0.0 points of test accuracy over FedAvg after 1 "
+    )
+
+
+def stopped(run: Run, accuracy: float) -> Run:
+    """The run as one that was to have 25 rounds, scored on validation samples, with its test accuracy."""
+    run.config["run"]["rounds"] = 25
+    for record in run.records:
+        record["split"] = "validation"
+    stop = {"round": run.records[-1]["round"], "of": 25, "reason": "run.patience = 2"}
+    return replace(run, final={"final_accuracy": accuracy, "best_accuracy": accuracy, "stopped": stop})
+
+
+def test_runs_that_stopped_early_are_compared_by_their_test_accuracy_as_in_the_tables() -> None:
+    ours, theirs = [0.70, 0.72, 0.66], [0.60, 0.64, 0.60]
+    runs = []
+    for seed, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        shorter = stopped(one("fedavg", 0.9, seed), b)
+        shorter.records.pop()
+        runs.append(beside(stopped(one("ifca", 0.9, seed), a), shorter))
+    repeated = fk.RepeatedRuns(tuple(runs))
+    (row,) = repeated.comparisons().to_dict("records")
+    said = sentence(repeated)
+    assert said.startswith(f"IFCA {100 * row['difference']:+.1f} points of test accuracy over FedAvg (95% interval ")
+    assert f"p = {row['p']:.2g}" in said and "at 2.00 times the bytes" in said
+    assert sentence(runs[0]).endswith("(1 seed: not tested), at 2.00 times the bytes.")
+
+
+def test_what_has_no_test_accuracy_yet_is_named_by_its_split() -> None:
+    unfinished = replace(stopped(one("ifca", 0.7), 0.6), final={})
+    whole = stopped(one("fedavg", 0.5), 0.65)
+    assert sentence(beside(unfinished, whole)).startswith(
+        "So far: IFCA +20.0 points of validation accuracy over FedAvg after 2 rounds"
+    )
+
+
+def test_a_folder_and_the_run_itself_have_one_verdict(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "data": {"name": "digits", "clients": 10, "classes_per_client": 2, "validation": 0.3},
+        "method": {"name": "fedavg"},
+        "local": {"epochs": 1},
+        "run": {"rounds": 25, "cohort": 5, "patience": 1},
+    }
+    run = execute(from_dict(settings), out=tmp_path / "a")
+    read = read_runs(tmp_path / "a").runs[0].run
+    assert run.summary()["final_accuracy"] != run.records[-1]["accuracy"] and run.summary()["stopped"]
+    assert sentence(run) == sentence(tmp_path / "a") and not sentence(run).startswith("So far")
+    assert read.summary() == run.summary()
+    assert read.best is not None and run.best is not None and read.best.round == run.best.round
+
+
+def test_seeds_that_differ_by_the_same_have_a_sign_test_and_no_interval() -> None:
+    result = seeds([0.7, 0.7, 0.7], [0.6, 0.6, 0.6])
+    assert "IFCA +10.0 points of test accuracy over FedAvg after 2 rounds (the same in all seeds, p = 0.25" in sentence(
+        result
+    )
+    assert "sign test" in verdict(read_runs(result)).note
+    assert "sign test" not in verdict(read_runs(seeds([0.7, 0.72, 0.7], [0.6, 0.6, 0.6]))).note
+
+
+def test_a_difference_that_rounds_to_zero_has_no_minus() -> None:
+    assert sentence(beside(one("ifca", 0.7), one("fedavg", 0.7003))).startswith(
+        "IFCA +0.0 points of test accuracy over"
     )
 
 
