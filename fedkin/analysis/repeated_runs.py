@@ -14,10 +14,11 @@ from jaxtyping import Float
 
 from fedkin.analysis.latex import escaped, tabular
 from fedkin.analysis.pairwise_tests import pairs
-from fedkin.analysis.scores import log_reasons, scores_by_method
+from fedkin.analysis.scores import is_partial, log_reasons, scores_by_method
 from fedkin.analysis.tables import (
     clusters_and_configured,
     clusters_text,
+    final_text,
     mean_and_interval,
     percent_and_half,
     rows_of,
@@ -110,7 +111,8 @@ class RepeatedRuns:
 
     def _row(self, method: str) -> dict[str, Any]:
         summaries = [run.summary() for run in self.of(method)]
-        columns = {name: [s[name] for s in summaries] for name in ("final_accuracy", "best_accuracy", "bottom_decile")}
+        names = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")
+        columns = {name: [s[name] for s in summaries] for name in names}
         columns["mean_accuracy"] = [_mean(curve[1:]) for curve in self.curves()[method]]
         row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
         for name, values in columns.items():
@@ -119,15 +121,16 @@ class RepeatedRuns:
         return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
 
     def latex(self) -> str:
-        """The table as LaTeX (booktabs): a row per method, the highest final accuracy in bold, and below it, as
-        comments, how the main method differs from the others."""
+        """The table as LaTeX (booktabs): a row per method, the highest final accuracy (of all clients) in bold, and below
+        it, as comments, how the main method differs from the others."""
         rows = rows_of(self.table())
-        best = max((row["final_accuracy"] for row in rows if row["final_accuracy"] is not None), default=None)
+        tested = [row["accuracy_all_clients"] for row in rows]
+        best = max((score for score in tested if score is not None), default=None)
         lines = []
         for row in rows:
-            shares = [percent_and_half(row, name) for name in ("final_accuracy", "best_accuracy", "bottom_decile")]
+            shares = [final_text(row), *(percent_and_half(row, name) for name in ("best_accuracy", "bottom_decile"))]
             cells = [escaped(cell) for cell in (*shares, clusters_text(row))]
-            cells[0] = rf"\textbf{{{cells[0]}}}" if row["final_accuracy"] == best is not None else cells[0]
+            cells[0] = rf"\textbf{{{cells[0]}}}" if row["accuracy_all_clients"] == best is not None else cells[0]
             sent = " / ".join(f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
             lines.append([escaped(method_title(row["method"])), str(row["seeds"]), *cells, sent])
         heads = ["Method", "Seeds", r"Final (\%)", r"Best (\%)", r"Bottom 10\% of clients (\%)", "Clusters"]
@@ -136,6 +139,8 @@ class RepeatedRuns:
     def _latex_notes(self) -> list[str]:
         """How the table is to be read, and the tests."""
         lines = ["Means over the seeds, from three on with their 95% intervals (Student's t)."]
+        if any(is_partial(run) for method in self.methods for run in self.of(method)):
+            lines.append("All clients: with those that had no cluster in the last round; tests and bold type use it.")
         for row in rows_of(self.comparisons()):
             pair = f"{method_title(row['method'])} over {method_title(row['against'])}"
             numbers = ("difference", "low", "high", "p")

@@ -57,6 +57,12 @@ def percent_and_half(row: Mapping[str, Any], name: str) -> str:
     return f"{100 * row[name]:.1f}" + ("" if high is None else f" ± {100 * (high - row[name]):.1f}")
 
 
+def final_text(row: Mapping[str, Any]) -> str:
+    """The final accuracy of a row, and behind it that of all clients, by which runs are tested, where it is another."""
+    own, everybody = (percent_and_half(row, name) for name in ("final_accuracy", "accuracy_all_clients"))
+    return own if row["final_accuracy"] == row["accuracy_all_clients"] else f"{own} (all clients {everybody})"
+
+
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """A table as JSON holds it, a dictionary a row; None for NaN."""
     return [{str(name): plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")]

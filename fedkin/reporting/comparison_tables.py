@@ -14,8 +14,9 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.latex import escaped
 from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW, not_worse_than_best
 from fedkin.analysis.ranks import Ranks
+from fedkin.analysis.scores import is_partial
 from fedkin.analysis.statistics import LEAST_SEEDS
-from fedkin.analysis.tables import clusters_text, percent_and_half, rows_of
+from fedkin.analysis.tables import clusters_text, final_text, percent_and_half, rows_of
 from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
@@ -67,7 +68,7 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 
 def cells(row: Row) -> list[str]:
     """The cells of a row, in the order of HEADS."""
-    accuracies = [percent_and_half(row, name) for name in ("final_accuracy", "best_accuracy", "bottom_decile")]
+    accuracies = [final_text(row), *(percent_and_half(row, name) for name in ("best_accuracy", "bottom_decile"))]
     rounds = "-" if row["rounds_to_target"] is None else f"{row['rounds_to_target']:.1f}"
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     megabytes = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
@@ -114,10 +115,10 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
         lines.append(
             "All seeds share the data of their setting: intervals and tests are over models, cohorts, batches."
         )
-    if any(run.records[-1]["partial"] for run in comparison.finished.values()):
+    if any(is_partial(run) for run in comparison.finished.values()):
         lines.append(
-            "Where clients had no cluster in the last round, its accuracies are those of the others, and tests use the "
-            "accuracy of all clients (accuracy_all_clients in a run's summary)."
+            "Where clients had no cluster in the last round, its accuracies are those of the others; in brackets, the "
+            "accuracy of all clients, which tests and bold type use (accuracy_all_clients in a run's summary)."
         )
     lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
     highest = _NAMES[comparison.by if measure is None else measure]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -159,6 +160,19 @@ def test_a_method_without_a_score_takes_no_other_comparison_away(caplog: pytest.
     assert tested["why"] is None
     assert sum("fedprox: not scored" in record.getMessage() for record in caplog.records) <= 1
     assert json.loads(json.dumps(repeated.summary(), allow_nan=False))["comparisons"][0]["why"] == without["why"]
+
+
+def test_the_table_prints_the_number_that_is_tested() -> None:
+    """FlexCFL is ahead over the clients that have a cluster, and behind over all of them."""
+    whole = by_hand({"flexcfl": [[0.1, 0.5, 0.9]], "fedavg": [[0.1, 0.5, 0.6]]})
+    assert "all clients" not in whole.latex().lower() and r"\textbf{90.0}" in whole.latex()
+    (run,) = by_hand({"flexcfl": [[0.1, 0.5, 0.9]], "fedavg": [[0.1, 0.5, 0.6]]}, partial=[2]).runs
+    other = dataclasses.replace(run.against["fedavg"], final={"accuracy_all_clients": 0.6})
+    ours = dataclasses.replace(run, final={"accuracy_all_clients": 0.25}, against={"fedavg": other})
+    repeated = RepeatedRuns((ours,))
+    assert r"90.0 (all clients 25.0) &" in repeated.latex() and r"\textbf{60.0} &" in repeated.latex()
+    assert repeated.table()["accuracy_all_clients"].tolist() == [0.25, 0.6]
+    assert "% All clients: with those that had no cluster" in repeated.latex()
 
 
 def test_where_clients_have_no_cluster_methods_are_compared_over_all_clients() -> None:

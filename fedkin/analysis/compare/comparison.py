@@ -110,9 +110,9 @@ class Comparison:
         return float(np.mean(known)) if known else None
 
     def table(self) -> pd.DataFrame:
-        """One row per cell: its finished seeds; the mean over them of the final and the best accuracy and of the bottom
-        10% of clients, with its 95% interval (Student's t; none below three seeds); clusters that have clients at the
-        end (mean) and those configured; rounds to the target (mean over the
+        """One row per cell: its finished seeds; the mean over them of the final accuracy, of that over all clients, of
+        the best accuracy and of the bottom 10% of clients, with its 95% interval (Student's t; none below three seeds);
+        clusters that have clients at the end (mean) and those configured; rounds to the target (mean over the
         ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
         bytes and seconds per run."""
         return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
@@ -121,7 +121,7 @@ class Comparison:
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
-        for name in ("final_accuracy", "best_accuracy", "bottom_decile"):
+        for name in ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile"):
             row |= mean_and_interval(name, [summary[name] for summary in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
