@@ -24,6 +24,7 @@ class ModelSpec:
     head: slice | None = None  # last layer, weight and bias; None where it is not known
     head_bias: slice | None = None  # bias of the last layer, a number for each score
     detects: bool = False  # one score per sample: whether it is of one class
+    untrained: tuple[slice, ...] = ()  # what gradients do not change: running statistics, frozen parameters
 
     def facts(self) -> dict[str, str]:
         """What a reader wants to know first, by name."""

@@ -1,5 +1,7 @@
 """Any method that averages, with a server optimiser (``server_optimizers.py``) behind it, cluster by cluster.
 
+Running statistics (batch normalisation) are no gradients' work: they are averaged as without an optimiser.
+
 A cluster whose model did not change (no reply arrived) keeps its model and its moments. A client that migrates changes
 its cluster and no moment. Where the number of clusters changes (a split, a late clustering, a merge), a new cluster has
 the moments, and the former model as x, of its parent: the cluster that most of its clients were in before the round.
@@ -46,20 +48,20 @@ class ServerOptimized:
         return requirements_of(self.method)
 
     def init(self, world: World, stream: Stream) -> State:
-        return self._next(None, self.method.init(world, stream))
+        return self._next(world, None, self.method.init(world, stream))
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
-        return self._next(state, self.method.round(world, _inner(state), cohort, stream))
+        return self._next(world, state, self.method.round(world, _inner(state), cohort, stream))
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         """As the method does it; a model that it changes by that is not optimised."""
         placed = self.method.place(world, _inner(state), newcomers, stream)
-        return self._next(state, placed, steps=False)
+        return self._next(world, state, placed, steps=False)
 
     def remarks(self, state: State) -> tuple[str, ...]:
         return self.method.remarks(_inner(state)) if isinstance(self.method, Remarking) else ()
 
-    def _next(self, before: Any, after: State, steps: bool = True) -> State:
+    def _next(self, world: World, before: Any, after: State, steps: bool = True) -> State:
         """The method's next state with moments, and with the optimiser's models where it ``steps``."""
         shape = after.models.shape
         models, momentum = after.models, np.zeros(shape, np.float32)
@@ -71,6 +73,8 @@ class ServerOptimized:
             square[known] = before.server_square[parent[known]]
             former = models.astype(np.float64)  # one without a parent does not change
             former[known] = before.models[parent[known]]
+            for part in world.spec.untrained:  # nothing to step from: without a change it moves by no moment either
+                former[:, part] = models[:, part]
             delta = models - former
             moved = delta.any(axis=1) & steps
             change, *moments = self.optimizer.step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -45,4 +46,6 @@ def check_samples(model: Model, data: Samples) -> ModelSpec:
         raise ModelError(
             f"model {model.name!r} does not take {data.name}'s samples of shape {data.x.shape[1:]}: {reason}"
         ) from error
-    return spec_for_data(model.spec, model.name, data.name, data.classes, scores.shape)
+    parts = zip(model.statistics, model.spec.slices.values(), strict=False)  # a model without them has no flags
+    spec = replace(model.spec, untrained=tuple(part for is_statistic, part in parts if is_statistic))
+    return spec_for_data(spec, model.name, data.name, data.classes, scores.shape)

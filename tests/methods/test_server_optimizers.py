@@ -110,6 +110,22 @@ def test_a_cluster_without_a_reply_rests() -> None:
     assert (after.models[others] != state.models[others]).any(axis=1).all()
 
 
+@pytest.mark.parametrize("optimizer", [FedAvgM(), FedAdam(), FedYogi(), FedAdagrad()])
+def test_running_statistics_are_averaged_as_without_it(optimizer: Any) -> None:
+    """In every round, whatever moments the other coordinates have."""
+    world = conformance.fake("fedavg")
+    world.spec = replace(world.spec, untrained=(slice(0, 2), slice(3, 4)))
+    averaged = np.isin(np.arange(world.spec.parameters), [0, 1, 3])
+    method = conformance.make("fedavg")
+    state: Any = conformance.settled(ServerOptimized(method, optimizer), world)
+    for round in range(3):
+        stream = Stream(5, round, "method")
+        plain = method.round(world, state, np.arange(4), stream)
+        state = ServerOptimized(method, optimizer).round(world, state, np.arange(4), stream)
+        np.testing.assert_array_equal(state.models[:, averaged], plain.models[:, averaged])
+        assert round == 0 or (state.models[:, ~averaged] != plain.models[:, ~averaged]).all()
+
+
 @pytest.mark.parametrize(
     ("before", "after", "old", "new", "expected"),
     [

@@ -55,6 +55,12 @@ def world(**options: Any) -> SimulatedWorld:
     return SimulatedWorld(DATA, MODEL, WORK, **options)
 
 
+def test_the_world_says_which_they_are() -> None:
+    """For methods that step models themselves."""
+    assert world().spec.untrained == (MEAN,)
+    assert SimulatedWorld(DATA, PLAIN, WORK).spec.untrained == ()
+
+
 def trained(work: LocalTraining = WORK, **options: Any) -> TrainingReply:
     return train(world(), models(MODEL), EVERYONE, WHICH, work=work, stream=STREAM, **options)
 

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from fedkin.simulation.torch.flat_module import (
     float_entries,
     seed_torch,
     to_tensor,
+    trainable_entries,
 )
 from fedkin.simulation.torch.scoring import Scorer
 from fedkin.simulation.torch.training import Trainer
@@ -132,8 +133,10 @@ def build_model(
             raise ModelError(f"model {name!r} has no floating-point parameters that can be trained")
     except RuntimeError as error:  # lazy layers have no shape before their first sample
         raise ModelError(f"model {name!r}: every layer needs its sizes: {error_reason(error)}") from error
-    start = (lambda: module) if fixed else make
-    return TorchModel(name, spec_from_shapes(shapes, detects), module, threads, start, optimizer=optimizer)
+    start, spec = (lambda: module) if fixed else make, spec_from_shapes(shapes, detects)
+    trained = trainable_entries(module)
+    spec = replace(spec, untrained=tuple(part for key, part in spec.slices.items() if key not in trained))
+    return TorchModel(name, spec, module, threads, start, optimizer=optimizer)
 
 
 def _initialised(make: Callable[[], nn.Module], name: str, words: UInt32[np.ndarray, "2"]) -> nn.Module:

@@ -320,3 +320,25 @@ except fk.MissingExtra as error:
 def test_configured_takes_a_place_only() -> None:
     with pytest.raises(ConfigError, match=r"torch: expected package\.module:factory, got 'nets'"):
         model_from_config(DATA, "nets")
+
+
+# --- with a server optimiser
+
+
+def test_a_server_optimizer_leaves_running_statistics_alone() -> None:
+    """A step of size lr would make a variance negative; frozen parameters stay as they are."""
+
+    def with_statistics() -> nn.Module:
+        made = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 3), nn.Linear(3, 2))
+        made[1].weight.requires_grad_(False)
+        return made
+
+    model = fk.torch_model(with_statistics)
+    slices = model.spec.slices
+    assert model.spec.untrained == tuple(slices[name] for name in ("0.running_mean", "0.running_var", "1.weight"))
+    run = go(model, fk.FedAvg(), server_optimizer=fk.FedAdam(lr=0.5))
+    plain = go(model, fk.FedAvg(), rounds=1)
+    first = go(model, fk.FedAvg(), rounds=1, server_optimizer=fk.FedAdam(lr=0.5))
+    for name in ("0.running_mean", "0.running_var", "1.weight"):
+        np.testing.assert_array_equal(first.models[0][slices[name]], plain.models[0][slices[name]])
+    assert np.abs(run.models[0][slices["0.running_var"]] - 1).max() < 0.5
