@@ -28,6 +28,7 @@ def draw(comparison: Comparison) -> Figure:
     for axes, setting in zip(panels, shown, strict=False):
         split = next(run for (label, *_), run in comparison.finished.items() if label == setting).scored_split
         accuracies(axes, comparison.curves(setting), setting or f"{split.capitalize()} accuracy")
+        axes.set_ylabel(f"{split} accuracy" if setting else "")
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
     more_settings = len([s for s in comparison.settings if comparison.curves(s)]) - len(shown)

@@ -102,6 +102,8 @@ function some(count, limit = 12) { // evenly spread places of a list
   return [...new Set(Array.from({ length: limit }, (_, i) => Math.round((i * (count - 1)) / (limit - 1))))];
 }
 
+const scoredSplit = () => report.accuracy[state.setting].split; // the samples on which rounds were scored
+
 // Curves of all methods in a setting, with their intervals.
 function overRounds(kind, title, what) {
   const chart = report.accuracy[state.setting], traces = [], pale = kind === "accuracy" && chart.lines.some((l) => l.partial);
@@ -135,11 +137,11 @@ function overRounds(kind, title, what) {
 
 const charts = {
   accuracy() {
-    return overRounds("accuracy", "test accuracy", "All clients together.");
+    return overRounds("accuracy", `${scoredSplit()} accuracy`, "All clients together.");
   },
 
   bottom() {
-    return overRounds("bottom_decile", "mean accuracy", "Mean accuracy of the 10% of clients that are served worst.");
+    return overRounds("bottom_decile", `mean ${scoredSplit()} accuracy`, "Mean accuracy of the 10% of clients that are served worst.");
   },
 
   clients() {
@@ -178,8 +180,8 @@ const charts = {
     }));
     const ends = lines.map((line) => `cluster ${line.cluster} ends at ${percent(last(line.accuracy))}`);
     return {
-      traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: shares(lines.map((line) => line.accuracy), "test accuracy"), showlegend: true, ...eventLines(run().events) }),
-      label: `Test accuracy of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
+      traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: shares(lines.map((line) => line.accuracy), `${run().split} accuracy`), showlegend: true, ...eventLines(run().events) }),
+      label: `${run().split === "test" ? "Test" : "Validation"} accuracy of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
       note: omitted > 0 ? `The ${lines.length} largest clusters; ${omitted} others are omitted.` : "All clients of a cluster together.",
       heads: ["round", ...lines.map((l) => `cluster ${l.cluster}`)],
       rows: some(x.length).map((k) => [x[k], ...lines.map((l) => percent(l.accuracy[k]))]),

@@ -141,7 +141,8 @@ def _accuracy(report: ReportInput, setting: str) -> Json:
         for name, several in runs.items()
     ]
     longest = max((run for several in runs.values() for run in several), key=lambda run: len(run.records))
-    return {"setting": setting, "lines": lines, "events": events(longest, assignments(longest))}
+    marked = events(longest, assignments(longest))
+    return {"setting": setting, "split": longest.scored_split, "lines": lines, "events": marked}
 
 
 def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Json:
@@ -153,6 +154,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "setting": one.setting,
         "method": one.method,
         "seed": one.seed,
+        "split": run.scored_split,
         "cluster_accuracy": accuracy_by_cluster(run, largest),
         "largest_clusters": largest,
         "events": events(run, rows),

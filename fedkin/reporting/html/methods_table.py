@@ -11,14 +11,16 @@ from fedkin.config.shared_options import configured_clusters
 from fedkin.reporting.html.communication_chart import format_bytes
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.reporting.html.recovery import has_summary
 from fedkin.run.results import Run
 
 
 def methods_table(report: ReportInput) -> Json:
-    """Heads and rows, as texts; means have half their 95% interval from 3 seeds on."""
+    """Heads and rows, as texts; means have half their 95% interval from 3 seeds on. Accuracies of unfinished runs that
+    have none on test samples yet say so."""
     several = len(report.settings) > 1
-    heads = [*(["setting"] if several else []), "method", "seeds", "rounds", "best accuracy", "final accuracy"]
-    heads += ["bottom 10% of clients", "clusters", "download", "upload", "seconds"]
+    heads = [*(["setting"] if several else []), "method", "seeds", "rounds", "best test accuracy"]
+    heads += ["final test accuracy", "bottom 10% of clients", "clusters", "download", "upload", "seconds"]
     rows = []
     for setting in report.settings:
         for method in report.methods:
@@ -28,13 +30,16 @@ def methods_table(report: ReportInput) -> Json:
     return {"heads": heads, "rows": rows}
 
 
-def scores(run: Run) -> Json:
-    """The numbers of one run."""
-    last, scored = run.records[-1], [r for r in run.records if r.get("accuracy") is not None]
+def scores(run: Run, finished: bool = True) -> Json:
+    """The numbers of one run: accuracies of its summary, or where it has none, of its records.
+
+    Args:
+        run: finished or not.
+        finished: False: its records', although it may have a summary.
+    """
+    last = run.records[-1]
     return {
-        "best": max((r["accuracy"] for r in scored if not r.get("partial")), default=None),
-        "final": scored[-1]["accuracy"] if scored else None,
-        "bottom_decile": scored[-1].get("bottom_decile") if scored else None,
+        **(_of_summary(run) if finished and has_summary(run) else _of_records(run)),
         "clusters": run.state.clusters,
         "configured_clusters": configured_clusters(run.config["method"]),
         "cluster_sizes": last.get("cluster_sizes"),
@@ -45,10 +50,25 @@ def scores(run: Run) -> Json:
     }
 
 
+def _of_summary(run: Run) -> Json:
+    summary = run.summary()
+    return {"best": summary["best_accuracy"], "final": summary["final_accuracy"], "bottom": summary["bottom_decile"]}
+
+
+def _of_records(run: Run) -> Json:
+    scored = [r for r in run.records if r.get("accuracy") is not None]
+    best = max((r["accuracy"] for r in scored if not r.get("partial")), default=None)
+    last = scored[-1] if scored else {}
+    return {"best": best, "final": last.get("accuracy"), "bottom": last.get("bottom_decile")}
+
+
 def _row(runs: Sequence[Run]) -> list[str]:
-    numbers = [scores(run) for run in runs]
+    finished = all(map(has_summary, runs))
+    numbers = [scores(run, finished) for run in runs]
     columns = {name: [row[name] for row in numbers] for name in numbers[0]}
-    shares = [percent_and_interval(columns[name]) for name in ("best", "final", "bottom_decile")]
+    shares = [percent_and_interval(columns[name]) for name in ("best", "final", "bottom")]
+    if not finished and runs[0].scored_split == "validation":
+        shares = [share if share == "-" else f"{share} (validation)" for share in shares]
     rounds, clusters = _range(columns["rounds"]), clusters_text(clusters_and_configured(numbers))
     traffic = [columns[name] for name in ("download", "upload")]
     sizes = ["-" if None in values else format_bytes(float(np.mean(values))) for values in traffic]

@@ -17,7 +17,7 @@ from fedkin.reporting.style import COLOURS
 PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")  # three of Paul Tol's: an alluvial chart has up to ten bands
 PLOTLY = "4.1.1"  # the npm package plotly.js-cartesian-dist-min: a third of the whole plotly.js; MIT, plotly/LICENSE
 _ACCURACY_FIGURES = (  # of a setting
-    ("accuracy", "Test accuracy", "wide", "tall"),
+    ("accuracy", "Accuracy over rounds", "wide", "tall"),
     ("bottom", "Bottom 10% of clients", "", ""),
     ("clients", "Accuracy of each client", "", ""),
 )

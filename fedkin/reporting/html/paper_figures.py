@@ -100,7 +100,8 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
     """Curves of all methods: ``accuracy`` of all clients, or ``bottom_decile``."""
-    label = "test accuracy" if name == "accuracy" else "bottom 10% of clients"
+    label = f"{chart['split']} accuracy"
+    label = label if name == "accuracy" else f"{label}, bottom 10%"
     axes = _over_rounds(figure, chart["events"], label)
     for place, line in enumerate(chart["lines"]):
         colour, dash, x = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)], line["rounds"]
@@ -130,7 +131,7 @@ def _clients(figure: Figure, chart: Json) -> None:
 
 
 def _clusters(figure: Figure, run: Json) -> None:
-    axes = _over_rounds(figure, run["events"], "test accuracy")
+    axes = _over_rounds(figure, run["events"], f"{run['split']} accuracy")
     for line in run["cluster_accuracy"]["lines"]:
         place = _hue(run, line["cluster"])
         style = {"color": PALETTE[place], "ls": DASHES[place % len(DASHES)]}

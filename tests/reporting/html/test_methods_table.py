@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedkin.analysis.tables import mean_and_interval
+from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.methods_table import methods_table
-from fedkin.reporting.html.read_runs import ReportedRun, ReportInput
+from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from tests.reporting.written_runs import a_run
 
 
@@ -15,8 +18,19 @@ def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
     runs = [a_run(rows, seed=0), a_run(rows, seed=1), a_run(rows, seed=2, partial=[True, True])]  # no complete round
     table = methods_table(ReportInput("seeds", tuple(ReportedRun("", "X", run) for run in runs)))
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
-    assert row["best accuracy"] == "-" and row["final accuracy"] == "50.1 ± 0.0%"
+    assert row["best test accuracy"] == "-" and row["final test accuracy"] == "50.1 ± 0.0%"
     assert mean_and_interval("best", [0.5, None]) == {"best": None, "best_low": None, "best_high": None}
+
+
+def test_accuracies_on_validation_samples_are_never_called_test_accuracies() -> None:
+    run = a_run(np.zeros((2, 4), np.int64), split=["validation"] * 2)
+    final = {"final_accuracy": 0.3, "best_accuracy": 0.4, "bottom_decile": 0.2}
+    for final, shown in ((final, ["40.0%", "30.0%", "20.0%"]), ({}, ["50.1%", "50.1%", "25.1%"])):
+        made = contents(read_runs(replace(run, final=final)))
+        row = dict(zip(made["table"]["heads"], made["table"]["rows"][0], strict=True))
+        names = ("best test accuracy", "final test accuracy", "bottom 10% of clients")
+        assert [row[name] for name in names] == [f"{one}{'' if final else ' (validation)'}" for one in shown]
+        assert made["accuracy"][0]["split"] == made["runs"][0]["split"] == "validation"
 
 
 def test_the_table_has_a_row_for_each_method_and_setting() -> None:
