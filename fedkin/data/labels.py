@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,11 +44,10 @@ def encode_labels(
         DataError: labels that are missing, of mixed types, not whole, out of range, or not among the names; the row is
             named.
     """
-    # NumPy would make text of the 1 in [1, "1"]
-    array = np.asarray(values) if hasattr(values, "dtype") else np.array(list(values), object)
-    labels = _one_type(array, place)
+    labels = label_array(values, place)
     if labels.dtype.kind == "b":
-        names, labels = names or ("False", "True"), labels.astype(np.int64)
+        names = names or ("False", "True")
+        labels = named_booleans(labels, names)
     if labels.dtype.kind == "U":
         known = names or tuple(str(name) for name in np.unique(labels))
         _check_names(known, classes, place)
@@ -57,6 +57,18 @@ def encode_labels(
         classes = len(names)
     y = check_labels(labels, classes, place)
     return EncodedLabels(y, _largest(y, place) + 1 if classes is None else classes, names)
+
+
+def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
+    """Labels of any type as an array of text, booleans or numbers. Raises DataError for labels of mixed types."""
+    if hasattr(values, "dtype") or not np.iterable(values):
+        return _one_type(np.asarray(values), place)
+    return _one_type(np.array(list(values), object), place)  # NumPy alone would make text of the 1 in [1, "1"]
+
+
+def named_booleans(labels: Shaped[np.ndarray, "M"], names: Sequence[str]) -> Shaped[np.ndarray, "M"]:
+    """Booleans as text, where False and True are names of classes, else as 0 and 1."""
+    return labels.astype(str if {"False", "True"} <= set(names) else np.int64)
 
 
 def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:

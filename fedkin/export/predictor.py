@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.errors import DataError, ModelError, unknown
 from fedkin.core.layout import Samples
+from fedkin.data.labels import label_array, named_booleans
 from fedkin.export.inference import class_scores
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
@@ -189,24 +190,36 @@ def encoded_labels(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s
     """Labels as numbers.
 
     Args:
-        y: numbers, or names where labels have names.
+        y: names where labels have names, else numbers (2.0 is one); booleans are named False and True, where such names
+            are there. Where all names are numbers, such as 3 and 5, a number is a name.
         label_names: of the classes 0, 1, ..; None where labels are numbers.
         classes: C.
 
     Raises:
         DataError: a label that the run has not seen.
     """
-    labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise DataError(f"labels must be an array [s], got the shape {list(labels.shape)}")
-    if labels.dtype.kind in "USO" and label_names is not None:
-        numbers = {name: number for number, name in enumerate(label_names)}
-        unseen = sorted({str(label) for label in labels} - numbers.keys())
+    names = [] if label_names is None else [str(name) for name in label_names]
+    labels = _plain_labels(label_array(y, "labels"), names)
+    if labels.dtype.kind == "U" and names:
+        numbers = {name: number for number, name in enumerate(names)}
+        unseen = sorted(set(labels.tolist()) - numbers.keys())
         if unseen:
             raise DataError(f"labels: {unknown('label', unseen[0], numbers)}; the run was trained without it")
-        return np.array([numbers[str(label)] for label in labels], np.int64)
+        return np.array([numbers[label] for label in labels.tolist()], np.int64)
     if labels.dtype.kind not in "iu" or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
-        names = "" if label_names is None else f", or one of {', '.join(map(str, label_names))}"
+        known = f", or one of {', '.join(names)}" if names else ""
         wrong = labels[(labels < 0) | (labels >= classes)][0] if labels.dtype.kind in "iu" else labels.dtype
-        raise DataError(f"labels must be integers 0..{classes - 1}{names}, as those of the run; got {wrong}")
+        raise DataError(f"labels must be integers 0..{classes - 1}{known}, as those of the run; got {wrong}")
     return labels.astype(np.int64)
+
+
+def _plain_labels(labels: Shaped[np.ndarray, "s"], names: Sequence[str]) -> Shaped[np.ndarray, "s"]:
+    """Labels as text where they are names, else whole floats as integers. Numbers are names where all names are numbers
+    and not those of the classes."""
+    if labels.dtype.kind == "b":
+        labels = named_booleans(labels, names)
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.floor(labels)).all():
+        labels = labels.astype(np.int64)
+    numerals = all(name.removeprefix("-").isdecimal() for name in names)
+    other = list(names) != [str(number) for number in range(len(names))]
+    return labels.astype(str) if names and numerals and other and labels.dtype.kind in "iu" else labels
