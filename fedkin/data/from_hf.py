@@ -127,10 +127,16 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
         raise ConfigError("by: the partitioner divides another data set already; make a new one")
     try:
         parts = [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         kind = type(partitioner).__name__
         raise DataError(f"by: the {kind} does not divide these data: {error}") from error
-    return concatenate_datasets(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    sizes = [len(part) for part in parts]
+    if 0 in sizes:
+        raise DataError(
+            f"by: the {type(partitioner).__name__} gives client {sizes.index(0)} no samples ({sizes.count(0)} such "
+            "clients); take fewer partitions"
+        )
+    return concatenate_datasets(parts), np.repeat(np.arange(len(parts)), sizes)
 
 
 def _column(dataset: Any, column: str) -> Shaped[np.ndarray, "M ..."]:

@@ -57,8 +57,8 @@ def from_torch(
             0 .. 1.
 
     Raises:
-        DataError: no pairs, samples of different shapes, a dataset without a length, a DataLoader with a sampler that
-            draws a subset or repeats samples, or that collates in its own way.
+        DataError: no pairs, a client without samples, samples of different shapes, a dataset without a length, a
+            DataLoader with a sampler that draws a subset or repeats samples, or that collates in its own way.
         ConfigError: options that do not fit each other.
         MissingExtra: PyTorch is not installed.
     """
@@ -73,6 +73,7 @@ def from_torch(
         if value is not None:
             raise ConfigError(f"{option} does not apply to a list with a dataset per client; leave it out")
     samples, owners = _join(_by_client(source), name)
+    _check_all_have_samples(_by_client(source), owners, name)
     if not isinstance(test, (list, tuple, dict)):
         return from_arrays(samples.x, samples.y, clients=owners, test=test, **more)
     if _by_client(test).keys() != _by_client(source).keys():
@@ -104,6 +105,13 @@ def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
     parts = {key: _read(source, f"{place}: client {key}") for key, source in sources.items()}
     owners = np.repeat(np.array(list(parts)), [len(part.y) for part in parts.values()])
     return _stack(list(parts.values()), [f"{place}: client {key}" for key in parts]), owners
+
+
+def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: str) -> None:
+    """Refuse (DataError) a client without samples, whose number the next one would take."""
+    empty = sorted({str(key) for key in sources} - {str(owner) for owner in owners})
+    if empty:
+        raise DataError(f"{place}: client {empty[0]} has no samples ({len(empty)} such clients); leave its dataset out")
 
 
 def _stack(parts: list[_Read], places: list[str]) -> _Read:

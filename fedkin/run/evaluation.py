@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
@@ -55,14 +55,16 @@ class Evaluation:
         return f"Evaluation({self.split}: {len(self.clients)} clients, accuracy {accuracy}, macro F1 {f1})"
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary) into a folder, in
-        place of earlier ones; the paths. Raises StorageError where it cannot be written."""
+        """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary) into a folder, which
+        is made, in place of earlier ones; the paths. Raises StorageError where it cannot be written."""
         stem = Path(folder) / f"evaluation-{self.split}"
         files = {
             Path(f"{stem}.csv"): self.clients.to_csv(index=False),
             Path(f"{stem}-clusters.csv"): self.clusters.to_csv(index=False),
             Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
         }
+        with storage_errors(Path(folder)):
+            Path(folder).mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             write_atomic(path, text)
         return list(files)
@@ -113,7 +115,7 @@ def evaluate(
         **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if found},
         **fairness_measures(own),
         **({"fine_tune_epochs": more["epochs"], **more["summary"]} if more else {}),
-        **_to_target(records, seconds, target),
+        **_to_target(records, seconds, target, data.scored_split),
     }
     return Evaluation(split, table, clusters, {name: _plain(value) for name, value in summary.items()})
 
@@ -194,16 +196,20 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
     return float(finite.mean()) if len(finite) else math.nan
 
 
-def _to_target(records: Sequence[Record], seconds: Mapping[int, float], target: float | None) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round of the target accuracy; None where it is not reached."""
+def _to_target(
+    records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
+) -> dict[str, Any]:
+    """Rounds, bytes and seconds until the first complete round of the target accuracy, on the split that the records
+    are of; None where it is not reached."""
     if target is None:
         return {}
     complete = [r for r in records if r["accuracy"] is not None and not r["partial"] and r["accuracy"] >= target]
     first = min(complete, key=lambda r: r["round"], default=None)
+    facts = {"target": target, "target_split": split}
     if first is None:
-        return {"target": target, "rounds_to_target": None, "bytes_to_target": None, "seconds_to_target": None}
+        return {**facts, "rounds_to_target": None, "bytes_to_target": None, "seconds_to_target": None}
     return {
-        "target": target,
+        **facts,
         "rounds_to_target": first["round"],
         "bytes_to_target": first["bytes_down"] + first["bytes_up"],
         "seconds_to_target": seconds.get(first["round"]),

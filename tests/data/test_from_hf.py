@@ -61,6 +61,12 @@ def test_partitioners_of_flwr_datasets() -> None:
     assert (one_each.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
     with pytest.raises(ConfigError, match="divides another data set already"):
         from_hf(rows(), by=iid, features=["age"])
+    many = partitioners.IidPartitioner(num_partitions=22)
+    with pytest.raises(DataError, match="by: the IidPartitioner does not divide these data"):
+        from_hf(rows(), by=many, features=["age"])
+    skewed = partitioners.DirichletPartitioner(15, "label", 0.001, min_partition_size=0, self_balancing=False)
+    with pytest.raises(DataError, match=r"the DirichletPartitioner gives client \d+ no samples \(\d+ such clients\)"):
+        from_hf(rows(), by=skewed, features=["age"])
     same = rows()
     natural = partitioners.NaturalIdPartitioner(partition_by="who")
     natural.dataset = same

@@ -111,6 +111,7 @@ class Endless(IterableDataset[Any]):
     ("source", "message"),
     [
         ([], "expected a dataset for each client, got none"),
+        ([THREE[0], numbered(0, 0), THREE[1]], r"client 1 has no samples \(1 such clients\); leave its dataset out"),
         ([THREE[0], numbered(0, 3).tensors[0]], "client 1: expected samples"),
         ([Pairs([(1, 2, 3)])], r"client 0: expected samples \(x, y\), got a tuple for sample 0"),
         (
@@ -130,7 +131,7 @@ class Endless(IterableDataset[Any]):
         ([DataLoader(THREE[0], sampler=RandomSampler(THREE[0], num_samples=3))], "draws with a RandomSampler"),
         ([DataLoader(THREE[0], batch_sampler=[[0, 1]])], "draws with a list"),  # type: ignore[arg-type]
         ([DataLoader(THREE[0], collate_fn=list)], "collate_fn of its own"),
-        ([Subset(THREE[0], [])], "x must be numbers"),
+        ([Subset(THREE[0], [])], "client 0 has no samples"),
         ([Pairs([([1.0], 0), ([1.0], "a")])], "labels must be of one type"),
     ],
 )

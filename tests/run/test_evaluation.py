@@ -92,6 +92,9 @@ def test_rounds_bytes_and_seconds_to_a_target(tiny: fk.data.FederatedData, tmp_p
     assert summary["bytes_to_target"] == record["bytes_down"] + record["bytes_up"]
     lines = [json.loads(line) for line in (tmp_path / "run/timings.jsonl").read_text().splitlines()]
     assert summary["seconds_to_target"] == lines[record["round"]]["total"]
+    assert summary["target_split"] == "test"
+    validated = simulated(fk.FedAvg(), tiny.with_validation(0.3), rounds=1).evaluate(target=0.0).summary
+    assert (validated["split"], validated["target_split"]) == ("test", "validation")
     never = run.evaluate(target=1.0 + 1e-9).summary
     assert never["bytes_to_target"] is None and never["rounds_to_target"] is None
     assert "target" not in simulated(fk.FedAvg(), tiny, rounds=1).evaluate().summary
@@ -120,7 +123,6 @@ def test_the_command_writes_files_of_its_own_only(run_folder: Path, tmp_path: Pa
     assert after.keys() - before.keys() == new and {name: after[name] for name in before} == before
     table = pd.read_csv(run_folder / "evaluation-test.csv")
     assert table["accuracy"].tolist() == pytest.approx(fk.Run.load(run_folder).clients["accuracy"].tolist())
-    (tmp_path / "o").mkdir()
     result = CliRunner().invoke(app, ["evaluate", str(run_folder), "--json", "--out", str(tmp_path / "o")])
     summaries = json.loads(result.stdout.splitlines()[-1])
     assert [one["method"] for one in summaries] == ["fedgroup", "fedavg"]
