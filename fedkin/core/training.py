@@ -117,7 +117,7 @@ class LocalTraining:
         for name in _SCHEDULES:
             if not isinstance(getattr(self, name), Schedule | None):
                 raise ConfigError(f"{name} must be a Schedule, got {getattr(self, name)!r}")
-        _read_weights(self.class_weights)
+        object.__setattr__(self, "class_weights", _read_weights(self.class_weights))  # a list or an array, too
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
             if not (name == "steps" and value is None) and not _is_count(value):

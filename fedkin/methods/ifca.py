@@ -77,7 +77,12 @@ class IFCA:
         )
 
     def init(self, world: World, stream: Stream) -> State:
-        """k different random models; no client has a cluster."""
+        """k different random models; no client has a cluster.
+
+        Raises MethodError: gradients are to be averaged, and the local training is not of single plain steps.
+        """
+        if self.averaging == "gradients":
+            _refuse_other_steps(world.work)
         models = policies.random_models(world, self.clusters, stream)
         if self.shared_base:
             base = _base_mask(world.spec)
@@ -123,11 +128,12 @@ class IFCA:
     def _work(self, world: World) -> LocalTraining:
         if self.averaging == "models":
             return world.work
-        # one step of plain SGD on all samples is -lr times their gradient
+        # one step of plain SGD on all samples is -lr times their gradient, decay and clipping included
         common = world.work
         loss = {"label_smoothing": common.label_smoothing, "class_weights": common.class_weights}
+        gradient = {"weight_decay": common.weight_decay, "clip_norm": common.clip_norm}
         plain = LocalTraining(batch_size=_WHOLE, lr=common.lr, partial=common.partial)
-        return replace(plain, schedule=common.schedule, **loss)
+        return replace(plain, schedule=common.schedule, **loss, **gradient)
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,16 @@ class IFCAMig(IFCA):
     """IFCA whose clients choose anew when their data shift (FlexCFL's IFCA-MIG)."""
 
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+
+
+def _refuse_other_steps(work: LocalTraining) -> None:
+    """Refuse what one step of plain SGD cannot have."""
+    given = {"optimizer": work.optimizer != "sgd", "momentum": work.momentum, "step_schedule": work.step_schedule}
+    for name in (name for name, is_used in given.items() if is_used):
+        raise MethodError(
+            f"averaging = 'gradients' takes one step of plain SGD, without local.{name} = {getattr(work, name)!r}; "
+            "leave that out, or set averaging to 'models'"
+        )
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:

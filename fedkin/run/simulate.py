@@ -89,7 +89,7 @@ def simulate(
             (``data.with_validation(0.1)``).
         until: stop at the first round whose score reaches it, where every reachable client has a cluster.
         devices: how many to use; by default all.
-        clients_per_batch: how many clients are computed at once; by default as many as fit.
+        clients_per_batch: how many clients a device computes at once; by default 1 on a CPU, 32 elsewhere.
         out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
         resume: go on with the same run, which ``out`` holds.
         on_round: called with the record of every round, of every method; a run ends where it returns ``fk.STOP``.
@@ -111,6 +111,8 @@ def simulate(
         raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, patience, until)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
+    if isinstance(server_optimizer, type) or not isinstance(server_optimizer, ServerOptimizer | None):
+        raise ConfigError(f"server_optimizer must be an optimizer, such as fk.FedAdam(), got {server_optimizer!r}")
     if resume and not out:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}

@@ -132,6 +132,25 @@ def test_a_gradient_is_one_plain_step_on_all_samples() -> None:
     assert work == LocalTraining(1, batch_size=work.batch_size, lr=0.25) and work.batch_size >= 10**9
 
 
+def test_a_gradient_has_the_runs_decay_and_clipping() -> None:
+    w = world()
+    w.work = LocalTraining(7, lr=0.25, weight_decay=0.5, clip_norm=2.0)
+    after(w=w, averaging="gradients")
+    assert w.trained[0][2].weight_decay == 0.5 and w.trained[0][2].clip_norm == 2.0
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"optimizer": "adam"}, "optimizer"), ({"momentum": 0.9}, "momentum"), ({"step_schedule": "linear"}, "step_")],
+)
+def test_a_gradient_with_the_memory_of_steps_is_refused(options: dict[str, Any], name: str) -> None:
+    w = world()
+    w.work = LocalTraining.from_settings(options)
+    with pytest.raises(FedkinError, match=f"one step of plain SGD, without local.{name}"):
+        IFCA(averaging="gradients").init(w, Stream(3))
+    IFCA().init(w, Stream(3))
+
+
 def test_the_work_of_the_run_is_done_where_models_are_averaged() -> None:
     w = world()
     after(w=w)

@@ -69,6 +69,12 @@ def test_what_it_does_not_apply_to_is_refused(method: Any, options: dict[str, An
     assert words in str(error.value) and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("wrong", ["fedadam", fk.FedAdam, fk.SGD()])
+def test_what_is_no_optimizer_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"server_optimizer must be an optimizer, such as fk\.FedAdam\(\), got"):
+        simulate(wrong)
+
+
 def test_a_configuration() -> None:
     config = load(
         None, ["server_optimizer.name=fedadagrad", "server_optimizer.lr=0.02", "run.rounds=1", "run.against=[]"]
