@@ -26,10 +26,12 @@ def evaluate_command(
 ) -> None:
     """Evaluate a finished run: F1, AUROC and calibration, per client and cluster, and fairness across clients."""
     with error_exit():
+        from fedkin.config.registry import method_title
+        from fedkin.run.description import method_in
         from fedkin.run.results import Run
 
         loaded = Run.load(run)
-        runs = {loaded.config["method"]["name"]: loaded, **loaded.against}
+        runs = {method_title(method_in(one.config)): one for one in (loaded, *loaded.against.values())}
         found = {name: one.evaluate(split, fine_tune, target) for name, one in runs.items()}
         first = next(iter(found.values()))
         paths = first.save(out or run)

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedkin.config.registry import method_title
 from fedkin.config.shared_options import configured_clusters
 from fedkin.reporting.style import COLOURS, DASHES, FADED, INK, headline, label_ends, new_figure, prepare, save_as
+from fedkin.run.description import method_in
 
 if TYPE_CHECKING:
     from fedkin.run.results import Run
@@ -38,7 +39,7 @@ def draw(run: Run) -> Figure:
     figure = new_figure(12.5, 5.2)
     grid = figure.add_gridspec(2, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06)
     runs = {run.config["method"]["name"]: run, **run.against}
-    labels = {name: method_label(one.config["method"]) for name, one in runs.items()}
+    labels = {name: method_label(one.config) for name, one in runs.items()}
     histories = {labels[name]: one.history for name, one in runs.items()}
     accuracy = figure.add_subplot(grid[:, 0])
     _accuracy(accuracy, histories)
@@ -56,10 +57,10 @@ def draw(run: Run) -> Figure:
     return figure
 
 
-def method_label(entry: Mapping[str, Any]) -> str:
-    """A method's title, with its number of clusters where it has that option: ``IFCA (K = 3)``."""
-    clusters = configured_clusters(dict(entry))
-    return method_title(entry["name"]) + ("" if clusters is None else f" (K = {clusters})")
+def method_label(config: Mapping[str, Any]) -> str:
+    """The title of a run's method, with its number of clusters where it has that option: ``IFCA (K = 3)``."""
+    clusters = configured_clusters(dict(config["method"]))
+    return method_title(method_in(config)) + ("" if clusters is None else f" (K = {clusters})")
 
 
 def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:

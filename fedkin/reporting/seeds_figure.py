@@ -40,7 +40,7 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 def draw(repeated: RepeatedRuns) -> Figure:
     """Mean accuracy of every method; beside it, where there are several, the gain of the first over the others."""
-    named = {method_label(repeated.of(name)[0].config["method"]): curve for name, curve in repeated.curves().items()}
+    named = {method_label(repeated.of(name)[0].config): curve for name, curve in repeated.curves().items()}
     figure, compared = new_figure(10.5, 4.6), len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
     accuracies(panels[0], named, f"{repeated.runs[0].scored_split.capitalize()} accuracy")

@@ -90,8 +90,8 @@ def test_sizes_that_never_change_make_room_for_the_clients(both: Run) -> None:
 
 
 def test_a_method_is_named_with_its_clusters() -> None:
-    assert method_label({"name": "ifca", "clusters": 3}) == "IFCA (K = 3)"
-    assert method_label({"name": "fedavg"}) == "FedAvg"
+    assert method_label({"method": {"name": "ifca", "clusters": 3}}) == "IFCA (K = 3)"
+    assert method_label({"method": {"name": "fedavg"}}) == "FedAvg"
 
 
 def test_no_note_is_wider_than_its_panel(both: Run) -> None:

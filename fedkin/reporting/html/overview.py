@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from fedkin.config.shared_options import configured_clusters
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.training import LocalTraining
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_finished
 from fedkin.run.results import Run
 
 _SHOWN = 3  # different values of a line
+_IN_WORDS = ("epochs", "steps", "batch_size", "optimizer", "lr")  # options of local training
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(LocalTraining)}
 _PLAIN = ("seed", "tested", "augment")  # options of data that say little
 
 
@@ -25,6 +29,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Clients", clients),
         ("Model", lambda run: _options(run.config["model"])),
         ("Local training", _local),
+        ("Server optimiser", lambda run: _options(run.config.get("server_optimizer") or {})),
         ("Data shift", lambda run: _options(run.config.get("shift") or {})),
         ("Rounds", _rounds),
     ]
@@ -62,7 +67,7 @@ def participants(run: Run) -> int:
 
 
 def _local(run: Run) -> str:
-    """Local training in a line."""
+    """Local training in a line: the usual options in words, the others by name where they are not their defaults."""
     local = run.config.get("local") or {}
     parts = [f"{local['epochs']} epoch{'s' if local['epochs'] != 1 else ''}"] if local.get("epochs") else []
     parts += [f"{local['steps']} steps"] if local.get("steps") else []
@@ -70,7 +75,15 @@ def _local(run: Run) -> str:
     parts += [str(local["optimizer"]).upper()] if local.get("optimizer") == "sgd" else []
     parts += [str(local["optimizer"])] if local.get("optimizer") not in (None, "sgd") else []
     parts += [f"learning rate {local['lr']}"] if local.get("lr") else []
-    return ", ".join(parts)
+    others = {name: value for name, value in local.items() if name not in _IN_WORDS and value != _DEFAULTS.get(name)}
+    return ", ".join([*parts, *(f"{name} {_value(value)}" for name, value in others.items())])
+
+
+def _value(value: Any) -> str:
+    """An option's value in a line; a schedule's options side by side."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return "(" + ", ".join(f"{name} {one}" for name, one in value.items()) + ")"
 
 
 def _rounds(run: Run) -> str:

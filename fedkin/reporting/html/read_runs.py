@@ -19,6 +19,7 @@ from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.reporting.html.recovery import is_intact, read_config, read_run, replayed
 from fedkin.run import run_folder
+from fedkin.run.description import method_in
 from fedkin.run.fingerprint import determining_part
 from fedkin.run.results import Run
 
@@ -205,5 +206,4 @@ def _of_comparison(
 
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
     """A run and those beside it."""
-    by_method = {run.config["method"]["name"]: run, **run.against}
-    return tuple(ReportedRun("", method_title(name), one) for name, one in by_method.items())
+    return tuple(ReportedRun("", method_title(method_in(one.config)), one) for one in (run, *run.against.values()))

@@ -24,8 +24,8 @@ def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
 
 def test_accuracies_on_validation_samples_are_never_called_test_accuracies() -> None:
     run = a_run(np.zeros((2, 4), np.int64), split=["validation"] * 2)
-    final = {"final_accuracy": 0.3, "best_accuracy": 0.4, "bottom_decile": 0.2}
-    for final, shown in ((final, ["40.0%", "30.0%", "20.0%"]), ({}, ["50.1%", "50.1%", "25.1%"])):
+    tested = {"final_accuracy": 0.3, "best_accuracy": 0.4, "bottom_decile": 0.2}
+    for final, shown in ((tested, ["40.0%", "30.0%", "20.0%"]), ({}, ["50.1%", "50.1%", "25.1%"])):
         made = contents(read_runs(replace(run, final=final)))
         row = dict(zip(made["table"]["heads"], made["table"]["rows"][0], strict=True))
         names = ("best test accuracy", "final test accuracy", "bottom 10% of clients")

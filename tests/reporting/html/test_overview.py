@@ -9,6 +9,7 @@ import numpy as np
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.overview import overview
 from fedkin.reporting.html.read_runs import read_runs
+from fedkin.reporting.run_figure import method_label
 from fedkin.run.results import Run
 from tests.reporting.written_runs import a_run
 
@@ -34,6 +35,22 @@ def test_what_ran() -> None:
     assert said["Local training"] == "1 epoch, batches of 10, SGD, learning rate 0.03"
     assert said["Methods"] == "IFCA (K = 3)" and said["Rounds"] == "5" and said["Seeds"] == "1 (0)"
     assert "Data shift" not in said and said["Computing time"] == "1.5 s"
+
+
+def test_local_training_has_all_that_is_not_default() -> None:
+    run = a_run(np.zeros((2, 4), np.int64))
+    schedule = {"name": "cosine", "rounds": 20}
+    run.config["local"] = {"epochs": 1, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "mu": 0.0, "schedule": schedule}
+    said = lines(run)["Local training"]
+    assert said == "1 epoch, SGD, learning rate 0.1, momentum 0.9, schedule (name cosine, rounds 20)"
+
+
+def test_the_server_optimiser_is_in_title_and_overview() -> None:
+    run = a_run(np.zeros((2, 4), np.int64))
+    run.config["server_optimizer"] = {"name": "fedadam", "lr": 0.05}
+    assert lines(run)["Server optimiser"] == "fedadam, lr 0.05"
+    assert contents(read_runs(run))["title"] == "IFCA + FedAdam on tiny"
+    assert method_label({**run.config, "method": {"name": "ifca", "clusters": 3}}) == "IFCA + FedAdam (K = 3)"
 
 
 def test_rounds_that_are_still_to_come() -> None:
