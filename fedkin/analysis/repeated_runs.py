@@ -121,8 +121,8 @@ class RepeatedRuns:
         return row | {name: float(np.mean([s[name] for s in summaries])) for name in ("bytes_down", "bytes_up")}
 
     def latex(self) -> str:
-        """The table as LaTeX (booktabs): a row per method, the highest final accuracy (of all clients) in bold, and below
-        it, as comments, how the main method differs from the others."""
+        """The table as LaTeX (booktabs): a row per method, the highest final accuracy (of all clients) in bold, and
+        below it, as comments, how the main method differs from the others."""
         rows = rows_of(self.table())
         tested = [row["accuracy_all_clients"] for row in rows]
         best = max((score for score in tested if score is not None), default=None)

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import importlib
 import json
+import operator
 import os
 import sys
 from collections.abc import Iterable
@@ -116,9 +117,10 @@ def entry_of(method: Any, names: dict[type, str]) -> Values:
         _check(kind, name)
         if not _importable(kind, name):
             _OF_THIS_PROCESS[name] = kind
-    values = vars(method)
-    fields = {field.name: values[field.name] for field in dataclasses.fields(method) if field.init}
-    return {"name": name, **{key: _plain(kind, key, value) for key, value in fields.items()}}
+    options = [field.name for field in dataclasses.fields(method) if field.init]
+    # With slots=True there is no __dict__, and dataclasses.asdict would change what is in the fields.
+    values = {option: operator.attrgetter(option)(method) for option in options}
+    return {"name": name, **{key: _plain(kind, key, value) for key, value in values.items()}}
 
 
 def _importable(kind: type, name: str) -> bool:

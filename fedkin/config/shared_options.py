@@ -15,6 +15,7 @@ methods. Not shared, though the names agree:
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -90,7 +91,7 @@ def carry_over(main: Values, entries: Sequence[Values], skip: Iterable[str] = ()
         entries: the other methods, as they were written.
         skip: options that are decided elsewhere.
     """
-    carried = [_shared_values(main, entry, set(skip)) for entry in entries]
+    carried = [_shared_values(main, entry, frozenset(skip)) for entry in entries]
     takers: dict[str, list[str]] = {}
     for entry, values in zip(entries, carried, strict=True):
         for option, value in values.items():
@@ -100,8 +101,9 @@ def carry_over(main: Values, entries: Sequence[Values], skip: Iterable[str] = ()
     return [{**entry, **values} for entry, values in zip(entries, carried, strict=True)]
 
 
-def _shared_values(main: Values, entry: Values, skip: set[str]) -> Values:
-    """The options that an entry takes over; none where it cannot be made with them."""
+def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
+    """The options that an entry takes over: all together, else the most with which it can be made. What is left out is
+    logged, with the reason."""
     names = main["name"], entry["name"]
     known = registry.methods()
     if not all(isinstance(name, str) and name in known for name in names):
@@ -112,16 +114,30 @@ def _shared_values(main: Values, entry: Values, skip: set[str]) -> Values:
         return {}
     values = {key: main[key] for key in main if key in shared and key not in entry and key not in skip}
     own = {key: value for key, value in entry.items() if key != "label"}
-    return {key: value for key, value in values.items() if _possible({**own, key: value})}
+    reason = why_impossible({**own, **values})
+    if not reason:
+        return values
+    subsets = (keys for size in range(len(values) - 1, -1, -1) for keys in itertools.combinations(values, size))
+    kept = next((keys for keys in subsets if not why_impossible({**own, **{key: main[key] for key in keys}})), ())
+    left = [f"{key} = {main[key]!r}" for key in values if key not in kept]
+    if left:
+        _say_left_out(f"{names[1]}: {', '.join(left)} ({reason})")
+    return {key: main[key] for key in kept}
 
 
-def _possible(entry: Values) -> bool:
-    """Whether a method can be made with these options."""
+def why_impossible(entry: Values) -> str:
+    """Why a method cannot be made with these options; empty where it can."""
     try:
         registry.make(registry.methods(), registry.resolve("method", registry.methods(), entry, str))
-    except FedkinError:
-        return False
-    return True
+    except FedkinError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def _say_left_out(text: str) -> None:
+    """Once in a process."""
+    _log.warning("from [method], left out where it cannot be: %s", text)
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,9 @@ def _placing(name: str, method: Method | None, state: State) -> Method:
         raise MethodError(
             f"{name} places no newcomers: a peer joins with the initial model and finds its neighbours in its rounds"
         )
-    newcomers = vars(method).get("newcomers")  # a policy, where the method has it
+    newcomers = (
+        attrgetter("newcomers")(method) if "newcomers" in dir(method) else None
+    )  # a policy, where the method has it
     if newcomers == "own" and len(state.models) > 1:
         raise MethodError(
             f"{name} with newcomers = 'own' places a client by the model that it has trained in its rounds, which a "

@@ -39,6 +39,16 @@ def function(): ...
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Slotted(FedAvg):
+    clusters: int = 3
+
+
+def test_fields_may_be_slots() -> None:
+    entry = registry.method_entry(Slotted(clusters=5))
+    assert entry["name"].endswith(":Slotted") and entry["clusters"] == 5
+
+
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a module of methods."""

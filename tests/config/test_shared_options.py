@@ -18,6 +18,7 @@ from fedkin.methods import METHODS
 @pytest.fixture(autouse=True)
 def not_said_yet() -> None:
     shared_options._say.cache_clear()
+    shared_options._say_left_out.cache_clear()
 
 
 def clusters_of(config: RunConfig) -> dict[str, int | None]:
@@ -68,6 +69,21 @@ def test_an_option_that_does_not_go_with_the_methods_own_ones_is_left_out() -> N
     config = beside(main, "hierarchical", {"name": "athena", "algorithm": "kmeans"}, distance)
     assert clusters_of(config) == {"hierarchical": None, "athena": 4, "flhc": None}
     assert clusters_of(beside({"name": "hierarchical", "algorithm": "kmeans", "clusters": 6}, "ifca")) == {"ifca": 6}
+
+
+def test_options_that_go_together_are_carried_together(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither k-means nor a number of clusters is possible without the other; layers have nothing to do with it."""
+    main = {"name": "hierarchical", "algorithm": "kmeans", "clusters": 5}
+    (athena,) = beside(main, "athena").against
+    assert (athena["algorithm"], athena["clusters"]) == ("kmeans", 5) and "left out" not in caplog.text
+
+
+def test_what_is_left_out_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    main = {"name": "ifca", "clusters": 4, "threshold": 0.4}
+    (flhc,) = beside(main, {"name": "flhc", "distance": 2.0}).against
+    assert (flhc.get("clusters"), flhc["threshold"]) == (None, 0.4)
+    (line,) = [one.getMessage() for one in caplog.records if "left out" in one.getMessage()]
+    assert "flhc: clusters = 4 (" in line and "distance" in line
 
 
 def test_a_spelled_out_configuration_is_read_back_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
