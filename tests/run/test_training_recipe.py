@@ -69,7 +69,7 @@ def test_every_round_has_its_rate(method: Any) -> None:
 def test_an_averaged_gradient_has_the_rate_of_its_round() -> None:
     """IFCA's other form does one plain step of its own making."""
     target, method = np.ones((3, 2), np.float32), fk.IFCA(clusters=1, averaging="gradients")
-    work = fk.SGD(lr=0.5, momentum=0.9, schedule=fk.Schedule("exponential", gamma=0.5))
+    work = fk.SGD(lr=0.5, schedule=fk.Schedule("exponential", gamma=0.5))
     world = FakeWorld(target, np.ones(3, np.int64), work=work)
     state = method.init(world, Stream(0, 0, "method/init"))
     later = method.round(world, state, np.arange(3), Stream(0, 3, "method"))
