@@ -39,6 +39,7 @@ class FederatedData:
     validation: Ragged | None = None  # samples that choose rounds and settings; None: there is no such split
     label_names: tuple[str, ...] | None = None  # of the classes 0, 1, ..; None where labels are numbers
     feature_names: tuple[str, ...] | None = None  # of the columns of a table [M d]
+    columns: dict[str, str] | None = None  # of a table: those of the "label" and, where it has one, of the "client"
     from_uint8: bool = False  # whether x were uint8 pixels and are divided by 255
 
     def __post_init__(self) -> None:

@@ -37,6 +37,7 @@ class OwnSamples:
     feature_names: Names | None = None
     classes: int | None = None
     integers: bool = False  # x stay integers
+    columns: dict[str, str] | None = None  # of a table: those of the label and of the client
 
     def federation(self, partition: PartitionOptions | None, train_fraction: float | int, seed: int) -> FederatedData:
         """The samples divided over clients, and in training and test samples.
@@ -69,6 +70,7 @@ class OwnSamples:
             validation=validation,
             label_names=names,
             feature_names=self.feature_names,
+            columns=self.columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
         )
 

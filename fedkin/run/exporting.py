@@ -45,7 +45,8 @@ def export(
         "method": config["method"],
         **({"server_optimizer": config["server_optimizer"]} if "server_optimizer" in config else {}),
         "data": data["name"],
-        "columns": {"label": data.get("label") or "y", "client": data.get("client") or "client_id"},
+        "columns": {"label": data.get("label") or "y", "client": data.get("client") or "client_id"}
+        | (getattr(trained.parts.samples, "columns", None) or {}),
         "model": None if "python" in config else config["model"],
         "rounds": trained.rounds,
         "seed": trained.seed,
