@@ -6,8 +6,9 @@ Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P pa
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -65,12 +66,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
         run_: the finished run. It is not pickled.
     """
 
+    @no_type_check  # scikit-learn sets anything, and fit refuses it
     def __init__(
         self,
-        method: Any = "flexcfl",  # scikit-learn sets anything, and fit refuses it
+        method: str | Method = "flexcfl",
         *,
         clusters: int = 3,
-        method_options: Any = None,
+        method_options: Mapping[str, Any] | None = None,
         model: Any = "mclr",
         rounds: int = 20,
         cohort: int = 10,

@@ -111,7 +111,7 @@ def _newcomer_data(
     samples = trained.parts.samples
     stand_ins = [np.zeros(1, np.int64)] * len(trained.state.assignment)
     rows = Ragged.of([*stand_ins, *drawn])
-    text = {name: getattr(samples, name, None) for name in ("vocabulary", "vectors")}
+    text: dict[str, Any] = {name: getattr(samples, name, None) for name in ("vocabulary", "vectors")}
     return FederatedData(samples.name, x, y, int(samples.classes), rows, rows, **text)
 
 

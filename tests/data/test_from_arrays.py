@@ -42,10 +42,11 @@ def test_samples_that_test_can_be_named() -> None:
     data = from_arrays(X, Y, clients=WHO, test=Y == 3)
     assert data.test[0].tolist() == [11, 15, 19] and data.test[1].tolist() == [3, 7] and data.validation is None
     data = from_arrays(X, Y, clients=WHO, test=np.array([0, 1, 2, 0] * 5))
+    assert data.validation is not None
     for kind in (str, object):
         named = from_arrays(X, Y, clients=WHO, test=np.array(["train", "test", "validation", "train"] * 5, kind))
         assert named.validation is not None and named.validation.rows.tolist() == data.validation.rows.tolist()
-    assert data.validation is not None and data.validation[1].tolist() == [2, 6] and data.test[1].tolist() == [1, 5, 9]
+    assert data.validation[1].tolist() == [2, 6] and data.test[1].tolist() == [1, 5, 9]
 
 
 @pytest.mark.parametrize("partition", POOLED)
