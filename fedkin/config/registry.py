@@ -41,6 +41,11 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
         from fedkin.data.federated import check_validation
 
         check_validation(validation)  # before a large set is read
+        if make.__name__ == "shakespeare":
+            raise ConfigError(
+                "validation: windows of a role overlap, so that samples drawn from them at random would train and "
+                "validate; leave it out, or divide the lines of each role before you make the windows"
+            )
         if options.get("augment"):
             raise ConfigError(
                 "validation and augment exclude each other here, as copies of an image would train and validate; in "

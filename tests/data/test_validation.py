@@ -156,6 +156,11 @@ def test_a_configuration_is_checked(wrong: Any) -> None:
         make(name="digits", validtion=0.1)
 
 
+def test_windows_that_overlap_are_no_validation_split() -> None:
+    with pytest.raises(ConfigError, match="windows of a role overlap"):
+        registry.datasets()["shakespeare"](validation=0.1)
+
+
 def test_copies_of_images_do_not_validate(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"validation and augment exclude each other.*augmented\("):
         make(name="digits", augment=["noise"], size=8, validation=0.1)
