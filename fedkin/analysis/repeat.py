@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns, seeds_of
-from fedkin.analysis.side_by_side import Job, check_jobs, run_side_by_side
+from fedkin.analysis.side_by_side import Job, check_jobs, replay, run_side_by_side
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
@@ -132,17 +132,11 @@ def _side_by_side(
             if on_seed:
                 on_seed(number, seed)
             if on_round:
-                _replay(run, on_round)
+                for one in (run, *run.against.values()):
+                    replay(one, on_round)
     if errors:
         raise errors[0]
     return [Run.load(job.out) for job in work]
-
-
-def _replay(run: Run, on_round: OnRound) -> None:
-    """Call with the record of every round of a finished run, and of those beside it."""
-    for one in (run, *run.against.values()):
-        for record in one.records:
-            on_round(record)
 
 
 def _one(experiment: Experiment, methods: Methods, digests: Digests, seed: int, out: Path | None, resume: bool) -> Run:

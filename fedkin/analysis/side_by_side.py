@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -26,11 +27,32 @@ from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Digests, Experiment, Methods
+from fedkin.run.loop import OnRound
+from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 from fedkin.run.simulate import from_config
+from fedkin.run.stopping import STOP
 
+_log = logging.getLogger("fedkin")
 # One device and no threads in matrix products; the same bits.
 ONE_CORE = "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false"
+
+
+def replay(run: Run, on_round: OnRound) -> None:
+    """Call with the record of every round of a run that has ended in another process; nothing is left to stop.
+
+    Args:
+        run: the finished run.
+        on_round: the caller's own.
+    """
+    replies = [on_round(record) for record in run.records]
+    if STOP in replies:
+        _log.warning(
+            "%s: on_round returned STOP after round %d, and the run had ended: with several jobs it is called at the "
+            "end; use run.until or run.patience, or one job",
+            run.config["method"]["name"],
+            replies.index(STOP),
+        )
 
 
 class Earlier(NamedTuple):

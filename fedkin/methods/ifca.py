@@ -82,7 +82,7 @@ class IFCA:
         Raises MethodError: gradients are to be averaged, and the local training is not of single plain steps.
         """
         if self.averaging == "gradients":
-            _refuse_other_steps(world.work)
+            policies.check_plain_steps(world.work, "averaging = 'gradients'", "set averaging to 'models'")
         models = policies.random_models(world, self.clusters, stream)
         if self.shared_base:
             base = _base_mask(world.spec)
@@ -129,11 +129,9 @@ class IFCA:
         if self.averaging == "models":
             return world.work
         # one step of plain SGD on all samples is -lr times their gradient, decay and clipping included
-        common = world.work
-        loss = {"label_smoothing": common.label_smoothing, "class_weights": common.class_weights}
-        gradient = {"weight_decay": common.weight_decay, "clip_norm": common.clip_norm}
-        plain = LocalTraining(batch_size=_WHOLE, lr=common.lr, partial=common.partial)
-        return replace(plain, schedule=common.schedule, **loss, **gradient)
+        plain = LocalTraining(batch_size=_WHOLE, lr=world.work.lr, weight_decay=world.work.weight_decay)
+        common = ("partial", "schedule", "clip_norm", "label_smoothing", "class_weights")
+        return replace(plain, **{name: getattr(world.work, name) for name in common})
 
 
 @dataclass(frozen=True)
@@ -141,16 +139,6 @@ class IFCAMig(IFCA):
     """IFCA whose clients choose anew when their data shift (FlexCFL's IFCA-MIG)."""
 
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
-
-
-def _refuse_other_steps(work: LocalTraining) -> None:
-    """Refuse what one step of plain SGD cannot have."""
-    given = {"optimizer": work.optimizer != "sgd", "momentum": work.momentum, "step_schedule": work.step_schedule}
-    for name in (name for name, is_used in given.items() if is_used):
-        raise MethodError(
-            f"averaging = 'gradients' takes one step of plain SGD, without local.{name} = {getattr(work, name)!r}; "
-            "leave that out, or set averaging to 'models'"
-        )
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:

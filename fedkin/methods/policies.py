@@ -19,6 +19,7 @@ from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
 from fedkin.tasks.losses import Losses
@@ -243,3 +244,19 @@ def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: 
     models[populated] = inter_cluster_aggregation(models[populated], eta_g, normalize)
     world.ledger.between_servers("sharing", models[populated].size * BYTES_PER_NUMBER)
     return replace(state, models=models)
+
+
+def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
+    """Refuse (MethodError) local training that one step of plain SGD cannot have.
+
+    Args:
+        work: of the clients.
+        option: of the method that takes such steps, for the message.
+        cure: what else to change.
+    """
+    given = {"optimizer": work.optimizer != "sgd", "momentum": work.momentum, "step_schedule": work.step_schedule}
+    for name in (name for name, is_used in given.items() if is_used):
+        raise MethodError(
+            f"{option} takes one step of plain SGD, without local.{name} = {getattr(work, name)!r}; leave that out, or "
+            f"{cure}"
+        )

@@ -17,10 +17,11 @@ import fedkin as fk
 from fedkin.analysis.compare import comparison_folder, runner
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.repeat import execute_seeds
-from fedkin.analysis.side_by_side import ONE_CORE, Job, Outcome
+from fedkin.analysis.side_by_side import ONE_CORE, Job, Outcome, replay
 from fedkin.config.comparison import load
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.methods.fedavg import FedAvg
+from fedkin.run.stopping import STOP
 from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
 
 QUICK = ["data.clients=6", "run.rounds=2", "run.cohort=3", "local.epochs=1"]
@@ -110,6 +111,15 @@ def test_seeds_are_those_of_one_process(tmp_path: Path) -> None:
     for seed in two.seeds:
         same(tmp_path / f"two/seeds/{seed}", tmp_path / f"one/seeds/{seed}", DIFFERENT)
     assert (tmp_path / "two/curves.csv").read_bytes() == (tmp_path / "one/curves.csv").read_bytes()
+
+
+def test_a_stop_that_comes_too_late_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    run = execute_seeds(settings(1, 2), out=None).runs[0]
+    replay(run, lambda record: STOP if record["round"] == 1 else None)
+    (told,) = caplog.messages
+    assert "returned STOP after round 1, and the run had ended" in told
+    replay(run, lambda record: None)
+    assert len(caplog.messages) == 1
 
 
 SCRIPT = """

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished_run, reopen_same
-from fedkin.analysis.side_by_side import Earlier, Job, check_jobs, run_side_by_side
+from fedkin.analysis.side_by_side import Earlier, Job, check_jobs, replay, run_side_by_side
 from fedkin.config import registry
 from fedkin.config.comparison import Methods as ComparedMethods
 from fedkin.config.comparison import load
@@ -164,8 +164,7 @@ def _at_once(
                 continue
             run = Run.load(cell.path)
             if on_round:
-                for record in run.records:
-                    on_round(record)
+                replay(run, on_round)
             yield cell, run
 
 
