@@ -20,6 +20,7 @@ from fedkin.analysis.statistics import LEVEL, holm
 from fedkin.analysis.tables import rows_of
 
 LEAST_METHODS, LEAST_SETTINGS = 3, 5  # for tests and a picture of them
+LEAST_WILCOXON = 6  # settings; of five, the smallest p of a pair is 2 / 2^5 = 0.0625
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +49,17 @@ class Ranks:
         """Whether there are enough methods and settings for tests and their picture."""
         return len(self.average) >= LEAST_METHODS and len(self.scores) >= LEAST_SETTINGS
 
+    @property
+    def differ(self) -> bool:
+        """Whether Friedman's test says that not all methods are alike: without that, no pair is said to differ."""
+        return self.tested and self.p < LEVEL
+
     def table(self) -> pd.DataFrame:
         """One row per method, the best rank first: its average rank, and the methods that differ from it by more than
-        the critical difference."""
+        the critical difference, where Friedman's test says that some do."""
         ordered = sorted(self.average.items(), key=lambda one: one[1])
-        apart = {
-            name: [o for o, rank in ordered if abs(rank - own) > self.critical_difference] for name, own in ordered
-        }
+        least = self.critical_difference if self.differ else math.inf
+        apart = {name: [o for o, rank in ordered if abs(rank - own) > least] for name, own in ordered}
         rows = [{"method": n, "average_rank": rank, "differs_from": "; ".join(apart[n])} for n, rank in ordered]
         return pd.DataFrame(rows, columns=["method", "average_rank", "differs_from"])
 
@@ -77,9 +82,10 @@ class Ranks:
         lines = [f"Average ranks over {len(self.scores)} settings, from the mean over the seeds; 1 is best."]
         if self.tested:
             lines.append(f"Friedman: chi-square {self.friedman:.2f}, p = {self.p:.2g}.")
-            lines.append(
-                f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} differ significantly."
-            )
+            nemenyi = f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} differ significantly."
+            lines.append(nemenyi if self.differ else "So no pair of methods is shown to differ.")
+        if self.tested and len(self.scores) < LEAST_WILCOXON:
+            lines.append(f"Wilcoxon's test needs at least {LEAST_WILCOXON} settings to find anything.")
         return lines
 
 

@@ -176,7 +176,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
 def resolve_server_optimizer(sections: Sections) -> Values:
     """[server_optimizer], spelled out; empty where there is none, or where its name is "none"."""
     given, place = sections["server_optimizer"], sections.place_in("server_optimizer")
-    if not given or given == {"name": "none"}:
+    if not given or given.get("name") == "none":  # options of a file that an override takes away
         return {}
     if "name" not in given:
         raise ConfigError(f"{place('name')}: is required; known: {', '.join(registry.server_optimizers())}, none")

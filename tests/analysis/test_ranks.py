@@ -10,7 +10,7 @@ import pytest
 import scikit_posthocs
 from scipy import stats
 
-from fedkin.analysis.ranks import rank
+from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.tables import rows_of
 
 # AUC of C4.5 and its variants on 14 data sets; a fourth digit keeps a printed rank where three are equal.
@@ -86,3 +86,31 @@ def test_methods_that_never_differ() -> None:
     found = rank(pd.DataFrame(np.full((6, 3), 0.5), columns=list("abc")))
     assert (found.friedman, found.p) == (0.0, 1.0)
     assert found.pairs["p_wilcoxon"].tolist() == [1.0] * 3 and set(found.average.values()) == {2.0}
+
+
+def test_no_pair_is_named_where_friedman_rejects_nothing() -> None:
+    """Nemenyi alone would name a pair here."""
+    scores = pd.DataFrame(
+        {
+            "a": [3, 3, 3, 3, 2, 3, 1, 3, 2, 3],
+            "b": [2, 1, 2, 2, 3, 1, 3, 2, 3, 1],
+            "c": [1, 2, 1, 1, 1, 2, 2, 1, 1, 2],
+        }
+    )
+    ranks = rank(scores)
+    averages = list(ranks.average.values())
+    spread = max(averages) - min(averages)
+    likely = Ranks(ranks.scores, ranks.average, ranks.friedman, 0.2, spread - 0.1, ranks.pairs)
+    assert likely.table()["differs_from"].tolist() == ["", "", ""]
+    assert "So no pair of methods is shown to differ." in likely.notes()
+    sure = Ranks(ranks.scores, ranks.average, ranks.friedman, 0.01, spread - 0.1, ranks.pairs)
+    assert sure.table()["differs_from"].tolist() != ["", "", ""]
+
+
+@pytest.mark.parametrize(("settings", "needed"), [(5, True), (6, False)])
+def test_wilcoxons_least_number_of_settings_is_told(settings: int, needed: bool) -> None:
+    scores = pd.DataFrame({"a": [3.0] * settings, "b": [2.0] * settings, "c": [1.0] * settings})
+    ranks = rank(scores)
+    assert any("Wilcoxon's test needs at least 6" in line for line in ranks.notes()) == needed
+    _, unadjusted = stats.wilcoxon(scores["a"], scores["b"])
+    assert (unadjusted > 0.05) == needed

@@ -84,6 +84,7 @@ def test_a_configuration() -> None:
     assert run.config["server_optimizer"] == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.001}
     assert run.summary()["method"] == "fedgroup+fedadagrad"
     assert "server_optimizer" not in load(None, ["server_optimizer.name=none"]).description()
+    assert "server_optimizer" not in load(None, ["server_optimizer.name=none", "server_optimizer.lr=0.1"]).description()
     assert "server_optimizer" not in load().description()
 
 
