@@ -112,5 +112,4 @@ def test_wilcoxons_least_number_of_settings_is_told(settings: int, needed: bool)
     scores = pd.DataFrame({"a": [3.0] * settings, "b": [2.0] * settings, "c": [1.0] * settings})
     ranks = rank(scores)
     assert any("Wilcoxon's test needs at least 6" in line for line in ranks.notes()) == needed
-    _, unadjusted = stats.wilcoxon(scores["a"], scores["b"])
-    assert (unadjusted > 0.05) == needed
+    assert (2 / 2**settings > 0.05) == needed  # the least p: all signs alike
