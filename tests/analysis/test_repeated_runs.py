@@ -220,7 +220,7 @@ def test_too_few_seeds_claim_nothing(seeds: int) -> None:
     assert made["verdict"] == "too few seeds" and made["difference"] > 0
     assert [made[name] for name in ("p", "low", "high", "why")] == [None] * 4
     ends = [value for row in summary["methods"] for name, value in row.items() if name.endswith(("_low", "_high"))]
-    assert len(ends) == 16 and set(ends) == {None}
+    assert len(ends) == 20 and set(ends) == {None}
     assert repeated.table().filter(regex="_(low|high)$").isna().all(axis=None)
 
 
