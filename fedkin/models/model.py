@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pooch
+import platformdirs
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
@@ -164,7 +164,7 @@ def prepare_jax() -> None:
     of the CPU is a device: clients are independent, so one core each is faster than parallel matrix products.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        root = Path(os.environ.get("FEDKIN_CACHE") or pooch.os_cache("fedkin"))
+        root = Path(os.environ.get("FEDKIN_CACHE") or platformdirs.user_cache_dir("fedkin"))
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     configured = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")

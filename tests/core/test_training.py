@@ -40,7 +40,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
 
 def test_given_weights_are_the_same_for_all() -> None:
     for listed in ([1, 2.5, 3], np.array([1, 2.5, 3])):
-        assert LocalTraining(class_weights=listed) == SGD(class_weights=(1.0, 2.5, 3.0))  # type: ignore[arg-type]
+        assert LocalTraining.from_settings({"class_weights": listed}) == SGD(class_weights=(1.0, 2.5, 3.0))
     work = SGD(class_weights=[1, 2.5, 3])
     assert work.class_weights == (1.0, 2.5, 3.0)
     weights = work.loss_weights(np.ones((2, 3), int))

@@ -116,7 +116,7 @@ def test_the_command_writes_files_of_its_own_only(run_folder: Path, tmp_path: Pa
     before = digests(run_folder)
     result = CliRunner().invoke(app, ["evaluate", str(run_folder), "--fine-tune", "1"])
     assert result.exit_code == 0, result.output
-    for word in ("macro f1", "fine tuned accuracy", "jain index", "fedavg", "by cluster"):
+    for word in ("macro f1", "fine tuned accuracy", "jain index", "FedAvg", "by cluster"):
         assert word in result.stdout
     after = digests(run_folder)
     new = {"evaluation-test.csv", "evaluation-test-clusters.csv", "evaluation-test.json"}

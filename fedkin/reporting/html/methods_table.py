@@ -19,8 +19,8 @@ def methods_table(report: ReportInput) -> Json:
     """Heads and rows, as texts; means have half their 95% interval from 3 seeds on. Accuracies of unfinished runs that
     have none on test samples yet say so."""
     several = len(report.settings) > 1
-    heads = [*(["setting"] if several else []), "method", "seeds", "rounds", "best test accuracy"]
-    heads += ["final test accuracy", "bottom 10% of clients", "clusters", "download", "upload", "seconds"]
+    heads = [*(["setting"] if several else []), "method", "seeds", "rounds", "best (test)"]
+    heads += ["final (test)", "bottom 10% of clients", "clusters", "download", "upload", "seconds"]
     rows = []
     for setting in report.settings:
         for method in report.methods:

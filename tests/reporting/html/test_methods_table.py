@@ -18,7 +18,7 @@ def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
     runs = [a_run(rows, seed=0), a_run(rows, seed=1), a_run(rows, seed=2, partial=[True, True])]  # no complete round
     table = methods_table(ReportInput("seeds", tuple(ReportedRun("", "X", run) for run in runs)))
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
-    assert row["best test accuracy"] == "-" and row["final test accuracy"] == "50.1 ± 0.0%"
+    assert row["best (test)"] == "-" and row["final (test)"] == "50.1 ± 0.0%"
     assert mean_and_interval("best", [0.5, None]) == {"best": None, "best_low": None, "best_high": None}
 
 
@@ -28,7 +28,7 @@ def test_accuracies_on_validation_samples_are_never_called_test_accuracies() -> 
     for final, shown in ((tested, ["40.0%", "30.0%", "20.0%"]), ({}, ["50.1%", "50.1%", "25.1%"])):
         made = contents(read_runs(replace(run, final=final)))
         row = dict(zip(made["table"]["heads"], made["table"]["rows"][0], strict=True))
-        names = ("best test accuracy", "final test accuracy", "bottom 10% of clients")
+        names = ("best (test)", "final (test)", "bottom 10% of clients")
         assert [row[name] for name in names] == [f"{one}{'' if final else ' (validation)'}" for one in shown]
         assert made["accuracy"][0]["split"] == made["runs"][0]["split"] == "validation"
 

@@ -112,7 +112,7 @@ def test_the_table_says_what_the_summary_says(kept: Path) -> None:
     summary = fk.Run.load(kept).summary()
     table = contents(read_runs(kept))["table"]
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
-    assert row["final test accuracy"] == f"{100 * summary['final_accuracy']:.1f}%"
+    assert row["final (test)"] == f"{100 * summary['final_accuracy']:.1f}%"
     assert row["download"] == f"{summary['bytes_down'] / 1000:.1f} kB"
 
 
