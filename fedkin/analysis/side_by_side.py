@@ -33,6 +33,7 @@ from fedkin.run.run_folder import holds_run
 from fedkin.run.simulate import from_config
 from fedkin.run.stopping import STOP
 
+SECONDS_TO_END = 5
 _log = logging.getLogger("fedkin")
 # One device and no threads in matrix products; the same bits.
 ONE_CORE = "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false"
@@ -218,6 +219,10 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.terminate()
+    for process in processes:  # one that is just being started may not hear that
+        process.join(SECONDS_TO_END)
+        if process.is_alive():
+            process.kill()
 
 
 @contextmanager
