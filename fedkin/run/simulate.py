@@ -44,7 +44,7 @@ def simulate(
     rounds: int,
     cohort: int,
     local: LocalTraining | None = None,
-    server_optimizer: ServerOptimizer | Any | None = None,  # a name or a class is refused in words
+    server_optimizer: ServerOptimizer | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
