@@ -1,62 +1,41 @@
 """Flower as the ``Transport``: the only module of fedkin's library that sends with ``flwr``.
 
-A message is a ConfigRecord with the header and the packed arrays, and an ArrayRecord with one ``Array`` per model or
-update, all encoded by ``message``. Models are not part of one blob because Flower (1.41) cuts only an ``Array`` into
-chunks (5 MB each) and stores objects by their content: a model that goes to a hundred nodes is uploaded once, and a
-ConfigRecord of any size would be sent whole, a hundred times. Replies are matched to their request,
-never by the node that Flower names.
+Replies are matched to their request, never by the node that Flower names.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fedkin.core.errors import FedkinError
-from fedkin.server.message import InvalidMessageError, RpcMessage, decode, encode, one_line
-from fedkin.server.node import Node
+from fedkin.server.flower_record import parts_to_record, record_to_parts
+from fedkin.server.message import InvalidMessageError, RpcMessage, from_parts, one_line, to_parts
+from fedkin.server.node import Node, respond
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
-_log = logging.getLogger("fedkin")
-_ARRAYS, _REST, _MESSAGE = "arrays", "rest", "message"
 _MESSAGE_TYPES = {"train": "train", "evaluate": "evaluate"}  # Flower's; every other operation is a query
-_MAX_ARRAYS = 24
 _LOST = {3, 4, 5, 8}  # error codes: message unavailable, reply expired, node unavailable, client process crashed
 _REASONS = {3: "the message was lost", 4: "the reply came too late", 5: "the node is gone", 8: "its process crashed"}
 
 
 def to_record(message: RpcMessage) -> tuple[RecordDict, int]:
     """A message as Flower sends it, and its bytes."""
-    floats = {name: array for name, array in message.arrays.items() if array.dtype.kind == "f"}
-    rest = RpcMessage(message.header, {name: a for name, a in message.arrays.items() if name not in floats})
-    arrays = {
-        name: Array(str(a.dtype), a.shape, "fedkin", encode(RpcMessage({}, {name: a}))) for name, a in floats.items()
-    }
-    record = RecordDict({_REST: ConfigRecord({_MESSAGE: encode(rest)})})
-    if arrays:
-        record[_ARRAYS] = ArrayRecord(arrays)
-    return record, _size(record)
+    parts = to_parts(message)
+    return parts_to_record(parts), parts.size
 
 
 def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
     """A message that Flower has delivered, and its bytes. Raises InvalidMessageError for anything else."""
     try:
-        rest, arrays = record.config_records[_REST][_MESSAGE], record.array_records.get(_ARRAYS, {})
-        parts = [rest, *(array.data for array in arrays.values())]
-    except (KeyError, AttributeError) as error:
-        raise InvalidMessageError(f"a message that cannot be read ({type(error).__name__})") from error
-    if not all(isinstance(part, bytes) for part in parts) or len(parts) > _MAX_ARRAYS:
-        raise InvalidMessageError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
-    message, *others = map(decode, parts)
-    for other in others:
-        message.arrays.update(other.arrays)
-    return message, _size(record)
+        parts = record_to_parts(record)
+    except ValueError as error:
+        raise InvalidMessageError(str(error)) from error
+    return from_parts(parts), parts.size
 
 
 def _size(record: RecordDict) -> int:
@@ -111,19 +90,14 @@ def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> C
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:
-        reply, _ = to_record(_replied(message, context))
-        return Message(reply, reply_to=message)
+        return reply_here(message, lambda: make_node(dict(context.node_config), dict(context.run_config)))
 
     for register in (app.train, app.evaluate, app.query):
         register()(handle)
-
-    def _replied(message: Message, context: Context) -> RpcMessage:
-        try:
-            request, _ = from_record(message.content)
-            return make_node(dict(context.node_config), dict(context.run_config)).handle(request)
-        except FedkinError as error:
-            text = " ".join(str(error).split())
-            _log.error("this client cannot reply: %s", text)
-            return RpcMessage({"failed": text[:2000]})
-
     return app
+
+
+def reply_here(message: Message, make_node: Callable[[], Node]) -> Message:
+    """The reply to a message from a node that is made in this process."""
+    reply, _ = to_record(respond(make_node, lambda: from_record(message.content)[0]))
+    return Message(reply, reply_to=message)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedkin.core import codec
 from fedkin.core.errors import FedkinError
+from fedkin.server.parts import Part, Parts
 
 _PACKED = "packed."  # prefix of the names of packed arrays
 _HEAD = 2  # integers in front of a packed array's shape: whether it is boolean, and its number of axes
@@ -107,6 +108,22 @@ def decode(data: bytes) -> RpcMessage:
         else:
             raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
     return RpcMessage(header, decoded)
+
+
+def to_parts(message: RpcMessage) -> Parts:
+    """A message as named bytes: every float array is a part of its own. Raises ValueError as ``encode``."""
+    floats = {name: array for name, array in message.arrays.items() if array.dtype.kind == "f"}
+    rest = RpcMessage(message.header, {name: a for name, a in message.arrays.items() if name not in floats})
+    arrays = {name: Part(str(a.dtype), a.shape, encode(RpcMessage({}, {name: a}))) for name, a in floats.items()}
+    return Parts(encode(rest), arrays)
+
+
+def from_parts(parts: Parts) -> RpcMessage:
+    """What ``to_parts`` made. Raises InvalidMessageError for anything else."""
+    message, *others = map(decode, (parts.rest, *(part.data for part in parts.arrays.values())))
+    for other in others:
+        message.arrays.update(other.arrays)
+    return message
 
 
 def pack(numbers: np.ndarray) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.errors import StorageError
+from fedkin.core.errors import FedkinError, StorageError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.task import Task
 from fedkin.core.world import World
@@ -25,6 +25,20 @@ from fedkin.server.task_messages import call_digest, decode_task, encode_reply, 
 from fedkin.tasks import all_tasks, find_task
 
 _log = logging.getLogger("fedkin")
+
+
+def respond(make_node: Callable[[], Node], read: Callable[[], RpcMessage]) -> RpcMessage:
+    """A node's reply to a request; an error that fedkin raises on purpose is a reply, too, and is logged.
+
+    ``make_node`` gives the node, ``read`` the request.
+    """
+    try:
+        request = read()
+        return make_node().handle(request)
+    except FedkinError as error:
+        text = " ".join(str(error).split())
+        _log.error("this client cannot reply: %s", text)
+        return RpcMessage({"failed": text[:2000]})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,78 @@
+"""A message as named bytes: how Flower's records and a site's socket carry it.
+
+Only the standard library is imported here, because every message to a site starts a process that needs this.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+_LENGTH = struct.Struct(">Q")  # of a head, in front of it
+_HEAD_LIMIT = 2**24  # bytes
+
+
+@dataclass(frozen=True)
+class Part:
+    """One encoded array, with what Flower notes beside it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A message: its header with the packed arrays, and each float array by name, all encoded."""
+
+    rest: bytes
+    arrays: dict[str, Part] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole message."""
+        return len(self.rest) + sum(len(part.data) for part in self.arrays.values())
+
+
+def write_frame(connection: socket.socket, head: dict[str, Any], parts: Parts | None = None) -> None:
+    """Send a head of plain values, and a message where there is one. Raises OSError."""
+    if parts is not None:
+        arrays = [[name, part.dtype, list(part.shape), len(part.data)] for name, part in parts.arrays.items()]
+        head = {**head, "rest": len(parts.rest), "arrays": arrays}
+    text = json.dumps(head).encode()
+    connection.sendall(_LENGTH.pack(len(text)) + text)
+    if parts is not None:
+        for data in (parts.rest, *(part.data for part in parts.arrays.values())):
+            connection.sendall(data)
+
+
+def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]:
+    """What ``write_frame`` has sent. Raises ConnectionError where the other side ends, or sends anything else."""
+    (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
+    if length > _HEAD_LIMIT:
+        raise ConnectionError(f"a head of {length} bytes")
+    try:
+        head = json.loads(_read(connection, length))
+        if "rest" not in head:
+            return head, None
+        rest = _read(connection, head.pop("rest"))
+        arrays = {
+            name: Part(dtype, tuple(shape), _read(connection, size)) for name, dtype, shape, size in head.pop("arrays")
+        }
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConnectionError(f"a message that cannot be read ({error})") from error
+    return head, Parts(rest, arrays)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view, done = memoryview(data), 0
+    while done < size:
+        count = connection.recv_into(view[done:])
+        if not count:
+            raise ConnectionError("the other side has ended")
+        done += count
+    return bytes(data)
