@@ -44,6 +44,7 @@ class SiteSettings:
     clients: Annotated[tuple[int, ...], Field(strict=False)] | str | None = (
         None  # of [data]: numbers, or "first:end"; None: all
     )
+    worker: Literal["warm", "none"] = "warm"  # a process that stays answers all messages, or a new one each
 
     def client_numbers(self, total: int) -> np.ndarray:
         """The clients that this node runs, out of the ``total`` of its data; sorted.

@@ -56,6 +56,8 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]
         raise ConnectionError(f"a head of {length} bytes")
     try:
         head = json.loads(_read(connection, length))
+        if not isinstance(head, dict):
+            raise ValueError("no head")
         if "rest" not in head:
             return head, None
         rest = _read(connection, head.pop("rest"))

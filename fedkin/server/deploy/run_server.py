@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +37,19 @@ from fedkin.tracking.registry import make_trackers
 _log = logging.getLogger("fedkin")
 
 
-def serve(config: ServerConfig, transport: Transport) -> Run:
+def serve(
+    config: ServerConfig,
+    transport: Transport,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Run:
     """Run what a server's configuration says with the clients behind ``transport``; resume what its folder holds.
+
+    Args:
+        config: the server's file.
+        transport: the engine.
+        clock: seconds now.
+        sleep: waits so many seconds.
 
     Raises ConfigError, ModelError, CheckpointError and StorageError as ``simulate`` does; StorageError too where
     another server is at work in the folder.
@@ -44,7 +57,7 @@ def serve(config: ServerConfig, transport: Transport) -> Run:
     folder = Path(config.federation.folder)
     with run_lock(folder):
         trackers = make_trackers(config.federation.track, folder)
-        worlds = RemoteWorlds(config, transport)
+        worlds = RemoteWorlds(config, RequestRound(transport, config.federation, clock, sleep))
         entries = (config.method, *config.against)
         selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
         resume = holds_run(folder)
@@ -56,7 +69,7 @@ def serve(config: ServerConfig, transport: Transport) -> Run:
 class RemoteWorlds:
     """Makes a ``RemoteWorld`` for each run; all have one model, and one membership of clients."""
 
-    def __init__(self, config: ServerConfig, transport: Transport) -> None:
+    def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
         self.config, self.clients = config, config.federation.capacity
         data = config.data_description()
         with error_context("model"):
@@ -67,7 +80,7 @@ class RemoteWorlds:
         own = make_handshake(name, __version__, self.spec, shape, data.classes, config.shared_digest)
         own = replace(own, start=model_digest(start))
         file = RegistryFile(Path(config.federation.folder))
-        self.membership = Membership(RequestRound(transport, config.federation), own, data.classes, file.save)
+        self.membership = Membership(request_round, own, data.classes, file.save)
         if (registered := file.load()) is not None:
             self.membership.registry.recall(registered)
 

@@ -1,0 +1,159 @@
+"""The other end of a site's worker: messages are handed on to it, and it is started where there is none.
+
+Only the standard library is imported here, because every message to a site starts a process that needs this.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fedkin import __version__
+from fedkin.server.deploy.worker_link import (
+    AVAILABLE,
+    LOCK,
+    LOG,
+    SOCKET,
+    WorkerError,
+    check_peer,
+    open_folder,
+    process_mark,
+    socket_address,
+    worker_folder,
+)
+from fedkin.server.parts import Parts, read_frame, write_frame
+
+_log = logging.getLogger("fedkin")
+MODULE = "fedkin.server.deploy.worker"
+_START_TIMEOUT, _PAUSE = 60.0, 0.01  # seconds
+_ATTEMPTS = 2  # of one message: the second with a new worker
+
+
+class WorkerFailure(RuntimeError):
+    """An error in the worker that nobody raised on purpose, as Flower would report it of a client's process."""
+
+
+class SiteWorker:
+    """The worker of a site, as those that have messages for it see it.
+
+    Args:
+        config: the site's file.
+        site: id of the process with which the worker ends.
+    """
+
+    def __init__(self, config: Path, site: int) -> None:
+        self.config, self.folder = config.absolute(), worker_folder(config)
+        self._site = [site, process_mark(site)]
+
+    def reply(self, message: Parts) -> Parts:
+        """The worker's reply. A worker that dies meanwhile is replaced, and gets the message again, once.
+
+        Raises:
+            WorkerError: there is no worker, and none can be started.
+            WorkerFailure: the worker has failed, or died twice.
+        """
+        for _ in range(_ATTEMPTS):
+            with self._connection() as connection:
+                try:
+                    write_frame(connection, self._head(), message)
+                    head, parts = read_frame(connection)
+                except OSError as error:
+                    _log.warning("the worker of %s died while it answered (%s); another is started", self.config, error)
+                    continue
+            if "replace" in head:
+                _log.warning("the worker of %s is replaced: %s", self.config, head["replace"])
+                continue
+            if parts is None:
+                raise WorkerFailure(str(head.get("failure", "the worker gave no reply")))
+            return parts
+        raise WorkerFailure(f"the worker died {_ATTEMPTS} times while it answered; see {self.folder / LOG}")
+
+    def start(self) -> None:
+        """Start the worker where there is none. Raises WorkerError."""
+        self._connection_or_start().close()
+
+    def _head(self) -> dict[str, Any]:
+        return {"version": __version__, "site": self._site, "path": sys.path}
+
+    @contextmanager
+    def _connection(self) -> Iterator[socket.socket]:
+        connection = self._connection_or_start()
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _connection_or_start(self) -> socket.socket:
+        if not AVAILABLE:
+            raise WorkerError("this system has no sockets with permissions")
+        open_folder(self.folder)
+        connection = self._connect()
+        if connection is None:
+            with self._lock():
+                connection = self._connect() or self._start()
+        try:
+            check_peer(connection)
+        except WorkerError:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> socket.socket | None:
+        """A connection to a worker that listens; None where none does."""
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            with socket_address(self.folder) as address:
+                connection.connect(address)
+            return connection
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            return None
+        except OSError as error:
+            connection.close()
+            raise WorkerError(f"{self.folder / SOCKET}: {error.strerror}") from error
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Held by one at a time; the system releases that of a process that dies."""
+        import fcntl
+
+        with (self.folder / LOCK).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _start(self) -> socket.socket:
+        """Start a worker, and connect to it."""
+        if (self.folder / SOCKET).exists():
+            _log.warning("%s is of a worker that has ended, and is removed", self.folder / SOCKET)
+            with suppress(FileNotFoundError):
+                (self.folder / SOCKET).unlink()
+        process = self._spawn()
+        end = time.monotonic() + _START_TIMEOUT
+        while time.monotonic() < end:
+            if (connection := self._connect()) is not None:
+                return connection
+            if process.poll() is not None:
+                break
+            time.sleep(_PAUSE)
+        process.kill()
+        raise WorkerError(f"a worker could not be started; see {self.folder / LOG}")
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join(dict.fromkeys(entry for entry in sys.path if entry))
+        with (self.folder / LOG).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", MODULE, str(self.config), *map(str, self._site)],
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )

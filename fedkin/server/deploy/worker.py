@@ -1,0 +1,194 @@
+"""A site's worker: a process that stays, with data loaded and programs compiled, and answers the site's messages.
+
+It answers one message after another, as a node does, and keeps of one nothing for the next but what is on the site's
+disk, the data and compiled programs. Where client.toml or the file of its data has changed it loads them anew. It ends
+with the site's own process, or as soon as its socket is no longer there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedkin import __version__
+from fedkin.server.deploy.worker_link import (
+    SOCKET,
+    WorkerError,
+    check_peer,
+    is_alive,
+    open_folder,
+    socket_address,
+    worker_folder,
+)
+from fedkin.server.parts import Parts, read_frame, write_frame
+
+if TYPE_CHECKING:
+    from fedkin.server.node import Node
+
+_log = logging.getLogger("fedkin")
+_CHECK = 0.5  # seconds between looks for the site
+_READ_TIMEOUT = 60.0  # seconds in which a message must come once somebody has connected
+
+
+class LoadedNode:
+    """A site's node, loaded when it is first needed and when its files have changed."""
+
+    def __init__(self, config: Path) -> None:
+        self.config = config
+        self._node: Node | None = None
+        self._state: tuple[Any, ...] = ()
+        self._data: Path | None = None
+
+    def node(self) -> Node:
+        """The node of the files as they are now. Raises what loading raises."""
+        from fedkin.config.server import load_client
+        from fedkin.server.deploy.build_node import node_from_config
+
+        if self._node is None or self._state != self._present():
+            self._node = None
+            config = load_client(self.config)
+            path = config.data.get("path")
+            self._data = Path(path) if isinstance(path, str) else None
+            self._state = self._present()
+            self._node = node_from_config(config)
+        return self._node
+
+    def _present(self) -> tuple[Any, ...]:
+        return _stamp(self.config), self._data and _stamp(self._data)
+
+
+class Worker:
+    """Answers messages at the socket of a site's file until the site ends.
+
+    Args:
+        config: the site's file.
+        site: id of the process with which it ends.
+        mark: when that was started (``worker_link.process_mark``).
+    """
+
+    def __init__(self, config: Path, site: int, mark: str) -> None:
+        self.loaded, self.folder = LoadedNode(config), worker_folder(config)
+        self._site = (site, mark)
+        self._path: list[str] | None = None  # from which the site's programs are imported
+        self._ended = False
+        self._listener = socket.socket(socket.AF_UNIX)
+
+    def serve(self) -> None:
+        """Answer messages until the site has ended. Raises WorkerError where the socket cannot be made."""
+        own = self._listen()
+        self._load()
+        while not self._ended and is_alive(*self._site) and _file(self.folder / SOCKET) == own:
+            with suppress(TimeoutError):
+                connection, _ = self._listener.accept()
+                with connection:
+                    self._answer(connection)
+        self._listener.close()
+        if not self._ended and _file(self.folder / SOCKET) == own:
+            (self.folder / SOCKET).unlink(missing_ok=True)
+
+    def _listen(self) -> tuple[int, int] | None:
+        """Make the socket, for this user only, and listen; which file it is."""
+        open_folder(self.folder)
+        before = os.umask(0o177)
+        try:
+            with socket_address(self.folder) as address:
+                self._listener.bind(address)
+        except OSError as error:
+            raise WorkerError(f"{self.folder / SOCKET}: {error.strerror}") from error
+        finally:
+            os.umask(before)
+        self._listener.listen()
+        self._listener.settimeout(_CHECK)
+        return _file(self.folder / SOCKET)
+
+    def _load(self) -> None:
+        """Load the node before the first message; what fails is reported with the message."""
+        with suppress(Exception):
+            self.loaded.node()
+
+    def _answer(self, connection: socket.socket) -> None:
+        """Read one message and send the reply; whoever asks may be gone before."""
+        connection.settimeout(_READ_TIMEOUT)
+        try:
+            check_peer(connection)
+            head, message = read_frame(connection)
+            if message is None:
+                return
+            reason = self._reason_to_end(head)
+            if reason:
+                self._ended = True
+                self._leave()
+                return write_frame(connection, {"replace": reason})
+            connection.settimeout(None)
+            write_frame(connection, *self._reply(message))
+        except WorkerError as error:
+            _log.warning("refused: %s", error)
+        except OSError as error:
+            _log.warning("a message was not answered: %s", error)
+
+    def _reason_to_end(self, head: dict[str, Any]) -> str:
+        """Why another worker must answer; empty where this one can. The site that asks is the one to end with."""
+        if head.get("version") != __version__:
+            return f"it is of fedkin {__version__}, and the site's program of {head.get('version')}"
+        if self._path is None:
+            self._path = head.get("path")
+        if head.get("path") != self._path:
+            return "the site's programs are imported from other folders now"
+        site, mark = head.get("site", self._site)
+        self._site = (int(site), str(mark))
+        return ""
+
+    def _leave(self) -> None:
+        """Make room for the next worker before the reply says that there is need of one."""
+        (self.folder / SOCKET).unlink(missing_ok=True)
+        self._listener.close()
+
+    def _reply(self, message: Parts) -> tuple[dict[str, Any], Parts | None]:
+        from fedkin.server.message import from_parts, to_parts
+        from fedkin.server.node import respond
+
+        try:
+            return {}, to_parts(respond(self.loaded.node, lambda: from_parts(message)))
+        except Exception as error:  # as a client's process that raises: the message is lost, and the site goes on
+            traceback.print_exc()
+            return {"failure": f"{type(error).__name__}: {error}"}, None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is written; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file has a path; None where none has. Numbers of files are given again, times are not."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def main(arguments: list[str]) -> None:
+    """Serve the site whose file is the first argument, until the process in the second, with the mark in the third,
+    has ended."""
+    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S")
+    _log.setLevel(logging.INFO)
+    config, site, mark = Path(arguments[0]), int(arguments[1]), arguments[2]
+    try:
+        Worker(config, site, mark).serve()
+    except WorkerError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,98 @@
+"""Where a site's worker is found: a socket in a folder that only the site's own user can enter.
+
+site-0/client.worker/      mode 0700, beside client.toml
+    socket                 mode 0600; both sides check that the other is the same user
+    lock                   held by whoever starts a worker
+    worker.log             what the worker writes
+
+Only the standard library is imported here, because every message to a site starts a process that needs this.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SOCKET, LOCK, LOG = "socket", "lock", "worker.log"
+AVAILABLE = hasattr(socket, "AF_UNIX") and hasattr(os, "getuid")
+_LONGEST = 100  # bytes of a socket's path; systems take 104 or 108
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+
+
+class WorkerError(Exception):
+    """A worker that cannot be used; the text says why."""
+
+
+def worker_folder(config: Path) -> Path:
+    """The folder of the worker of a site's file."""
+    return config.absolute().with_suffix(".worker")
+
+
+def open_folder(folder: Path) -> None:
+    """Make the folder where there is none. Raises WorkerError where others could enter it, or it cannot be made."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise WorkerError(f"{folder} cannot be made: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise WorkerError(f"{folder} is not a folder of this user; remove it")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise WorkerError(f"others can enter {folder}: chmod 700 {folder}")
+
+
+@contextmanager
+def socket_address(folder: Path) -> Iterator[str]:
+    """The path of the folder's socket, or, where that is too long, another that is valid inside the context.
+
+    Raises WorkerError where there is none (only Linux has one for every folder).
+    """
+    path = folder / SOCKET
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    if not Path("/proc/self/fd").exists():
+        raise WorkerError(f"{path} is too long for a socket ({_LONGEST} bytes); choose a folder with a shorter path")
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{handle}/{SOCKET}"
+    finally:
+        os.close(handle)
+
+
+def check_peer(connection: socket.socket) -> None:
+    """Raises WorkerError where another user is at the other end (on Linux; elsewhere the folder's mode is all)."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(data)
+    if user != os.getuid():
+        raise WorkerError(f"a process of user {user} is at the other end of the socket, not of user {os.getuid()}")
+
+
+def process_mark(process: int) -> str:
+    """When a process was started, in the system's own unit; empty where it is gone, or the system does not say."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return ""
+    state, *fields = text.rpartition(")")[2].split()
+    return "" if state == "Z" else fields[18]
+
+
+def is_alive(process: int, mark: str) -> bool:
+    """Whether a process with this mark is there still."""
+    if mark:
+        return process_mark(process) == mark
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
