@@ -60,6 +60,7 @@ class Checkpoint:
     measured_up: dict[str, int] = field(default_factory=dict)
     best: BestRound | None = None
     stopped: Record | None = None
+    records: dict[str, str] = field(default_factory=dict)  # digests of the record files up to this round, by name
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
@@ -92,6 +93,8 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         arrays |= {_BEST + name: array for name, array in _with_memory(best.state, best.memory).items()}
     if checkpoint.stopped:
         header["stopped"] = checkpoint.stopped
+    if checkpoint.records:
+        header["records"] = checkpoint.records
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     header["digest"] = _digest(header, arrays)
@@ -204,7 +207,8 @@ def _read(path: Path) -> _Stored:
     state = _state(header["state"], arrays)
     counted, measured = (header["down"], header["up"]), header.get("measured", ({}, {}))
     whole = Checkpoint(header["round"], state, *counted, header["seconds"], memory, *measured)
-    checkpoint = replace(whole, best=best, stopped=header.get("stopped"))
+    more = {"stopped": header.get("stopped"), "records": header.get("records", {})}
+    checkpoint = replace(whole, best=best, **more)
     return _Stored(checkpoint, header["run"], layout)
 
 

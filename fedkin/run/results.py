@@ -16,7 +16,7 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
-from fedkin.run import checkpoint, cluster_metrics, display, run_folder, version_0_1
+from fedkin.run import checkpoint, cluster_metrics, display, integrity, run_folder, version_0_1
 from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations
@@ -195,9 +195,10 @@ class Run(ModelAccess):
         self.write_results(target)
 
     def write_results(self, path: Path) -> None:
-        """Write what is known only at the end: clients and summary."""
+        """Write what is known only at the end: clients, summary, and digests of all files."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
+        integrity.write_sums(path, run_folder.SUMMED)
 
     @classmethod
     def load(cls, path: str | Path, model: Any = None, data: Any = None, method: Any = None) -> Run:
@@ -228,6 +229,7 @@ class Run(ModelAccess):
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.define_states(config["method"]["name"])
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
+        integrity.check_files(source, last)
         given = model is not None or data is not None or method is not None
         made_of = _parts(config, model, data, method) if given else None
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]

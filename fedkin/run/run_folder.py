@@ -9,6 +9,7 @@ timings.jsonl         one line per round: seconds (never the same twice, hence a
 checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round
 summary.json          the numbers of the closing table
+SHA256SUMS            digests of the files of a finished run (``sha256sum --check SHA256SUMS``)
 figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by ``fk.draw``)
 topology.png, .svg    trust graph, where clients are peers (likewise)
 against/NAME/         the same for every method that was run beside this one
@@ -23,6 +24,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,16 +34,18 @@ from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.records import Record
 from fedkin.core.storage import append_line, complete_lines, storage_errors, write_atomic
 from fedkin.core.world import World
-from fedkin.run import checkpoint, version_0_1
+from fedkin.run import checkpoint, integrity, version_0_1
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.fingerprint import determining_part, environment, environment_changes, first_difference
 from fedkin.run.migrations import Migrations
+from fedkin.run.record_lines import line_of, lines_of, records_up_to
 
 CONFIG, METRICS, MIGRATIONS, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"
 CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
 _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, module:Class, that folders do without
-_AT_THE_END = (CLIENTS, SUMMARY)
+_AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
+SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _log = logging.getLogger("fedkin")
 
 
@@ -78,6 +82,7 @@ class Folder:
         self._created = created
         self._warns = warns
         self._written_at_end = [path / name for name in _AT_THE_END if not (path / name).exists()]
+        self._digests = integrity.GrowingDigests({METRICS: "", MIGRATIONS: ""})
 
     @classmethod
     def create(cls, path: Path, description: dict[str, Any], fingerprint: str = "") -> Folder:
@@ -127,16 +132,22 @@ class Folder:
         last, rounds = newest.round if newest else -1, self.description["run"]["rounds"]
         if last > rounds:
             raise CheckpointError(f"{self.path} is at round {last} already, and run.rounds is {rounds}")
-        records = _up_to(self.path / METRICS, last)
+        records = records_up_to(self.path / METRICS, last)
         if [record["round"] for record in records] != list(range(last + 1)):
             raise CheckpointError(
                 f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the run anew"
             )
+        migrations = records_up_to(self.path / MIGRATIONS, last)
+        contents = {METRICS: lines_of(records), MIGRATIONS: lines_of(migrations)}
+        if newest and (changed := integrity.changed_records(contents, newest.records)):
+            raise integrity.refusal(self.path, changed)
+        with storage_errors(self.path):
+            (self.path / integrity.SUMS).unlink(missing_ok=True)  # they come again at the end
         self._renew_environment()
         self.describe()
-        migrations, timings = (_up_to(self.path / name, last) for name in (MIGRATIONS, TIMINGS))
-        for name, entries in ((METRICS, records), (MIGRATIONS, migrations), (TIMINGS, timings)):
-            write_atomic(self.path / name, "".join(f"{_line(entry)}\n" for entry in entries))
+        for name, content in {**contents, TIMINGS: lines_of(records_up_to(self.path / TIMINGS, last))}.items():
+            write_atomic(self.path / name, content)
+        self._digests = integrity.GrowingDigests(contents)
         if newest is None:
             return None
         world.ledger.down, world.ledger.up = dict(newest.down), dict(newest.up)
@@ -150,12 +161,12 @@ class Folder:
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
         """Add a round's record and timing, and its migrations if there are any. The results of a finished
         run that goes on are removed: they are those of fewer rounds."""
-        for name in (SUMMARY, CLIENTS):
+        for name in _AT_THE_END:
             (self.path / name).unlink(missing_ok=True)
-        append_line(self.path / METRICS, _line(record))
+        self._add(METRICS, record)
         if migrations is not None:
-            append_line(self.path / MIGRATIONS, _line(migrations))
-        append_line(self.path / TIMINGS, _line(timing))
+            self._add(MIGRATIONS, migrations)
+        append_line(self.path / TIMINGS, line_of(timing))
 
     def keep(self, state: Checkpoint) -> None:
         """Write a checkpoint; the records it stands on reach the disk first."""
@@ -163,7 +174,12 @@ class Folder:
             if path.exists():
                 with storage_errors(path), path.open("rb") as file:
                     os.fsync(file.fileno())
-        checkpoint.save(self.path / CHECKPOINTS, state, self.fingerprint)
+        checkpoint.save(self.path / CHECKPOINTS, replace(state, records=self._digests.values()), self.fingerprint)
+
+    def _add(self, name: str, record: Record) -> None:
+        """Add a line to a record file."""
+        append_line(self.path / name, line_of(record))
+        self._digests.add(name, line_of(record))
 
     def abandon(self) -> None:
         """Take the folder back if no checkpoint was written: there is nothing in it to go on from."""
@@ -251,21 +267,3 @@ def make_folder(path: Path) -> list[Path]:
                     folder.rmdir()
             raise
     return new
-
-
-def _up_to(path: Path, last: int) -> list[Record]:
-    """The records of the rounds up to ``last``; from a damaged line on, nothing is believed."""
-    records = []
-    for line in complete_lines(path):
-        try:
-            record = json.loads(line)
-            if record["round"] > last:
-                break
-        except (ValueError, KeyError, TypeError):
-            break
-        records.append(record)
-    return records
-
-
-def _line(record: Record) -> str:
-    return json.dumps(record, separators=(",", ":"), allow_nan=False)

@@ -25,7 +25,7 @@ from fedkin.simulation import local_training
 from tests.analysis.written_seeds import with_options
 
 TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv"}
-NEVER_THE_SAME = {"timings.jsonl", "summary.json"}  # they hold seconds
+NEVER_THE_SAME = {"timings.jsonl", "summary.json", "SHA256SUMS"}  # they hold seconds, or sums of such
 TRAIN: Any = local_training.train  # a compiled function, which can count its programs
 
 

@@ -26,7 +26,7 @@ from tests.run.toy_method import Toy
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 FILES = {
     *("config.toml", "environment.json", "metrics.jsonl", "migrations.jsonl", "timings.jsonl", "clients.parquet"),
-    *("checkpoints", "summary.json"),
+    *("checkpoints", "summary.json", "SHA256SUMS"),
 }
 
 

@@ -173,7 +173,7 @@ def test_a_folder_gives_it_back(tmp_path: Path) -> None:
         assert loaded.best_state is not None and run.best_state is not None
         np.testing.assert_array_equal(loaded.best_state.models, run.best_state.models)
     (tmp_path / "copy/summary.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"summary\.json cannot be read"):
+    with pytest.raises(CheckpointError, match=r"summary\.json is not what the run has written"):
         fk.Run.load(tmp_path / "copy")
 
 

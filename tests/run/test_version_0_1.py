@@ -49,13 +49,14 @@ def make_former(folder: Path) -> None:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(renamed(line)) + "\n" for line in lines))
     (folder / "migrations.jsonl").rename(folder / "moves.jsonl")
+    (folder / "SHA256SUMS").unlink()
     clients = pd.read_parquet(folder / "clients.parquet").rename(columns={"true_cluster": "truth"})
     clients.to_parquet(folder / "clients.parquet", index=False)
     summary = json.loads((folder / "summary.json").read_text())
     (folder / "summary.json").write_text(json.dumps(renamed(summary)))
     for file in (folder / "checkpoints").iterdir():
         header, arrays = decode(file.read_bytes())
-        del header["digest"]
+        del header["digest"], header["records"]
         header |= {"layout": "2", "state": header["state"].replace("fedkin.core.method", "fedkin.method")}
         arrays = renamed(arrays)
         file.write_bytes(encode({**header, "digest": digest_of(header, arrays)}, arrays))

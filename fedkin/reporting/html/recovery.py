@@ -18,7 +18,7 @@ from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
-from fedkin.run import checkpoint, run_folder, version_0_1
+from fedkin.run import checkpoint, integrity, run_folder, version_0_1
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations, replay
 from fedkin.run.results import Run
@@ -43,6 +43,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     registry.define_states(config["method"]["name"])
     migrations = [one for one in _read_migrations(path, remarks) if one["round"] <= records[-1]["round"]]
     newest = _checkpoint(path)
+    remarks += _changed(path, newest[0]) if newest else ()
     clusters = newest[0].state.clusters if newest else 0
     if migrations and not replayed(migrations, _count(migrations, newest), records, clusters):
         remarks.append(
@@ -208,6 +209,15 @@ def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
         return checkpoint.newest(path / run_folder.CHECKPOINTS)
     except FedkinError:
         return None
+
+
+def _changed(path: Path, newest: checkpoint.Checkpoint) -> list[str]:
+    """That files are not what the run wrote."""
+    try:
+        changed = integrity.changed_files(path, newest)
+    except FedkinError as error:
+        return [f"{error}."]
+    return [f"{path / name} is not what the run has written; what is shown of it may be wrong." for name in changed]
 
 
 def _last_known_state(
