@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from fedkin.core.errors import StorageError
+
+
+class FileSystem:
+    """The operations by which files change. Tests put a disk in its place that is full, or that loses what it was
+    given and not told to keep."""
+
+    def open(self, path: Path, mode: str) -> IO[Any]:
+        """The file, open for unbuffered writing."""
+        return path.open(mode, buffering=0)
+
+    def sync(self, path: Path) -> None:
+        """Force a file's content, or the names in a folder, to the disk."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Give a file the name of another, in one step."""
+        os.replace(source, target)
+
+
+file_system = FileSystem()  # of this process
 
 
 @contextmanager
@@ -25,22 +50,23 @@ def storage_errors(path: Path) -> Iterator[None]:
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Put a whole file in place, or leave what was there.
 
-    The content goes to a hidden neighbour first, is forced to disk, and takes the name in one step. A process
-    killed in between leaves at most the neighbour, which the next write of the same name replaces.
+    The content goes to a hidden neighbour first, is forced to disk, and takes the name in one step, which is forced to
+    disk too. A process killed in between leaves at most the neighbour, which the next write of the same name replaces.
 
     Raises StorageError on a full disk or a folder that cannot be written.
     """
     part = path.with_name(f".{path.name}.part")
     with storage_errors(path):
         try:
-            with part.open("wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
+            with file_system.open(part, "wb") as file:
+                _write(file, content.encode() if isinstance(content, str) else content)
+            file_system.sync(part)
+            file_system.replace(part, path)
         except OSError:
             part.unlink(missing_ok=True)
             raise
+        with suppress(OSError):  # not every file system has this, and the file is in place
+            file_system.sync(path.parent)
 
 
 def append_line(path: Path, line: str) -> None:
@@ -50,14 +76,19 @@ def append_line(path: Path, line: str) -> None:
 
     Raises StorageError as ``write_atomic`` does.
     """
-    with storage_errors(path), path.open("ab", buffering=0) as file:
-        end, data = file.tell(), f"{line}\n".encode()
+    with storage_errors(path), file_system.open(path, "ab") as file:
+        end = file.tell()
         try:
-            while data:
-                data = data[file.write(data) or 0 :]
+            _write(file, f"{line}\n".encode())
         except OSError:
             file.truncate(end)
             raise
+
+
+def _write(file: IO[Any], data: bytes) -> None:
+    """Write all of it: an unbuffered file may take a part at a time."""
+    while data:
+        data = data[file.write(data) or 0 :]
 
 
 def complete_lines(path: Path) -> list[str]:

@@ -4,7 +4,6 @@ with nodes that fail."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from fedkin.run import checkpoint
 from fedkin.run.results import Run
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
-from fedkin.server.request_retries import RequestRound
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of
 
@@ -57,8 +55,6 @@ class Lab:
 
     def engine(self, transport: MemoryTransport) -> None:
         self.transport = transport
-        timed = partial(RequestRound, clock=transport.clock.time, sleep=transport.clock.sleep)
-        self.monkeypatch.setattr(serving, "RequestRound", timed)
 
     def join(self, *clients: int, node: int | None = None, **how: Any) -> None:
         for client in clients:
@@ -80,7 +76,8 @@ class Lab:
         return path
 
     def serve(self, **values: Any) -> Run:
-        return serving.serve(load_server(self.write(**values)), self.transport)
+        clock = self.transport.clock
+        return serving.serve(load_server(self.write(**values)), self.transport, clock.time, clock.sleep)
 
 
 @pytest.fixture
