@@ -85,6 +85,12 @@ def append_line(path: Path, line: str) -> None:
             raise
 
 
+def force_to_disk(path: Path) -> None:
+    """Force what was added to a file to the disk. Raises StorageError."""
+    with storage_errors(path):
+        file_system.sync(path)
+
+
 def _write(file: IO[Any], data: bytes) -> None:
     """Write all of it: an unbuffered file may take a part at a time."""
     while data:

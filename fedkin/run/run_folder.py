@@ -32,7 +32,7 @@ import tomli_w
 
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.records import Record
-from fedkin.core.storage import append_line, complete_lines, storage_errors, write_atomic
+from fedkin.core.storage import append_line, complete_lines, force_to_disk, storage_errors, write_atomic
 from fedkin.core.world import World
 from fedkin.run import checkpoint, integrity, version_0_1
 from fedkin.run.checkpoint import Checkpoint
@@ -172,8 +172,7 @@ class Folder:
         """Write a checkpoint; the records it stands on reach the disk first."""
         for path in (self.path / METRICS, self.path / MIGRATIONS):
             if path.exists():
-                with storage_errors(path), path.open("rb") as file:
-                    os.fsync(file.fileno())
+                force_to_disk(path)
         checkpoint.save(self.path / CHECKPOINTS, replace(state, records=self._digests.values()), self.fingerprint)
 
     def _add(self, name: str, record: Record) -> None:
