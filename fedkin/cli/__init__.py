@@ -8,6 +8,7 @@ import typer
 
 from fedkin import __version__
 from fedkin.cli.advise import advise_command
+from fedkin.cli.check import check_command
 from fedkin.cli.common import OneLineErrors
 from fedkin.cli.compare import compare_command
 from fedkin.cli.data import data_app
@@ -30,6 +31,7 @@ app.command("advise")(advise_command)
 app.command("compare")(compare_command)
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
+app.command("check")(check_command)
 app.command("eps")(eps_command)
 app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)

@@ -174,6 +174,17 @@ def any_in(folder: Path) -> bool:
     return bool(_newest_first(folder))
 
 
+def damaged(folder: Path) -> dict[str, str]:
+    """Checkpoints that cannot be read, by file name, and why."""
+    reasons: dict[str, str] = {}
+    for path in _newest_first(folder):
+        try:
+            _read(path)
+        except _DamageError as error:
+            reasons[path.name] = str(error)
+    return reasons
+
+
 class _DamageError(Exception):
     """One file cannot be used."""
 

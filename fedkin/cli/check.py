@@ -1,0 +1,62 @@
+"""``fedkin check``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedkin.cli.common import error_exit, print_error
+from fedkin.core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from fedkin.run.folder_state import FolderState
+
+DAMAGED = 1  # exit status
+
+
+def check_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a run, of several seeds or of a comparison.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the states as JSON instead.")] = False,
+) -> None:
+    """Check a run's folder: how far it came, and whether its files are what it wrote (status 1 where not)."""
+    with error_exit():
+        from fedkin.run.folder_state import states_of
+
+        states = [state for run in _runs(folder) for state in states_of(run)]
+        if as_json:
+            print(json.dumps([{**vars(state), "path": str(state.path)} for state in states]))
+        else:
+            _print(states)
+        if any(state.problems for state in states):
+            raise typer.Exit(DAMAGED)
+
+
+def _runs(folder: Path) -> list[Path]:
+    """The folders of the main runs in a folder."""
+    from fedkin.analysis.compare.comparison_folder import CELLS, COMPARISON
+    from fedkin.analysis.repeated_runs import SEEDS
+    from fedkin.run.run_folder import holds_run
+
+    if (folder / COMPARISON).exists():
+        runs = [path for path in sorted((folder / CELLS).glob("*/*/*")) if holds_run(path)]
+    elif (folder / SEEDS).is_dir():
+        runs = [path for path in sorted((folder / SEEDS).glob("*")) if holds_run(path)]
+    else:
+        runs = [folder] if holds_run(folder) else []
+    if not runs:
+        raise CheckpointError(f"{folder} holds no run, no seeds and no comparison")
+    return runs
+
+
+def _print(states: list[FolderState]) -> None:
+    """A line for each run on standard output, and one for each problem on standard error."""
+    for state in states:
+        end = "" if state.problems else "; files are as written"
+        typer.echo(f"{state.path}: {state.method or 'a run'}, {state.words}{end}")
+        for problem in state.problems:
+            print_error(problem)

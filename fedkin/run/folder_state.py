@@ -1,0 +1,99 @@
+"""The state of a run's folder: how far the run came, and whether the files are what it wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedkin.config import registry
+from fedkin.core.errors import CheckpointError, FedkinError
+from fedkin.run import checkpoint, integrity, run_folder
+from fedkin.run.description import method_in
+
+
+@dataclass
+class FolderState:
+    """Of one run.
+
+    Attributes:
+        path: of its folder.
+        method: its name; empty where that is not known.
+        recorded: the last round with a record; None where there is none.
+        kept: the round from which the run would go on; None where there is no checkpoint.
+        rounds: configured; None where that is not known.
+        finished: whether it has its results.
+        problems: what is damaged, in words; empty where all is well.
+    """
+
+    path: Path
+    method: str = ""
+    recorded: int | None = None
+    kept: int | None = None
+    rounds: int | None = None
+    finished: bool = False
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def words(self) -> str:
+        """The state as one line, problems left out."""
+        of = f" of {self.rounds}" if self.rounds is not None else ""
+        if self.finished:
+            return f"finished, round {self.recorded}{of}"
+        if self.kept is None:
+            return (
+                f"not finished, round {self.recorded}{of}, no checkpoint" if self.recorded is not None else "not begun"
+            )
+        return f"not finished, round {self.recorded}{of}, goes on after round {self.kept}"
+
+
+def states_of(path: Path) -> list[FolderState]:
+    """The state of a run and of those beside it.
+
+    Args:
+        path: of the run's folder.
+    """
+    inner = [folder for folder in sorted((path / run_folder.AGAINST).glob("*")) if run_folder.holds_run(folder)]
+    return [state_of(folder) for folder in (path, *inner)]
+
+
+def state_of(path: Path) -> FolderState:
+    """The state of one run; whatever is wrong is among its problems.
+
+    Args:
+        path: of its folder.
+    """
+    state = FolderState(path, finished=(path / run_folder.SUMMARY).exists())
+    try:
+        config = run_folder.read_config(path)
+        state.method, state.rounds = method_in(config), config["run"].get("rounds")
+        registry.define_states(config["method"]["name"])
+    except (FedkinError, KeyError, TypeError, AttributeError) as error:
+        state.problems.append(_words(error, run_folder.CONFIG))
+    try:
+        records = run_folder.read_records(path)
+        state.recorded = records[-1]["round"] if records else None
+    except (FedkinError, KeyError, TypeError) as error:
+        state.problems.append(_words(error, run_folder.METRICS))
+    _check_checkpoints(path, state)
+    return state
+
+
+def _check_checkpoints(path: Path, state: FolderState) -> None:
+    """Read all checkpoints, and compare the files with the newest that is whole."""
+    folder = path / run_folder.CHECKPOINTS
+    state.problems += [f"{folder / name}: {reason}" for name, reason in checkpoint.damaged(folder).items()]
+    if not checkpoint.any_in(folder):
+        if state.finished or (state.recorded or 0) > 0:
+            state.problems.append(f"{folder} has no checkpoint")
+        return
+    try:
+        newest, _ = checkpoint.newest(folder)
+        state.kept = newest.round
+        changed = integrity.changed_files(path, newest)
+        state.problems += [f"{path / name} is not what the run has written" for name in changed]
+    except CheckpointError as error:
+        state.problems.append(str(error))
+
+
+def _words(error: Exception, name: str) -> str:
+    return str(error) if isinstance(error, FedkinError) else f"{name} is damaged ({type(error).__name__}: {error})"

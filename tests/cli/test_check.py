@@ -1,0 +1,68 @@
+"""``fedkin check`` says how far a run came, and which of its files are not what it wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fedkin.cli import app
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["check", *arguments])
+
+
+def test_a_whole_folder(run_folder: Path) -> None:
+    result = check(str(run_folder))
+    assert result.exit_code == 0 and not result.stderr
+    first, second = result.stdout.splitlines()
+    assert first.startswith(f"{run_folder}: fedgroup, finished, round ") and first.endswith("; files are as written")
+    assert second.startswith(f"{run_folder / 'against/fedavg'}: fedavg, finished")
+
+
+def test_a_run_that_is_not_finished_goes_on_from_its_checkpoint(run_folder: Path) -> None:
+    for name in ("summary.json", "clients.parquet", "SHA256SUMS"):
+        (run_folder / name).unlink()
+    result = check(str(run_folder), "--json")
+    state = json.loads(result.stdout)[0]
+    assert result.exit_code == 0 and not state["finished"]
+    assert state["kept"] == state["recorded"] == state["rounds"]
+    assert "not finished, round" in check(str(run_folder)).stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "migrations.jsonl", "summary.json", "clients.parquet", "config.toml"]
+)
+def test_a_file_that_was_changed_is_named(run_folder: Path, name: str) -> None:
+    content = (run_folder / name).read_bytes()
+    (run_folder / name).write_bytes(content[: len(content) // 2])
+    result = check(str(run_folder))
+    assert result.exit_code == 1 and f"{run_folder / name}" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert all(line.startswith("error: ") for line in result.stderr.splitlines())
+
+
+def test_a_damaged_checkpoint_is_named_though_an_older_one_is_whole(run_folder: Path) -> None:
+    newest = max((run_folder / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-1])
+    result = check(str(run_folder))
+    assert result.exit_code == 1 and newest.name in result.stderr
+
+
+def test_all_seeds_are_checked(run_folder: Path, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        shutil.copytree(run_folder, tmp_path / f"many/seeds/{seed}")
+    (tmp_path / "many/seeds/1/metrics.jsonl").unlink()
+    result = check(str(tmp_path / "many"))
+    assert result.exit_code == 1 and len(result.stdout.splitlines()) == 4
+    assert "seeds/1/metrics.jsonl is not what the run has written" in result.stderr
+    assert "seeds/0" not in result.stderr
+
+
+def test_a_folder_without_a_run(tmp_path: Path) -> None:
+    result = check(str(tmp_path))
+    assert result.exit_code == 2 and "holds no run, no seeds and no comparison" in result.stderr
