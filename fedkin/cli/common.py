@@ -16,7 +16,7 @@ from fedkin.core.errors import ConfigError, FedkinError
 if TYPE_CHECKING:
     from fedkin.config.run import RunConfig
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
 _WHOLE = 16  # characters of a first column that are not broken
 
 

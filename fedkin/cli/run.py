@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import INTERRUPTED, error_exit, load_config, new_run_folder
+from fedkin.cli.common import FAILED, INTERRUPTED, error_exit, load_config, new_run_folder, print_error
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     _suggest(folder, console)
     if as_json:
         print(json.dumps({**summary, "out": str(folder)}), flush=True)
+    _exit_of_failed([one.summary() for method in repeated.methods for one in repeated.of(method)])
 
 
 def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
@@ -117,6 +118,16 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     _suggest(folder, console, demo)
     if as_json:
         print(json.dumps({**run.summary(), "out": str(folder), "against": summaries}), flush=True)
+    _exit_of_failed([run.summary(), *summaries.values()])
+
+
+def _exit_of_failed(summaries: Sequence[dict[str, Any]]) -> None:
+    """End with a message and a status of its own where nobody's reply was usable at the end of a run."""
+    failed = [summary for summary in summaries if "failed" in summary]
+    for summary in failed:
+        print_error(f"{summary['method']}: {summary['failed']}; a smaller local.lr, or clip_norm, keeps models finite")
+    if failed:
+        raise typer.Exit(FAILED)
 
 
 def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:

@@ -134,6 +134,8 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     lines = [INCOMPLETE] if incomplete else []
     lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
     lines += [_stopped(s) for s in summaries if "stopped" in s]
+    lines += [_replies(s) for s in summaries if s["nonfinite"] or s["missing"]]
+    lines += [f"{method_title(s['method'])}: failed, as {s['failed']}" for s in summaries if "failed" in s and "stopped" not in s]
     lines += [_messages(s) for s in summaries if "messages_down" in s]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
@@ -241,6 +243,13 @@ def _messages(summary: dict[str, Any]) -> str:
     down, up = (summary[f"messages_{side}"] / 1e6 for side in ("down", "up"))
     title = method_title(summary["method"])
     return f"{title}: messages of {down:.1f} / {up:.1f} MB, with headers; the table counts arrays, as a simulation does"
+
+
+def _replies(summary: dict[str, Any]) -> str:
+    """How many replies are in no average, as a line below the table."""
+    counts = {"not finite or not possible": summary["nonfinite"], "missing": summary["missing"]}
+    words = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    return f"{method_title(summary['method'])}: replies left out: {words}"
 
 
 def _stopped(summary: dict[str, Any]) -> str:

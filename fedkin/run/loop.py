@@ -25,7 +25,7 @@ from fedkin.run.method_checks import check_model, check_names, check_plan, plan_
 from fedkin.run.metrics import EvaluationResults, accuracy_record, ledger_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
-from fedkin.run.stopping import is_complete, stop_by_reply, stop_by_score, stop_of_resumed
+from fedkin.run.stopping import is_complete, stop_by_reply, stop_by_score, stop_of_resumed, stop_without_replies
 from fedkin.run.trust_graph import peers_record
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -211,7 +211,8 @@ class _Recorder:
         scoring_seconds = self.clock.lap()
         run_state.records.append(record)
         self._choose(run_state, record)
-        run_state.stopped = stop_by_score(self.plan, run_state.records)
+        both = (self.plan, run_state.records)
+        run_state.stopped = stop_by_score(*both) or stop_without_replies(*both)
         run_state.migrations += [migrations] if migrations else []
         run_state.seconds = self.clock.total
         if self.folder:

@@ -21,7 +21,7 @@ from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations
 from fedkin.run.model_access import ModelAccess
-from fedkin.run.stopping import best_record, complete_rounds, is_complete
+from fedkin.run.stopping import best_record, complete_rounds, failure, is_complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,8 +108,9 @@ class Run(ModelAccess):
         (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``;
         ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the model that they
         would get today (``run.final_scores``); ``stopped`` says after which round the run has ended early, and why;
-        bytes are the method's own; ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in
-        FedGroup's Table I. Rounds that were not scored, or were partial, count for neither.
+        ``failed`` that nobody's reply was usable in its last rounds; bytes are the method's own;
+        ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's Table I. Rounds that were
+        not scored, or were partial, count for neither.
 
         With a validation split, rounds are scored on validation samples, and test samples are read once, after the last
         round: ``best_round`` is the complete round with the highest accuracy on validation samples,
@@ -157,6 +158,7 @@ class Run(ModelAccess):
             "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
             "missing": sum(r["missing"] for r in self.records),
             "nonfinite": sum(r["nonfinite"] for r in self.records),
+            **({"failed": why} if (why := failure(self.records)) else {}),
             "bytes_down": last["bytes_down"],
             "bytes_up": last["bytes_up"],
             **{name: last[name] for name in ("messages_down", "messages_up") if name in last},  # of real clients

@@ -12,6 +12,8 @@ from typing import Any
 from fedkin.config.plan import Plan
 from fedkin.core.records import Record
 
+UNUSABLE = 3  # rounds in a row without a usable reply, after which a run ends
+_NO_REPLY = "no client's reply was usable"
 STOP = "stop"
 """What ``on_round`` of ``simulate`` returns to end a run after a round."""
 
@@ -49,6 +51,41 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
     return None
 
 
+def rounds_without_reply(records: Sequence[Record]) -> int:
+    """So many rounds at the end of a run had replies that were not finite or not possible, and no usable one. Replies
+    that never came are drop-outs, and no failure of the run.
+
+    Args:
+        records: of the run.
+    """
+    unusable = [one["round"] > 0 and one["train_loss"] is None and one["nonfinite"] > 0 for one in records]
+    return len(unusable) - max((i + 1 for i, each in enumerate(unusable) if not each), default=0)
+
+
+def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None:
+    """That a run stops as nobody's reply was usable for some rounds; None where it goes on.
+
+    Args:
+        plan: of the run.
+        records: up to the present round.
+    """
+    round, count = records[-1]["round"], rounds_without_reply(records)
+    if count < UNUSABLE or round >= plan.rounds:
+        return None
+    return stop_record(plan, round, failure(records))
+
+
+def failure(records: Sequence[Record]) -> str:
+    """Why a finished run has failed: in its last rounds, ``UNUSABLE`` or all that it has, nobody's reply was usable;
+    empty of a run that has not.
+
+    Args:
+        records: of the run.
+    """
+    count = rounds_without_reply(records)
+    return f"{_NO_REPLY} in the last {count} rounds" if count >= min(UNUSABLE, max(len(records) - 1, 1)) else ""
+
+
 def stop_record(plan: Plan, round: int, reason: str) -> Record:
     """That a run stopped, as its summary and its checkpoint have it: after which round, of how many, and why.
 
@@ -76,8 +113,8 @@ def stop_by_reply(plan: Plan, round: int, reply: Any) -> Record | None:
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:
     """Whether a run that is resumed has stopped already.
 
-    Its scores decide by the present ``patience`` and ``until``, as they would in a new run. One that ``on_round`` has
-    stopped goes on where it has more rounds now than it had then.
+    Its scores decide by the present ``patience`` and ``until``, as they would in a new run. One that ``on_round`` or
+    the lack of usable replies has stopped goes on where it has more rounds now than it had then.
 
     Args:
         plan: of the run as it is resumed.
@@ -87,4 +124,5 @@ def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | Non
     by_score = stop_by_score(plan, records)
     if by_score or stopped is None:
         return by_score
-    return stopped if stopped["of"] == plan.rounds and "on_round" in stopped["reason"] else None
+    lasting = "on_round" in stopped["reason"] or stopped["reason"].startswith(_NO_REPLY)
+    return stopped if stopped["of"] == plan.rounds and lasting else None

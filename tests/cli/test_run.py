@@ -328,6 +328,17 @@ def test_nothing_said_is_the_help(arguments: list[str]) -> None:
     assert "Usage" in result.stdout and "Commands" in result.stdout
 
 
+def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(elsewhere: Path) -> None:
+    diverging = ["method.name=fedavg", "run.against=[]", "local.lr=1e38", "run.rounds=9"]
+    result = fedkin("run", *QUICK, *diverging, "--out", "far")
+    assert result.exit_code == 3
+    assert "error: fedavg: no client's reply was usable in the last 3 rounds; a smaller local.lr" in result.stderr
+    table = " ".join(result.stdout.split())
+    assert "FedAvg: stopped after round 3 of 9" in table and "replies left out: 9 not finite or not possible" in table
+    again = fedkin("run", "--resume", "far")
+    assert again.exit_code == 3 and "round 4/9" not in again.stderr
+
+
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedkin.reporting.progress import Display
 

@@ -18,7 +18,7 @@ from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.records import Record
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.stopping import stop_by_reply, stop_by_score, stop_of_resumed
+from fedkin.run.stopping import failure, stop_by_reply, stop_by_score, stop_of_resumed, stop_without_replies
 from tests.run.validated_world import Saying, constant_data, said
 
 
@@ -87,6 +87,43 @@ def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
     replied = stop_by_reply(Plan(rounds=9, cohort=1), 3, fk.STOP)
     assert stop_of_resumed(Plan(rounds=9, cohort=1), rounds, replied) == replied
     assert stop_of_resumed(Plan(rounds=10, cohort=1), rounds, replied) is None  # more rounds are asked for
+
+
+def replies(*rounds: tuple[float | None, int]) -> list[Record]:
+    """Rounds from 1 on with this training loss and so many replies that were not finite; round 0 trained nobody."""
+    both = [(None, 0), *rounds]
+    score = {"accuracy": None, "partial": None}
+    return [{"round": r, "train_loss": loss, "nonfinite": count, **score} for r, (loss, count) in enumerate(both)]
+
+
+BAD, GOOD, NOBODY = (None, 4), (0.5, 1), (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "stops"),
+    [
+        ((BAD, BAD, BAD), True),
+        ((GOOD, BAD, BAD, BAD), True),
+        ((BAD, BAD, GOOD, BAD, BAD), False),
+        ((BAD, BAD, NOBODY), False),  # everybody dropped out, which is no failure
+        ((NOBODY, NOBODY, NOBODY, NOBODY), False),
+        ((GOOD, GOOD, GOOD), False),
+    ],
+)
+def test_three_rounds_without_a_usable_reply_end_a_run(rounds: tuple[Any, ...], stops: bool) -> None:
+    records, plan = replies(*rounds), Plan(rounds=50, cohort=1)
+    stopped = stop_without_replies(plan, records)
+    assert (stopped is not None) == stops == bool(failure(records))
+    if stopped:
+        reason = "no client's reply was usable in the last 3 rounds"
+        assert stopped == {"round": len(rounds), "of": 50, "reason": reason}
+        assert stop_of_resumed(plan, records, stopped) == stopped
+        assert stop_of_resumed(replace(plan, rounds=60), records, stopped) is None  # more rounds are asked for
+
+
+def test_a_run_of_one_round_can_fail_too() -> None:
+    assert failure(replies(BAD)) and not failure(replies(GOOD)) and not failure(replies())
+    assert stop_without_replies(Plan(rounds=3, cohort=1), replies(BAD, BAD, BAD)) is None  # it was the last one
 
 
 # --- whole runs: validation scores are 0, 0.3, 0.4, 0.3, 0.3, ...
