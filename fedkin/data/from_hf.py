@@ -10,6 +10,7 @@ from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.federated import FederatedData
+from fedkin.data.from_arrays import own_columns
 from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
 
@@ -76,17 +77,20 @@ def from_hf(
     if isinstance(by, str):
         owners = _column(dataset, by)
     known = getattr(dataset.features[label], "names", None) if label_names is None else label_names
+    x = _features(dataset, columns, name)
+    numbers = x.shape[1:] == (len(columns),) and _column(dataset, columns[0]).ndim == 1  # a column for each feature
     samples = OwnSamples(
         name,
         name,
-        _features(dataset, columns, name),
+        x,
         _column(dataset, label),
         owners,
         split,
         None if known is None else tuple(known),
-        tuple(columns) if len(columns) > 1 else None,
+        tuple(columns) if numbers else None,
         classes,
         integers,
+        own_columns(label, by if isinstance(by, str) else None),
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

@@ -27,6 +27,18 @@ def test_clients_by_a_column() -> None:
     assert single.x.shape == (20, 1) and from_hf(rows(), by="who", features=["weight"]).x.shape == (20, 1)
 
 
+def test_columns_keep_their_names() -> None:
+    """So exports know them."""
+    data = from_hf(rows(), by="who", features=["weight"])
+    assert data.columns == {"label": "label", "client": "who"} and data.feature_names == ("weight",)
+    renamed = from_hf(
+        rows().rename_column("label", "state"), label="state", partition="iid", num_clients=2, features="age"
+    )
+    assert renamed.columns == {"label": "state"} and renamed.feature_names == ("age",)
+    arrays = hf.Dataset.from_dict({"x": [[1.0], [2.0]] * 10, "label": [0, 1] * 10, "who": WHO})
+    assert from_hf(arrays, by="who").feature_names is None
+
+
 def test_names_of_a_class_label() -> None:
     labels = hf.ClassLabel(names=["well", "ill", "dead"])
     data = from_hf(rows(label=[0, 1] * 10).cast_column("label", labels), by="who")
