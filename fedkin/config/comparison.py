@@ -21,7 +21,9 @@ A setting is a choice from all of these but the methods and the seeds; a cell is
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +40,8 @@ from fedkin.config.schema import Positive, Section, Values, check_integer
 from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
+
+_log = logging.getLogger("fedkin")
 
 Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]  # a mapping is by label
 SEEDS = 3  # the default: the least that can be tested
@@ -203,13 +207,36 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
 
 
 def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:
-    """Sections laid over others: one with another name replaces, the others are changed key by key."""
+    """Sections laid over others, key by key. Of one with another name, options are left behind, but for those of a
+    server optimiser that the named one has, too."""
     out = dict(raw)
     for name, values in sections.items():
         before = raw.get(name, {})
         renamed = "name" in values and values["name"] != before.get("name")
-        out[name] = values if renamed else {**before, **values}
+        if renamed and name == "server_optimizer":
+            before = _applicable(before, str(values["name"]))
+        elif renamed:
+            before = {}
+        out[name] = {**before, **values}
     return out
+
+
+def _applicable(options: Values, name: str) -> Values:
+    """The options that the server optimiser of this name has; the others are logged."""
+    known = registry.server_optimizers()
+    if name not in known:  # none, or refused later
+        return {}
+    kept = {key: value for key, value in options.items() if key in registry.options(known[name])}
+    left = [f"{key} = {value!r}" for key, value in options.items() if key not in (*kept, "name")]
+    if left:
+        _say_left_out(f"{name}: {', '.join(left)}")
+    return kept
+
+
+@cache
+def _say_left_out(text: str) -> None:
+    """Once in a process."""
+    _log.warning("from [server_optimizer], left out where the named one has no such option: %s", text)
 
 
 def _check_label(label: Any, place: str) -> None:

@@ -333,3 +333,20 @@ scenario = {arrivals = {2 = 3}}
 """
     for grid in (read(tmp_path, more, sweeps=["local.lr=0.01,0.03"]), read(tmp_path), load(None)):
         assert from_description(tomllib.loads(tomli_w.dumps(grid.description())), Path("c.toml")) == grid
+
+
+def test_a_named_server_optimizer_keeps_the_options_that_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = '[server_optimizer]\nname = "fedadam"\nlr = 0.02\ntau = 0.5\nbeta2 = 0.75\n'
+    names = "fedadam,fedyogi,fedadagrad,fedavgm,none"
+    grid = read(tmp_path, more, sweeps=[f"server_optimizer.name={names}"])
+    found = {one.label: one.config(grid.methods[0]).server_optimizer for one in grid.settings}
+    assert found["fedyogi"] == {"name": "fedyogi", "lr": 0.02, "beta1": 0.9, "beta2": 0.75, "tau": 0.5}
+    assert found["fedadam"] == {**found["fedyogi"], "name": "fedadam"}
+    assert found["fedadagrad"] == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.5}
+    assert found["fedavgm"] == {"name": "fedavgm", "lr": 0.02, "beta": 0.9} and found["none"] == {}
+    assert "no such option: fedadagrad: beta2 = 0.75" in caplog.text
+    assert "no such option: fedavgm: tau = 0.5, beta2 = 0.75" in caplog.text
+    lr = read(tmp_path, more, sweeps=["server_optimizer.lr=1,2", "server_optimizer.name=fedyogi,fedavgm"])
+    assert [one.config(lr.methods[0]).server_optimizer["lr"] for one in lr.settings] == [1, 2, 1, 2]
