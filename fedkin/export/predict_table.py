@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
-from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.data.files import read_npz, read_table
-from fedkin.export.predictor import Classifier, encoded_labels
+from fedkin.export.predictor import Classifier, Decisions, encoded_labels
 from fedkin.export.reader import Export
 
 if TYPE_CHECKING:
@@ -58,17 +58,17 @@ def predict_file(
     Raises:
         DataError: columns that are missing, too many or not numeric; labels that the run has not seen.
         ConfigError: no such model, client or cluster.
+        ModelError: scores that are NaN or infinite.
     """
     import pandas as pd
 
     file = _npz(export, path) if path.suffix == ".npz" else _table(export, path)
     chosen = any(choice is not None for choice in (model, client, cluster))
     if chosen or file.client is None or len(export.card["models"]) == 1:
-        proba = _probabilities(export.model(model, client=client, cluster=cluster), file.x, path)
+        found, proba = _decisions(export.model(model, client=client, cluster=cluster), file.x, path)
     else:
-        proba = _by_client(export, file, path)
+        found, proba = _by_client(export, file, path)
     labels = export.card["labels"] or list(range(export.card["classes"]))
-    found = proba.argmax(axis=1)
     table = pd.DataFrame({"prediction": np.asarray(labels)[found]})
     for number, label in enumerate(labels):
         table[f"{_PROBABILITY}{label}"] = proba[:, number]
@@ -81,26 +81,26 @@ def predict_file(
     return Predictions(table, float(np.mean(known == found)))
 
 
-def _probabilities(model: Classifier, x: np.ndarray, path: Path) -> np.ndarray:
+def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
     try:
-        return model.predict(x, proba=True)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+        return model.decide(x)
+    except (DataError, ModelError) as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
-def _by_client(export: Export, file: _File, path: Path) -> np.ndarray:
-    """The probabilities that each client's own model gives its rows."""
+def _by_client(export: Export, file: _File, path: Path) -> Decisions:
+    """What each client's own model decides of its rows."""
     assert file.client is not None
     names = np.array([str(name) for name in file.client])
     for name in np.unique(names):
         if name not in export.clients:
             raise ConfigError(f"{path}: {unknown('client', str(name), export.clients)}; or say --client or --cluster")
-    proba = np.empty((len(file.x), export.card["classes"]))
+    classes, proba = np.empty(len(file.x), np.int64), np.empty((len(file.x), export.card["classes"]))
     for entry in export.card["models"]:
         rows = np.isin(names, entry["clients"])
         if rows.any():
-            proba[rows] = _probabilities(export.model(entry["name"]), file.x[rows], path)
-    return proba
+            classes[rows], proba[rows] = _decisions(export.model(entry["name"]), file.x[rows], path)
+    return Decisions(classes, proba)
 
 
 def _npz(export: Export, path: Path) -> _File:
@@ -110,8 +110,9 @@ def _npz(export: Export, path: Path) -> _File:
 
 
 def _table(export: Export, path: Path) -> _File:
-    table, columns = read_table(path), export.card.get("columns", {})
+    columns = export.card.get("columns", {})
     label, client = columns.get("label", "y"), columns.get("client", "client_id")
+    table = read_table(path, client)
     shape, names = export.card["input"]["shape"], export.card["input"]["features"]
     if names is None:
         names = [name for name in table if name not in (label, client, _SPLIT)]

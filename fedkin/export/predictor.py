@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -20,6 +20,19 @@ from fedkin.export.inference import class_scores
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
 _PIXELS = np.float32(255)
+
+
+class Decisions(NamedTuple):
+    """What a model decides of samples.
+
+    Attributes:
+        classes: that of the highest score, the first of equals. Probabilities do not decide: those of several detectors
+            that are sure round to the same number, and their scores differ.
+        probability: of each class.
+    """
+
+    classes: Int[np.ndarray, "B"]
+    probability: Float[np.ndarray, "B C"]
 
 
 class Classifier:
@@ -54,11 +67,29 @@ class Classifier:
             proba: probabilities [B, C] instead: the softmax of the scores; of detectors the sigmoid of each, divided by
                 their sum.
         """
-        scores = self(x)
+        classes, probability = self.decide(x)
         if proba:
-            return probabilities(scores, self.detects)
-        classes = scores.argmax(axis=1)
+            return probability
         return classes if self.label_names is None else np.asarray(self.label_names)[classes]
+
+    def decide(self, x: Any) -> Decisions:
+        """What the model decides of samples, and how sure it is.
+
+        Args:
+            x: as for calling the model.
+
+        Raises:
+            DataError: as for calling the model.
+            ModelError: scores that are NaN or infinite; the model and a sample are named.
+        """
+        scores = self(x)
+        broken = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(scores.max(axis=1, initial=-np.inf)))
+        if len(broken):
+            raise ModelError(
+                f"{self.name}: its scores of {len(broken)} of {len(scores)} samples are NaN or infinite, such as those "
+                f"of sample {broken[0]}; its training may have diverged (a lower learning rate may help)"
+            )
+        return Decisions(scores.argmax(axis=1), probabilities(scores, self.detects))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,27 +9,38 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.errors import ModelError
+
 CALIBRATION_BINS = 15  # M of Guo et al.
 MEASURES = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 
 
-def classification_measures(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"]) -> dict[str, float]:
+def classification_measures(
+    y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"], predicted: Int[np.ndarray, "n"] | None = None
+) -> dict[str, float]:
     """Accuracy, balanced accuracy, macro F1, AUROC and expected calibration error; NaN where one is not defined.
 
     Args:
         y: labels.
-        probability: of each class; the first of the highest is predicted.
+        probability: of each class.
+        predicted: classes; None for the first of the highest probability.
+
+    Raises:
+        ModelError: probabilities that are NaN or infinite.
     """
     if not len(y):
         return dict.fromkeys(MEASURES, np.nan)
-    predicted = probability.argmax(axis=1)
+    broken = np.flatnonzero(~np.isfinite(probability).all(axis=1))
+    if len(broken):
+        raise ModelError(f"probabilities of {len(broken)} samples are NaN or infinite, such as of sample {broken[0]}")
+    predicted = probability.argmax(axis=1) if predicted is None else predicted
     correct = predicted == y
     values = (
         float(correct.mean()),
         balanced_accuracy(y, predicted),
         macro_f1(y, predicted),
         one_vs_rest_auroc(y, probability),
-        expected_calibration_error(probability.max(axis=1), correct),
+        expected_calibration_error(probability[np.arange(len(y)), predicted], correct),
     )
     return dict(zip(MEASURES, values, strict=True))
 

@@ -21,7 +21,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.data.federated import FederatedData
-from fedkin.export.predictor import Predictor
+from fedkin.export.predictor import Decisions, Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
 from fedkin.run.trained_models import TrainedModels
@@ -92,13 +92,14 @@ def evaluate(
         DataError: a run on real clients, or data without this split.
         ConfigError: epochs below 1.
         MethodError: fine-tuning of detectors.
+        ModelError: a model whose scores are NaN or infinite; it is named.
     """
     import pandas as pd
 
     data = trained.world().data
     part = data.part(split)
     assigned = np.flatnonzero((trained.state.assignment != UNASSIGNED) & (part.sizes > 0))
-    found = dict(_probabilities(trained, data, split, assigned))
+    found = dict(_decisions(trained, data, split, assigned))
     labels = {client: data.y[part[client]] for client in found}
     table = pd.DataFrame([_client_row(trained, client, labels[client], found[client]) for client in sorted(found)])
     more = {} if fine_tune_epochs is None else _fine_tuned(trained, data, split, assigned, fine_tune_epochs)
@@ -120,31 +121,33 @@ def evaluate(
     return Evaluation(split, table, clusters, {name: _plain(value) for name, value in summary.items()})
 
 
-def _probabilities(
+def _decisions(
     trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"]
-) -> Iterator[tuple[int, Float[np.ndarray, "s C"]]]:
-    """The probabilities of each client's samples by its model; clients of one cluster together."""
+) -> Iterator[tuple[int, Decisions]]:
+    """What each client's model decides of its samples; clients of one cluster together."""
     part, assignment = data.part(split), trained.state.assignment
     shared = not trained.personal
     groups = [clients[assignment[clients] == k] for k in np.unique(assignment[clients])] if shared else clients[:, None]
     for group in groups:
         rows = part.select(group)
-        proba = trained.of_client(int(group[0])).predict(data.x[rows.rows], proba=True)
+        found = trained.of_client(int(group[0])).decide(data.x[rows.rows])
         for number, client in enumerate(group):
-            yield int(client), proba[rows.offsets[number] : rows.offsets[number + 1]]
+            own = slice(rows.offsets[number], rows.offsets[number + 1])
+            yield int(client), Decisions(found.classes[own], found.probability[own])
 
 
-def _client_row(trained: TrainedModels, client: int, y: np.ndarray, proba: np.ndarray) -> dict[str, Any]:
+def _client_row(trained: TrainedModels, client: int, y: np.ndarray, found: Decisions) -> dict[str, Any]:
     facts = {"client": client, "name": trained.client_name(client), "cluster": int(trained.state.assignment[client])}
-    return {**facts, "samples": len(y), **classification_measures(y, proba)}
+    return {**facts, "samples": len(y), **classification_measures(y, found.probability, found.classes)}
 
 
-def _pooled(clients: Sequence[int], labels: dict[int, np.ndarray], found: dict[int, np.ndarray]) -> dict[str, Any]:
+def _pooled(clients: Sequence[int], labels: dict[int, np.ndarray], found: dict[int, Decisions]) -> dict[str, Any]:
     """Measures over all samples of some clients."""
     if not clients:
         return {"clients": 0, "samples": 0, **dict.fromkeys(MEASURES, math.nan)}
-    y, proba = (np.concatenate([parts[client] for client in clients]) for parts in (labels, found))
-    return {"clients": len(clients), "samples": len(y), **classification_measures(y, proba)}
+    y = np.concatenate([labels[client] for client in clients])
+    classes, probability = (np.concatenate(parts) for parts in zip(*(found[c] for c in clients), strict=True))
+    return {"clients": len(clients), "samples": len(y), **classification_measures(y, probability, classes)}
 
 
 def _fine_tuned(

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ModelError
 from fedkin.measures.classification import (
     balanced_accuracy,
     classification_measures,
@@ -47,10 +48,19 @@ def test_calibration_error_is_weighted_by_the_samples_of_a_bin() -> None:
     assert math.isnan(expected_calibration_error(np.zeros(0), np.zeros(0, bool)))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_probabilities_that_are_not_finite_are_refused_by_sample(value: float) -> None:
+    probability = np.array([[0.5, 0.5], [value, 0.5]])
+    with pytest.raises(ModelError, match="probabilities of 1 samples are NaN or infinite, such as of sample 1"):
+        classification_measures(np.array([0, 1]), probability)
+
+
 def test_all_measures_of_certain_predictions() -> None:
     y = np.array([0, 1, 1, 0])
     right = classification_measures(y, np.eye(2)[y])
     assert right == {"accuracy": 1, "balanced_accuracy": 1, "macro_f1": 1, "auroc": 1, "ece": 0}
     wrong = classification_measures(y, np.eye(2)[1 - y])
     assert wrong == {"accuracy": 0, "balanced_accuracy": 0, "macro_f1": 0, "auroc": 0, "ece": 1}
+    ties = classification_measures(np.array([1]), np.full((1, 2), 0.5), np.array([1]))
+    assert ties["accuracy"] == 1 and classification_measures(np.array([1]), np.full((1, 2), 0.5))["accuracy"] == 0
     assert all(math.isnan(value) for value in classification_measures(np.zeros(0, int), np.zeros((0, 2))).values())
