@@ -234,7 +234,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         """What predictions need of a run; clients that no cohort had are placed as newcomers."""
         assignment = run.assignment.copy()
         if run.trained.personal:
-            own = [run.model_for(client) for client in range(len(assignment))]
+            own = [run.trained.of_client(client) for client in range(len(assignment))]
             self.models_, self._model_index = np.stack([one.vector for one in own]), np.arange(len(assignment))
         else:
             for client in np.flatnonzero(assignment == UNASSIGNED):

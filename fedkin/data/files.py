@@ -112,16 +112,41 @@ def read_npz(path: Path, needed: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     return arrays
 
 
-def read_table(path: Path) -> Table:
-    """A CSV (also gzipped) or Parquet file as a table with unique column names."""
+def read_table(path: Path, names: str | None = None) -> Table:
+    """A CSV (also gzipped) or Parquet file as a table with unique column names.
+
+    Args:
+        path: the file.
+        names: a column of a CSV file whose entries are names: they stay text where one is not written as the number
+            that it would be read as (01, 1e3).
+
+    Raises:
+        DataError: no such file, a damaged one, or one without rows.
+    """
     path = Path(path)
     parquet = path.suffix in (".parquet", ".pq")
     with reading(path, "a Parquet file" if parquet else "a CSV file"):
         import pandas as pd
 
-        table = pd.read_parquet(path) if parquet else pd.read_csv(path, low_memory=False)  # one type per column
+        table = pd.read_parquet(path) if parquet else _read_csv(path, names)
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")
+    return table
+
+
+def _read_csv(path: Path, names: str | None) -> Table:
+    import pandas as pd
+
+    if names is None:
+        return pd.read_csv(path, low_memory=False)  # one type per column
+    table = pd.read_csv(path, low_memory=False, dtype={names: str})
+    for kind in (np.int64, np.float64) if names in table else ():
+        try:
+            numbers = table[names].astype(kind)
+        except (ValueError, OverflowError):
+            continue
+        if (numbers.astype(str) == table[names]).all():
+            return table.assign(**{names: numbers})
     return table
 
 

@@ -104,7 +104,7 @@ def _samples(
             f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}, or a folder in LEAF's layout; "
             f"got {path.suffix or 'no ending'}{'' if path.exists() else ', and there is no such file'}"
         )
-    table = read_table(path)
+    table = read_table(path, client)
     check_columns(table, [label, *([] if partition else [client])], path, _CURES)
     _refuse_row_numbers(table, path)
     split = SPLIT if SPLIT in table else None

@@ -81,12 +81,14 @@ class Export:
         """The entry of the model that serves each client."""
         return {client: entry for entry in self.card["models"] for client in entry["clients"]}
 
-    def model(self, name: str | None = None, *, client: str | None = None, cluster: int | None = None) -> Classifier:
+    def model(
+        self, name: str | None = None, *, client: str | int | None = None, cluster: int | None = None
+    ) -> Classifier:
         """One model: by its own name, or that of a client or of a cluster; none of these where there is one model.
 
         Args:
             name: as in the card.
-            client: name of a client.
+            client: name of a client, exactly as text (7 is "7"); one without a name has its position in the run's data.
             cluster: number of a cluster.
 
         Raises:
@@ -115,7 +117,7 @@ class Export:
             entry["name"], self._network, vectors, self.samples, labels, positive, cluster=entry["cluster"]
         )
 
-    def _entry(self, name: str | None, client: str | None, cluster: int | None) -> dict[str, Any]:
+    def _entry(self, name: str | None, client: str | int | None, cluster: int | None) -> dict[str, Any]:
         entries = self.card["models"]
         by_name = {entry["name"]: entry for entry in entries}
         if sum(choice is not None for choice in (name, client, cluster)) > 1:
@@ -125,9 +127,9 @@ class Export:
                 raise ConfigError(f"{self.folder}: {unknown('model', name, by_name)}")
             return by_name[name]
         if client is not None:
-            if client not in self.clients:
+            if str(client) not in self.clients:
                 raise ConfigError(f"{self.folder}: {unknown('client', str(client), self.clients)}")
-            return self.clients[client]
+            return self.clients[str(client)]
         if cluster is not None:
             return self._of_cluster(cluster)
         if len(entries) > 1:

@@ -61,13 +61,13 @@ class ModelAccess:
         model as it was given, with these weights.
 
         Args:
-            client: its number, or its name.
+            client: its name, or its position in the data; where names are whole numbers, a number is a name.
 
         Raises:
             ConfigError: no such client, or a model that has to be given (``Run.load(path, model=..., data=...)``).
             MethodError: a client without a cluster, or whose model is on its own device.
         """
-        return self.trained.of_client(client)
+        return self.trained.of_client(self.trained.client_number(client))
 
     def predict(
         self, x: Any, *, client: int | str | None = None, cluster: int | None = None, proba: bool = False
@@ -77,7 +77,7 @@ class ModelAccess:
         Args:
             x: samples [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own
                 were, and refused elsewhere.
-            client: number or name.
+            client: as ``model_for``.
             cluster: number; needed, or ``client`` is, where there is more than one model.
             proba: probabilities [B, C] instead.
 
@@ -119,14 +119,14 @@ class ModelAccess:
         is.
 
         Args:
-            client: number or name.
+            client: as ``model_for``.
             epochs: E, with the run's settings of local training.
 
         Raises:
             ConfigError, MethodError: as ``model_for``; detectors are refused.
             DataError: a run on real clients, whose data are with them.
         """
-        return self.trained.fine_tune(client, epochs)
+        return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
     def export(self, path: str | Path, format: str = "safetensors") -> Path:
         """Write the models into a new folder: one file for each cluster (for each client, where clients have models of

@@ -78,17 +78,37 @@ class TrainedModels:
     def _detects(self) -> bool:
         return self.parts.model.spec.detects
 
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        """The position of each client by its name, which is its position where it has no other."""
+        positions = {str(position): position for position in range(len(self.state.assignment))}
+        named = {name: position for position, name in self.names.items()}
+        return {name: position for name, position in positions.items() if position not in self.names} | named
+
     def client_number(self, client: int | str) -> int:
-        """The number of a client that is named, or numbered from 0. Raises ConfigError for another."""
+        """The position of a client. An integer is a position, from 0, unless names of clients are whole numbers.
+
+        Args:
+            client: its name, exactly as text; an integer is taken as text first.
+
+        Raises:
+            ConfigError: no such client.
+        """
         total = len(self.state.assignment)
+        if isinstance(client, bool) or not isinstance(client, (str, int, np.integer)):
+            raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")
+        if str(client) in self._positions:
+            return self._positions[str(client)]
+        if not self.names:
+            raise ConfigError(f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}")
         if isinstance(client, str):
-            numbers = {name: number for number, name in self.names.items()}
-            if client in numbers:
-                return numbers[client]
-            if not numbers:
-                raise ConfigError(f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}")
-            raise ConfigError(unknown("client", client, numbers))
-        if isinstance(client, bool) or not isinstance(client, (int, np.integer)) or not 0 <= client < total:
+            raise ConfigError(unknown("client", client, self._positions))
+        if any(name.removeprefix("-").isdecimal() for name in self.names.values()):
+            raise ConfigError(
+                f"{unknown('client', str(client), self._positions)}; names of clients are whole numbers here, so that "
+                "a number is a name, and no position"
+            )
+        if not 0 <= client < total:
             raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")
         return int(client)
 
@@ -96,17 +116,15 @@ class TrainedModels:
         """Its name, or its number."""
         return self.names.get(number) or str(number)
 
-    def of_client(self, client: int | str) -> Predictor:
+    def of_client(self, number: int) -> Predictor:
         """The model that serves a client: that of its cluster, or its own.
 
         Args:
-            client: number or name.
+            number: its position.
 
         Raises:
-            ConfigError: no such client.
             MethodError: one without a cluster, or whose model is on its own device.
         """
-        number = self.client_number(client)
         cluster = int(self.state.assignment[number])
         if cluster == UNASSIGNED:
             raise MethodError(
@@ -155,22 +173,22 @@ class TrainedModels:
             return [self.of_client(int(client)) for client in assigned]
         return [self.of_cluster(int(cluster)) for cluster in np.unique(self.state.assignment[assigned])]
 
-    def fine_tune(self, client: int | str, epochs: int) -> Predictor:
+    def fine_tune(self, number: int, epochs: int) -> Predictor:
         """The model that serves a client, after local training on its training samples with the run's settings, at the
         learning rate before any schedule over rounds.
 
         Args:
-            client: number or name.
+            number: its position.
             epochs: E, of the training; 0: none.
 
         Raises:
-            ConfigError: no such client, or epochs that are no number.
+            ConfigError: epochs that are no number.
             MethodError: as ``of_client``, and for detectors.
             DataError: its data are not here.
         """
         if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
             raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
-        number, predictor = self.client_number(client), self.of_client(client)
+        predictor = self.of_client(number)
         if predictor.detects:
             raise MethodError(f"{self.method} trains detectors, several for a client; only one model can be fine-tuned")
         tuned = self.tuned(predictor.vectors, np.array([number]), int(epochs))

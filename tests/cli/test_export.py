@@ -73,6 +73,29 @@ def test_a_run_from_python_remembers_the_columns_of_its_frame(patients: Path, tm
     assert result.exit_code == 0 and "accuracy on the labels" in result.stderr, result.output
 
 
+def test_names_of_clients_are_taken_as_they_are_written(tmp_path: Path) -> None:
+    """A client 01 beside a client 1: in the data, in a table that is predicted, on the command line, and in Python."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=80).round(3)
+    owner = np.repeat(["01", "1"], 40)
+    table = pd.DataFrame({"x0": x, "y": np.where((x > 0) ^ (owner == "1"), 1, 0), "client_id": owner})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    data = fk.data.load(tmp_path / "t.csv")
+    assert data.client_names == ("01", "1")
+    local = fk.SGD(epochs=5, batch_size=5, lr=1.0)
+    run = fk.simulate(fk.FedPer(), data, fk.models.mlp(data, hidden=8), rounds=5, cohort=2, local=local)
+    run.export(tmp_path / "e")
+    rows = table["x0"].to_numpy(np.float32)[:, None]
+    for name in ("01", "1"):
+        printed = fedkin("predict", tmp_path / "e", tmp_path / "t.csv", "--client", name)
+        assert pd.read_csv(StringIO(printed.stdout))["prediction"].tolist() == run.predict(rows, client=name).tolist()
+    assert (run.predict(rows, client=1) == export.load(tmp_path / "e").model(client=1).predict(rows)).all()
+    result = fedkin("predict", tmp_path / "e", tmp_path / "t.csv")
+    share = float(result.stderr.split()[-1])
+    assert share > 0.8 > (run.predict(rows, client="01") == table["y"]).mean()  # each by its own model
+    refused(fedkin("predict", tmp_path / "e", tmp_path / "t.csv", "--client", "001"), "unknown client '001'")
+
+
 def test_columns_are_taken_by_name_and_labels_may_be_absent(patients: Path, tmp_path: Path) -> None:
     table = pd.read_csv(patients / "patients.csv")
     table[["pulse", "age", "pressure"]].head(5).to_csv(tmp_path / "new.csv", index=False)

@@ -134,6 +134,24 @@ def test_tables_read_alike_and_damaged_ones_are_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "empty.csv")
 
 
+@pytest.mark.parametrize("written", [["01", "1"], ["1", "1e3"], ["1", "01.0"], ["9" * 30, "1"], ["+1", "2"]])
+def test_names_that_look_like_numbers_stay_as_they_are_written(written: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,x0\n" + "".join(f"{name},01\n" for name in written))
+    table = read_table(path, "id")
+    assert table["id"].tolist() == written and table["x0"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("written", "kind"), [(["10", "2"], "i"), (["-1", "2"], "i"), (["1.5", "2.0"], "f")])
+def test_names_that_are_numbers_are_read_as_such(written: list[str], kind: str, tmp_path: Path) -> None:
+    """So clients are numbered in the order of their numbers, whatever the file's format."""
+    path = tmp_path / "t.csv"
+    path.write_text("id,x0\n" + "".join(f"{name},1\n" for name in written))
+    column = read_table(path, "id")["id"]
+    assert column.dtype.kind == kind and [str(name) for name in column] == written
+    assert read_table(path, "another").equals(pd.read_csv(path))
+
+
 @pytest.mark.parametrize(
     "wrong", [[0, -1], [0, 3], [0.5, 1.0], [np.nan, 1.0], [np.inf, 1.0], ["a", "b"], [2**64 - 1, 0]]
 )

@@ -290,6 +290,48 @@ def test_clients_have_numbers_or_names(tiny: fk.data.FederatedData) -> None:
         simulated(fk.PANM(neighbours=2, stage_one=2), tiny).predict(tiny.x, cluster=0)
 
 
+def test_a_number_is_a_name_first_and_a_position_where_no_name_is_a_number(tiny: fk.data.FederatedData) -> None:
+    """Names in an order of their own: the client named 3 is the first."""
+    names = ("3", "01", "1", *(str(number) for number in range(20, 29)))
+    run = simulated(fk.FedPer(), replace(tiny, client_names=names), fk.models.mlp(tiny, hidden=4))
+    for client, position in ((3, 0), ("3", 0), (1, 2), ("01", 1), (28, 11)):
+        assert run.model_for(client).name == f"client-{names[position]}"
+        assert (run.predict(tiny.x, client=client) == run.trained.of_client(position).predict(tiny.x)).all()
+    assert run.fine_tune(1, 1).name == "client-1"
+    for wrong in (0, 2, "02"):
+        with pytest.raises(fk.ConfigError, match=f"unknown client '{wrong}'"):
+            run.model_for(wrong)
+    with pytest.raises(fk.ConfigError, match="a number is a name, and no position"):
+        run.model_for(0)
+    unnamed = simulated(fk.FedAvg(), tiny)
+    assert unnamed.trained.client_number("7") == 7
+    with pytest.raises(fk.ConfigError, match="have numbers, 0 to 11, and no names; got '07'"):
+        unnamed.model_for("07")
+
+
+def test_decisions_are_by_scores_where_probabilities_of_sure_detectors_are_equal(tiny: fk.data.FederatedData) -> None:
+    """Sigmoids of 900 and 300 are both 1, and the run itself decides by the scores."""
+    run = simulated(fk.Athena(assignment=tuple(i % 2 for i in range(12)), calibrate=3), tiny, detector())
+    served = run.model_for(0)
+    bias = (next(name for name in served.layers if "bias" in name)).split(".", 2)[2]
+    vectors = np.zeros((2, 3), np.float32)
+    vectors[:, served.model.spec.slices[bias]] = [[300], [900]]
+    sure = replace(served, vectors=vectors, positive=np.arange(2))
+    np.testing.assert_array_equal(sure(tiny.x[:3]), [[300, 900]] * 3)
+    classes, probability = sure.decide(tiny.x[:3])
+    assert classes.tolist() == sure.predict(tiny.x[:3]).tolist() == [1, 1, 1]
+    np.testing.assert_array_equal(probability, 0.5)
+
+
+def test_scores_that_are_not_finite_are_refused_with_the_name_of_the_model(tiny: fk.data.FederatedData) -> None:
+    run = simulated(fk.IFCA(clusters=2), tiny)
+    broken = replace(run, state=replace(run.state, models=run.models * np.array([[1], [np.nan]], np.float32)))
+    for ask in (broken.evaluate, lambda: broken.predict(tiny.x, cluster=1)):
+        with pytest.raises(fk.ModelError, match=r"cluster-1: its scores of .* are NaN or infinite, .* sample 0"):
+            ask()
+    assert len(broken.predict(tiny.x, cluster=0)) == len(tiny.x)
+
+
 def test_a_client_without_a_cluster_has_no_model(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.IFCA(clusters=2), tiny, rounds=1, cohort=3)
     client = int(np.flatnonzero(run.assignment == UNASSIGNED)[0])
