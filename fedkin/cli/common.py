@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from fedkin.config.run import RunConfig
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
+_NO_OUTPUT = (errno.ENOSPC, errno.EPIPE)  # a full device, a reader that has gone
 _WHOLE = 16  # characters of a first column that are not broken
 
 
@@ -26,6 +29,11 @@ class OneLineErrors(TyperGroup):
     def main(self, *arguments: Any, **options: Any) -> Any:
         try:
             status = super().main(*arguments, **{**options, "standalone_mode": False})
+            sys.stdout.flush()
+        except OSError as error:
+            if error.errno not in _NO_OUTPUT:
+                raise
+            status = _output_lost(error)
         except Exception as error:
             # the parser's errors: their class has moved between versions
             format_message = getattr(error, "format_message", None)
@@ -35,6 +43,14 @@ class OneLineErrors(TyperGroup):
             if message:  # there is none where help was printed instead
                 print_error(f"{message} (see: fedkin --help)")
         sys.exit(status or 0)
+
+
+def _output_lost(error: OSError) -> int:
+    """Standard output takes no more: say so, and keep Python from trying again at its end."""
+    if error.errno == errno.ENOSPC:
+        print_error("standard output cannot be written: No space left on device; what was run is in its folder")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BAD_INPUT
 
 
 def print_error(message: str) -> None:
@@ -139,4 +155,4 @@ def print_rows(columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str
         out.add_column(str(column), overflow="fold", min_width=whole)
     for row in cells:
         out.add_row(*row)
-    Console().print(out)
+    Console(markup=False).print(out)

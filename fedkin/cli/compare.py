@@ -121,7 +121,7 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
 
     comparison.write(folder)
     comparison_tables.write(comparison, folder)
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, markup=False)
     for table in tables(comparison):
         console.print(table)
     for line in (*comparison_tables.findings(comparison), *comparison_tables.table_notes(comparison)):

@@ -92,7 +92,7 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
 
     from fedkin.reporting.progress import compared, seeds_table
 
-    summary, console = repeated.summary(), Console(stderr=as_json)
+    summary, console = repeated.summary(), Console(stderr=as_json, markup=False)
     console.print(seeds_table(summary))
     if summary["comparisons"]:
         console.print(compared(summary))
@@ -111,7 +111,7 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     from fedkin.reporting.progress import table
 
     summaries = {name: other.summary() for name, other in run.against.items()}
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, markup=False)
     console.print(table([run.summary(), *summaries.values()]))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True, highlight=False)

@@ -118,6 +118,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: is not TOML: too many brackets inside each other") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
@@ -135,9 +137,14 @@ def parse_override(text: str) -> Override:
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none."""
+    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none.
+
+    Raises ConfigError for brackets too deep to be read.
+    """
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # TOMLDecodeError, and a number of thousands of digits
         return text.strip()
+    except RecursionError:
+        raise ConfigError(f"{text[:20]}...: too many brackets inside each other") from None
     return parsed["value"] if len(parsed) == 1 else text.strip()

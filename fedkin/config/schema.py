@@ -30,8 +30,10 @@ def _name(text: str) -> str:
     return text
 
 
-Positive = Annotated[int, Field(ge=1)]
-NotNegative = Annotated[int, Field(ge=0)]
+MOST = 2**31 - 1  # of any count: what arrays can be indexed by
+_SHOWN = 200  # characters of a value in a message
+Positive = Annotated[int, Field(ge=1, le=MOST)]
+NotNegative = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, AfterValidator(_name)]  # of a federation, a peer or a node
@@ -139,7 +141,13 @@ def _message(error: ValidationError, place: Place) -> str:
         words = f"was renamed; use {replacement!r}"
     for bare in ("greater", "less"):
         words = words.replace(f"expected {bare}", f"expected a value {bare}")
-    return f"{place(key)}: {words}, got {value!r}"
+    return f"{place(key)}: {words}, got {shortened(value)}"
+
+
+def shortened(value: object) -> str:
+    """A value as messages show it: whole where it is short."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}... ({len(text):,} characters)"
 
 
 def toml_values(section: Section) -> Values:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.schedule import Schedule, read_schedule
 
+MOST = 1_000_000  # epochs, steps or samples of a mini-batch: a client's plan of its mini-batches must fit in memory
 OPTIMIZERS = ("sgd", "adam", "adamw")
 # Options that came later: a description, or a message, names them only where they are used, so that runs from before
 # are described as they were.
@@ -108,6 +109,9 @@ class LocalTraining:
 
         Raises ConfigError.
         """
+        for name in settings:
+            if name not in cls.__dataclass_fields__:
+                raise ConfigError(f"local training: {unknown('option', str(name), cls.__dataclass_fields__)}")
         read = {name: read_schedule(settings[name], name) for name in _SCHEDULES if name in settings}
         weights = settings.get("class_weights")
         read |= {"class_weights": _read_weights(weights)} if weights is not None else {}
@@ -121,7 +125,7 @@ class LocalTraining:
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
             if not (name == "steps" and value is None) and not _is_count(value):
-                raise ConfigError(f"{name} must be an integer of at least 1, got {value}")
+                raise ConfigError(f"{name} must be an integer from 1 to {MOST:,}, got {value}")
         if self.positive is not None and self.positive.size and not _is_count(self.positive + 1):
             raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
         self._check_numbers()
@@ -176,9 +180,9 @@ def _read_weights(value: Any) -> tuple[float, ...] | str | None:
 
 
 def _is_count(value: object) -> bool:
-    """Whether a value is an integer of at least 1, or an array of them."""
+    """Whether a value is an integer from 1 to ``MOST``, or an array of them."""
     array = np.asarray(value)
-    return bool(np.issubdtype(array.dtype, np.integer) and array.size and array.min() >= 1)
+    return bool(np.issubdtype(array.dtype, np.integer) and array.size and 1 <= array.min() <= array.max() <= MOST)
 
 
 def SGD(  # noqa: N802
@@ -193,6 +197,9 @@ def SGD(  # noqa: N802
         momentum: in [0, 1).
         options: ``weight_decay``, ``nesterov``, ``clip_norm``, ``schedule``, ``step_schedule``, ``label_smoothing``,
             ``class_weights``, as ``LocalTraining`` has them.
+
+    Raises:
+        ConfigError: an option that there is not, or a value out of range.
     """
     given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "momentum": momentum}
     return LocalTraining.from_settings({**given, **options})
@@ -206,6 +213,9 @@ def Adam(epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any
         batch_size: samples of a mini-batch.
         lr: learning rate.
         options: as of ``SGD``, but ``nesterov``; weight decay is added to the gradient (see ``AdamW``).
+
+    Raises:
+        ConfigError: as ``SGD``.
     """
     given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": "adam"}
     return LocalTraining.from_settings({**given, **options})
@@ -222,6 +232,9 @@ def AdamW(  # noqa: N802
         lr: learning rate.
         weight_decay: w loses lr times this share of itself in every step; by default as PyTorch has it (Optax: 1e-4).
         options: as of ``Adam``.
+
+    Raises:
+        ConfigError: as ``SGD``.
     """
     given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": "adamw", "weight_decay": weight_decay}
     return LocalTraining.from_settings({**given, **options})

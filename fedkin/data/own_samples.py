@@ -194,6 +194,10 @@ def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
     """The number of each sample's split: 0 to train, 1 to test, 2 to validate. Raises DataError for anything else."""
+    if split.dtype.names is not None:
+        raise DataError(
+            f"{place}: split must be train, test or validation, or 0, 1 or 2, got columns {split.dtype.names}"
+        )
     text = split.dtype.kind == "U" or (split.dtype == object and any(isinstance(entry, str) for entry in split))
     names = SPLITS if text else (0, 1, 2)
     number = np.select([split == name for name in names], range(3), -1)

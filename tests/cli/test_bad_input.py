@@ -1,0 +1,111 @@
+"""Input that nobody would write by hand ends as one line, too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fedkin.cli import app
+from fedkin.config.run import load
+from fedkin.core.errors import FedkinError
+from tests.refusals import refused
+
+QUICK = ["run.rounds=1", "run.cohort=2", "local.epochs=1", "data.clients=4", "run.against=[]"]
+
+
+def fedkin(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("run.rounds=" + "9" * 4500, ["run.rounds", "4,502 characters"]),
+        ("data.clients=" + "[" * 3000, ["too many brackets"]),
+        ("local.epochs=9223372036854775807", ["local.epochs", "2147483647"]),
+        ("local.epochs=2000000", ["epochs must be an integer from 1 to 1,000,000"]),
+        ("data.classes_per_client=100000000000000000000", ["classes_per_client"]),
+        ("run.cohort=1e20", ["run.cohort"]),
+    ],
+)
+def test_numbers_and_brackets_without_end(override: str, words: list[str], tmp_path: Path) -> None:
+    result = fedkin("run", override, "--out", tmp_path / "run")
+    refused(result, *words)
+    assert len(result.stderr) < 500
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_brackets(tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    file.write_text("x = " + "[" * 3000)
+    refused(fedkin("run", file), "deep.toml", "too many brackets")
+
+
+def test_brackets_in_a_folders_name_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = fedkin("run", *QUICK, "--out", "[red]a[/nope]")
+    assert result.exit_code == 0, result.output
+    assert "run: [red]a[/nope]" in result.stdout
+
+
+def test_a_split_of_several_columns_is_refused(tmp_path: Path) -> None:
+    split = np.zeros(8, [("a", "i4"), ("b", "f4")])
+    arrays = {"x": np.zeros((8, 2), np.float32), "y": np.arange(8) % 2, "client_id": np.arange(8) // 4}
+    np.savez(tmp_path / "odd.npz", split=split, **arrays)
+    refused(
+        fedkin("run", *QUICK, "data.name=file", f"data.path={tmp_path / 'odd.npz'}", "data.clients=default"), "split"
+    )
+
+
+def test_boolean_labels_are_two_classes(tmp_path: Path) -> None:
+    arrays = {"x": np.eye(8, dtype=np.float32), "y": np.arange(8) % 2 == 0, "client_id": np.arange(8) // 4}
+    np.savez(tmp_path / "yes.npz", **arrays)
+    options = ["data.name=file", f"data.path={tmp_path / 'yes.npz'}", "data.clients=default"]
+    result = fedkin("run", *QUICK, *options, "method.name=fedavg", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("command", [["data", "list"], ["run", *QUICK]])
+def test_an_output_that_takes_no_more_is_one_line(command: list[str], tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fedkin.cli", *command], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert "error: standard output cannot be written" in done.stderr
+
+
+_KEYS = st.sampled_from(
+    ["data", "model", "method", "local", "run", "scenario", "shift", "server_optimizer", "nonsense"]
+)
+_NAMES = st.sampled_from(
+    "name clients classes alpha hidden lr epochs batch_size steps clusters rounds cohort seed seeds against target "
+    "evaluate_every dropout stragglers momentum schedule class_weights until patience path label features".split()
+)
+_VALUES = st.one_of(
+    st.text(max_size=20),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(
+        ["true", "[]", "{}", "[1, 2]", '["a"]', "{a = 1}", "1979-05-27", "nan", "-inf", "'", '"', "\\", "1e400"]
+    ),
+    st.recursive(st.just("1"), lambda inner: inner.map(lambda text: f"[{text}]"), max_leaves=30),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(_KEYS, _NAMES, _VALUES), min_size=1, max_size=4))
+def test_whatever_is_written_is_read_or_refused(overrides: list[tuple[str, str, str]]) -> None:
+    try:
+        load(None, [f"{section}.{key}={value}" for section, key, value in overrides])
+    except FedkinError as error:
+        assert str(error) and len(str(error)) < 2000
