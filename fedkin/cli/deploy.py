@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.common import error_exit
-from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkin.server.deploy.check_result import CheckResult
@@ -60,8 +59,6 @@ def check_command(
 
     The exit status is 1 if a check fails."""
     with error_exit():
-        if server and site is not None:
-            raise ConfigError("--server and --site exclude each other; without both, all is checked")
         from fedkin.server.deploy.check import check
         from fedkin.server.deploy.check_result import any_failed
 
@@ -69,6 +66,85 @@ def check_command(
         _print(table)
         if any(any_failed(results) for results in table.values()):
             raise typer.Exit(_FAILED)
+
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a deployment, or that of a site.")]
+OnlyServer = Annotated[bool, typer.Option("--server", help="The server only.")]
+OnlySite = Annotated[str | None, typer.Option("--site", metavar="NAME", help="This site only.")]
+
+
+@deploy_app.command("up")
+def up_command(
+    folder: Folder,
+    server: OnlyServer = False,
+    site: OnlySite = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the run has ended.")] = False,
+) -> None:
+    """Start what a folder holds, in the background: the server with its run, sites, or all of a trial.
+
+    What runs already is left alone. The parts go on after the terminal is closed."""
+    with error_exit():
+        from fedkin.server.deploy.status import wait_for_run
+        from fedkin.server.deploy.up import up
+
+        up(folder, server=server, site=site, say=typer.echo)
+        if wait and not wait_for_run(folder, typer.echo):
+            raise typer.Exit(_FAILED)
+        typer.echo(f"follow it: fedkin deploy logs {folder} --follow; end it: fedkin deploy down {folder}")
+
+
+@deploy_app.command("down")
+def down_command(folder: Folder, server: OnlyServer = False, site: OnlySite = None) -> None:
+    """End what `fedkin deploy up` has started, and all that it has started itself."""
+    with error_exit():
+        from fedkin.server.deploy.up import down
+
+        ended = down(folder, server=server, site=site)
+        typer.echo(f"ended: {', '.join(part.name for part in ended)}" if ended else "nothing was up")
+
+
+@deploy_app.command("status")
+def status_command(folder: Folder, server: OnlyServer = False, site: OnlySite = None) -> None:
+    """Show which parts run on this machine, and how far the run is.
+
+    The exit status is 1 if a part does not run."""
+    with error_exit():
+        from fedkin.cli.common import print_rows
+        from fedkin.server.deploy.status import DOWN, status
+
+        lines = status(folder, server=server, site=site)
+        rows = [[line.name, line.state, " ".join(map(str, line.processes)), line.detail] for line in lines]
+        print_rows(["part", "state", "processes", ""], rows, "")
+        if any(line.state == DOWN for line in lines if line.name != "run"):
+            raise typer.Exit(_FAILED)
+
+
+@deploy_app.command("logs")
+def logs_command(
+    folder: Folder,
+    parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", help="Such as superlink, site-0.")] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Of each part.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
+) -> None:
+    """Show what the parts have written."""
+    with error_exit():
+        from fedkin.server.deploy.status import log_lines
+
+        for line in log_lines(folder, parts or [], lines, follow):
+            typer.echo(line)
+
+
+@deploy_app.command("node")
+def node_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a site, with its client.toml.")],
+) -> None:
+    """Run a site in the foreground: its worker, and its connection to the server.
+
+    For systemd and containers; `fedkin deploy up` starts it in the background."""
+    with error_exit():
+        from fedkin.server.deploy.site_node import run_site
+
+        run_site(folder)
 
 
 @deploy_app.command("leave")

@@ -31,6 +31,7 @@ from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
 from fedkin.server.deploy.check_network import check_port, check_superlink
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed, run_check
 from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.selection import select
 from fedkin.server.handshake import make_handshake
 from fedkin.simulation.workers import check_samples
 
@@ -50,19 +51,12 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
     Raises:
         ConfigError: the folder holds nothing of the kind.
     """
-    sites = {path.name: path for path in _sites(folder)}
-    has_server = (folder / files.SERVER).exists()
-    if server and not has_server:
-        raise ConfigError(f"{folder}: there is no {files.SERVER}; fedkin deploy init writes one")
-    if site is not None and site not in sites:
-        raise ConfigError(f"{folder}: there is no {site}/{files.CLIENT}; there is: {', '.join(sites) or 'none'}")
-    if not (has_server or sites):
-        raise ConfigError(f"{folder}: there is neither {files.SERVER} nor a site's {files.CLIENT}")
-    selected = {} if server else sites if site is None else {site: sites[site]}
-    table: Table = {"here": versions(_needs_torch([*([folder] if has_server else []), *selected.values()]))}
-    if has_server and site is None:
+    selection = select(folder, server=server, site=site)
+    own = [folder] if selection.holds_server else []
+    table: Table = {"here": versions(_needs_torch([*own, *selection.sites.values()]))}
+    if selection.server:
         table["server"] = check_server(folder)
-    table |= {name: check_site(path, folder if has_server else None) for name, path in selected.items()}
+    table |= {name: check_site(path, folder if own else None) for name, path in selection.sites.items()}
     return table
 
 
@@ -139,13 +133,6 @@ def checked_model(config: ServerConfig) -> ModelSpec:
         check_plan(config.plan, method, config.federation.capacity, place)
         check_model(method, spec, place)
     return spec
-
-
-def _sites(folder: Path) -> list[Path]:
-    if (folder / files.CLIENT).exists():
-        return [folder.absolute()]
-    paths = [path.parent for path in folder.glob(f"*/{files.CLIENT}")]
-    return sorted(paths, key=lambda path: (len(path.name), path.name))
 
 
 def _needs_torch(folders: list[Path]) -> bool:

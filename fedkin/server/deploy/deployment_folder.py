@@ -15,6 +15,7 @@ import re
 import shlex
 import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,8 @@ SITE_CA, NODE_KEY, NODE_PUBLIC = "ca.pem", "key", "key.pub"
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # of the first SuperNode of a machine, Flower's default
 
-# No telemetry, no check for updates, a short interval between polls, and Python stores compiled code.
+# No telemetry, no check for updates, short intervals between polls, and Python stores compiled code. A server's program
+# polls for runs to start, a site's for messages.
 VARIABLES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -127,7 +129,8 @@ def app_project(folder: Path) -> str:
 def environment_text(address: Address | None = None, port: int = FIRST_PORT) -> str:
     """Content of ``flower.env``, of a site where an address is given: for shells, systemd and Docker."""
     site = {"SUPERLINK": str(address), "SUPERNODE_PORT": str(port)} if address else {}
-    return "".join(f"{name}={value}\n" for name, value in {**site, **VARIABLES}.items())
+    poll = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05"} if address else {}
+    return "".join(f"{name}={value}\n" for name, value in {**site, **VARIABLES, **poll}.items())
 
 
 def commands(folder: Path, address: Address, sites: list[str]) -> str:
@@ -157,13 +160,21 @@ _SOURCE = f"set -a && . ./{ENVIRONMENT} && set +a"
 _WAIT = f"until flwr list {CONNECTION} > /dev/null 2>&1; do sleep 1; done"
 
 
+def superlink_options(address: Address) -> list[list[str]]:
+    """The options of the SuperLink, which is started in the folder of the deployment; a list for each line of text."""
+    tls = ["--ssl-ca-certfile", str(CA), "--ssl-certfile", str(CERTIFICATE), "--ssl-keyfile", str(SERVER_KEY)]
+    return [
+        ["--host", address.bind_host, "--port", str(address.port), "--database", "state.db"],
+        ["--isolation", "subprocess", "--disable-runtime-dependency-installation"],
+        *([tls, ["--enable-supernode-auth"]] if address.secure else [["--insecure"]]),
+    ]
+
+
 def superlink(address: Address) -> str:
     """The command that starts the SuperLink."""
-    tls = f"--ssl-ca-certfile {CA} --ssl-certfile {CERTIFICATE} --ssl-keyfile {SERVER_KEY}"
-    how = f"{tls} \\\n  --enable-supernode-auth" if address.secure else "--insecure"
-    network = f"--host {address.bind_host} --port {address.port} --database state.db"
-    mode = "--isolation subprocess --disable-runtime-dependency-installation"
-    return f"flower-superlink {network} \\\n  {mode} \\\n  {how} > superlink.log 2>&1 &"
+    return (
+        " \\\n  ".join(["flower-superlink", *map(shlex.join, superlink_options(address))]) + " > superlink.log 2>&1 &"
+    )
 
 
 def supernode(secure: bool) -> str:
@@ -172,3 +183,10 @@ def supernode(secure: bool) -> str:
     where = """--superlink "$SUPERLINK" --port "$SUPERNODE_PORT" --node-config 'config="client.toml"'"""
     ready = f'cd "$site" && {_SOURCE} && export FLWR_HOME="$PWD/flwr"'
     return f"{ready} &&\n    exec flower-supernode {where} \\\n      {how} > supernode.log 2>&1"
+
+
+def supernode_options(secure: bool, variables: Mapping[str, str]) -> list[str]:
+    """The options of a SuperNode that is started in its site's folder; ``variables`` are those of its flower.env."""
+    keys = ["--root-certificates", SITE_CA, "--auth-supernode-private-key", NODE_KEY] if secure else ["--insecure"]
+    where = ["--superlink", variables.get("SUPERLINK", ""), "--port", variables.get("SUPERNODE_PORT", str(FIRST_PORT))]
+    return [*where, "--node-config", f'config="{CLIENT}"', *keys]

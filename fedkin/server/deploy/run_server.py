@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin import __version__
-from fedkin.config import registry
+from fedkin.config import own_methods, registry
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ServerConfig
@@ -91,7 +91,8 @@ class RemoteWorlds:
         """All that a server can check is checked already."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
-        name = f"{self.config.federation.name}-{entry['name']}-{secrets.token_hex(4)}"  # another in every run folder
+        title = own_methods.title(entry["name"])[:40]  # nodes take it as a file's name
+        name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"  # another in every run folder
         world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
         for task in requirements_of(method).standing:
             world.expect(task)

@@ -117,6 +117,8 @@ class Worker:
         connection.settimeout(_READ_TIMEOUT)
         try:
             check_peer(connection)
+            if not connection.recv(1, socket.MSG_PEEK):  # somebody only looked whether there is a worker
+                return
             head, message = read_frame(connection)
             if message is None:
                 return

@@ -1,0 +1,81 @@
+"""Flower's commands, several in one process: ``flwr supernode register`` for each site, then ``flwr run``.
+
+A process a command would import Flower anew each time. Its output is a line for each step that is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.check_network import check_superlink
+
+REGISTERED, RUN = "registered", "run"  # lines of the output
+_TIMEOUT, _PAUSE = 120.0, 0.1  # seconds
+
+
+class CommandError(Exception):
+    """One of Flower's commands has failed."""
+
+
+def wait_for_superlink(folder: Path, timeout: float | int = _TIMEOUT) -> None:
+    """Wait until the SuperLink of a folder replies. Exits with a message where it does not."""
+    address, end = files.read_address(folder / files.FLOWER), time.monotonic() + timeout
+    while (result := check_superlink(address, folder / files.CA)).mark != "✓":
+        if time.monotonic() > end:
+            sys.exit(f"error: {result.name}: {result.detail}")
+        time.sleep(_PAUSE)
+
+
+def flwr(*arguments: str) -> str:
+    """The output of one of Flower's commands. Raises CommandError with its message where it fails."""
+    from flwr.cli.app import app
+
+    output = io.StringIO()
+    with redirect_stdout(output):
+        try:
+            status = app(list(arguments), standalone_mode=False)
+        except SystemExit as error:
+            status = error.code
+        except Exception as error:  # of the parser, or of the command
+            raise CommandError(" ".join(str(error).split())) from error
+    if status:
+        raise CommandError(" ".join(output.getvalue().split()) or f"flwr {arguments[0]} ended with {status}")
+    return output.getvalue()
+
+
+def main(arguments: list[str]) -> None:
+    """Register sites, and start the run, of the deployment in the current folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--register", nargs="*", default=[], metavar="SITE")
+    parser.add_argument("--run", action="store_true")
+    options = parser.parse_args(arguments)
+    wait_for_superlink(Path())
+    try:
+        for name in options.register:
+            _register(name)
+        print(REGISTERED, flush=True)
+        if options.run:
+            print(RUN, *re.findall(r"run (\d+)", flwr("run", str(files.APP.parent), files.CONNECTION))[:1], flush=True)
+    except CommandError as error:
+        sys.exit(f"error: {error}")
+
+
+def _register(name: str) -> None:
+    """Make a site's key known, which it may be already."""
+    key = f"{name}/{files.NODE_PUBLIC}"
+    try:
+        flwr("supernode", "register", key, files.CONNECTION, "--name", name)
+    except CommandError as error:
+        if "already in use" not in str(error):
+            raise CommandError(f"{key} was not registered: {error}") from error
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

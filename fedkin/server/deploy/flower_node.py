@@ -1,0 +1,156 @@
+"""A SuperNode of our own: a site's connection to the SuperLink by Flower's client for it, without a process a message.
+
+Flower's SuperNode (1.41) starts a process for every message, waits three seconds between looks for one and half a
+second between looks for its reply, and none of that can be set. Here one loop fetches messages, hands them on to the
+site's worker, and sends the replies. TLS, keys, heartbeats and retries are Flower's. An app's code, which the server
+sends along, is not fetched and not run.
+
+This is the only file that uses names of Flower which are not public, all of them imported below; Flower is pinned
+exactly, and tests/server/deploy/test_flower_node.py holds the signatures.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.app import Error, Message
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, no_object_id_recompute
+from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree, push_objects
+from flwr.supercore.run import RunNotRunningException
+from flwr.supernode.fleet_http_connection import http_request_response
+
+from fedkin.server.deploy.ask_worker import SiteWorker, WorkerFailure
+from fedkin.server.deploy.worker_link import WorkerError
+from fedkin.server.flower_record import parts_to_record, record_to_parts
+
+_log = logging.getLogger("fedkin")
+SHORTEST, LONGEST, SHARE = 0.2, 3.0, 0.1  # seconds between looks for a message, as a share of those since the last
+BACKOFF = 0.05  # seconds before a part of a message that is still on its way is asked for again
+AGAIN = 5.0  # seconds before a lost connection is made again
+_RAISED = 2  # Flower's code for a client that raised an exception
+
+
+class RefusedError(Exception):
+    """A key that is not registered yet, or a node that was killed within the last minute."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What Flower's client gives of an open connection, in its order."""
+
+    node_id: int
+    receive: Callable[[], Any]
+    send: Callable[..., Any]
+    get_run: Callable[..., Any]
+    get_fab: Callable[..., Any]
+    pull_object: Callable[[int, str], bytes]
+    push_object: Callable[[int, str, str, bytes], None]
+    confirm: Callable[[int, str], None]
+
+
+def run_node(address: str, worker: SiteWorker, ca: Path | None, key: Path | None) -> None:
+    """Take part in the federation at an address until the process is ended; a lost connection is made again.
+
+    Raises RefusedError where the SuperLink does not accept the node; the process must then start anew.
+
+    Args:
+        address: of the SuperLink, host:port.
+        worker: answers the messages.
+        ca: the authority's certificate; None without TLS.
+        key: the site's private key; None without.
+    """
+    private = None if key is None else load_ssh_private_key(key.read_bytes(), None)
+    keys: Any = None if private is None else (private, private.public_key())
+    certificates = None if ca is None else ca.read_bytes()
+    while True:
+        try:
+            with http_request_response(address, ca is None, certificates, keys) as opened:
+                connection = Connection(*opened)
+                _log.info("takes part at %s as node %d", address, connection.node_id)
+                serve(connection, worker)
+        except SystemExit as error:  # Flower has logged why, and ends the process in five seconds whatever happens
+            raise RefusedError from error
+        _log.warning("the connection to %s is lost; trying again in %.0f s", address, AGAIN)
+        time.sleep(AGAIN)
+
+
+def serve(
+    connection: Connection,
+    worker: SiteWorker,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Answer the messages of a connection, one after another. Raises what ends it.
+
+    Args:
+        connection: to the SuperLink.
+        worker: answers the messages.
+        clock: seconds now.
+        sleep: waits so many seconds.
+    """
+    last = clock()
+    while True:
+        try:
+            answered = _answer_next(connection, worker)
+        except RunNotRunningException:
+            _log.info("a message of a run that has ended is left alone")
+            answered = False
+        if answered:
+            last = clock()
+        sleep(pause(clock() - last))
+
+
+def pause(since: float | int) -> float:
+    """Seconds until the next look for a message, so many after the last one: short while there is a run."""
+    return min(LONGEST, max(SHORTEST, SHARE * since))
+
+
+def _answer_next(connection: Connection, worker: SiteWorker) -> bool:
+    """Fetch a message, if there is one, and send the reply; whether there was one."""
+    if (received := connection.receive()) is None:
+        return False
+    start, (metadata_only, tree) = time.monotonic(), received
+    run = metadata_only.metadata.run_id
+    message = pull_and_inflate_object_from_tree(
+        tree,
+        lambda name: connection.pull_object(run, name),
+        lambda name: connection.confirm(run, name),
+        return_type=Message,
+        initial_backoff=BACKOFF,
+    )
+    message.metadata.__dict__["_message_id"] = tree.object_id
+    fetched = time.monotonic()
+    reply = _reply(message, worker)
+    answered = time.monotonic()
+    _send(connection, run, reply, answered - fetched)
+    times = (fetched - start, answered - fetched, time.monotonic() - answered)
+    _log.info("a message: fetched in %.2f s, answered in %.2f s, sent in %.2f s", *times)
+    return True
+
+
+def _reply(message: Message, worker: SiteWorker) -> Message:
+    """The worker's reply; an error, as Flower has it for a client that raised one, where there is none."""
+    try:
+        return Message(parts_to_record(worker.reply(record_to_parts(message.content))), reply_to=message)
+    except (WorkerError, WorkerFailure, ValueError) as error:
+        _log.error("a message has no reply: %s", error)
+        return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)
+
+
+def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
+    """Send a reply, and then those of its objects that the SuperLink does not have."""
+    reply.metadata.__dict__["_message_id"] = reply.object_id
+    with no_object_id_recompute():
+        objects = get_all_nested_objects(reply)
+        missing, session = connection.send(reply, get_object_tree(reply), seconds)
+        push_objects(
+            objects,
+            lambda name, content: connection.push_object(run, session, name, content),
+            object_ids_to_push=missing,
+        )

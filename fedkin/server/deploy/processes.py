@@ -1,0 +1,168 @@
+"""The programs of a deployment on this machine: started so that they outlive a terminal, found again, and ended.
+
+Each is started with a mark in its environment, which everything that it starts inherits. So all can be found in Linux's
+``/proc``, whoever started them and whatever died since, and none is left behind; no list is kept that could be wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedkin.core.errors import ConfigError, StorageError
+
+MARK = "FEDKIN_PART"
+SUPERLINK, SITE, STARTER = "superlink", "site", "starter"
+SERVERAPP = "flwr-serverapp"  # in the command line of the process of a run
+_PROC = Path("/proc")
+_PAUSE = 0.1  # seconds between looks
+Started = subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program that stays: of which folder, which kind, and where its output goes."""
+
+    folder: Path
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.folder.name if self.kind == SITE else self.kind
+
+    @property
+    def mark(self) -> str:
+        """What marks its processes."""
+        return f"{self.folder.resolve()}:{self.kind}"
+
+    @property
+    def log(self) -> Path:
+        """The file of its output."""
+        return self.folder / f"{self.kind}.log"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that runs."""
+
+    number: int
+    parent: int
+    command: str
+    started: float  # seconds since the epoch
+
+
+def require_proc() -> None:
+    """Raises ConfigError on a system that does not show the environment of its processes."""
+    if not (_PROC / "self" / "environ").exists():
+        raise ConfigError(
+            "fedkin deploy up finds its processes in Linux's /proc, which this system does not have; start the "
+            "programs by the commands of COMMANDS.md"
+        )
+
+
+def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
+    """The processes of some parts, oldest first; of each part, those that it started too."""
+    marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
+    found: dict[Part, list[Process]] = {part: [] for part in parts}
+    for entry in _PROC.glob("[0-9]*"):
+        with suppress(OSError, ValueError):  # another user's, or it has just ended
+            own = marks.keys() & set((entry / "environ").read_bytes().split(b"\0"))
+            for mark in own:
+                found[marks[mark]].append(_process(entry))
+    return {part: sorted(own, key=lambda process: (process.started, process.number)) for part, own in found.items()}
+
+
+def is_up(part: Part) -> bool:
+    """Whether the part's own program runs, not only something that it started."""
+    return bool(leaders(find([part])[part]))
+
+
+def leaders(processes: Sequence[Process]) -> list[Process]:
+    """Those that no other of them has started: the program itself, and what has lost its parent."""
+    own = {process.number for process in processes}
+    programs = [p for p in processes if p.parent not in own and not _is_helper(p)]
+    return programs
+
+
+def start(part: Part, command: Sequence[str], variables: Mapping[str, str], piped: bool = False) -> Started:
+    """Start a part's program in its folder, in a session of its own.
+
+    Args:
+        part: what is started.
+        command: its program and options.
+        variables: on top of this process's environment.
+        piped: its output is read here, and not written to its log.
+
+    Raises:
+        StorageError: its log cannot be written.
+        ConfigError: there is no such program.
+    """
+    environment = {**os.environ, **variables, MARK: part.mark}
+    try:
+        with open(os.devnull if piped else part.log, "ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=part.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except FileNotFoundError as error:
+        raise ConfigError(f"{command[0]} is not there; is its folder in PATH?") from error
+    except OSError as error:
+        raise StorageError(f"{part.log}: {error.strerror}") from error
+
+
+def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
+    """End parts: their programs are asked to, and whatever is left after ``grace`` seconds is killed.
+
+    Args:
+        parts: what is ended, all at once.
+        grace: seconds that a program has for its goodbye.
+        only: text in the command lines of those that are ended; the rest stays.
+    """
+    for own in _matching(parts, only).values():
+        for process in own if only else leaders(own):
+            _signal(process, signal.SIGTERM)
+    end = time.monotonic() + grace
+    while any(_matching(parts, only).values()):
+        if time.monotonic() > end:
+            for own in _matching(parts, only).values():
+                for process in own:
+                    _signal(process, signal.SIGKILL)
+        time.sleep(_PAUSE)
+
+
+def _matching(parts: Collection[Part], only: str) -> dict[Part, list[Process]]:
+    return {part: [p for p in own if only in p.command] for part, own in find(parts).items()}
+
+
+def _signal(process: Process, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process.number, number)
+
+
+def _is_helper(process: Process) -> bool:
+    """Whether a process ends with the program that started it, and is none without it."""
+    return any(name in process.command for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker"))
+
+
+def _process(entry: Path) -> Process:
+    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+    started = _boot_time() + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return Process(int(entry.name), int(fields[1]), command, started)
+
+
+def _boot_time() -> float:
+    line = next(line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime"))
+    return float(line.split()[1])

@@ -1,0 +1,85 @@
+"""A site's part of a federation, in the foreground: its worker, and the connection to the SuperLink."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from fedkin.config.server import ClientConfig, load_client
+from fedkin.core.errors import ConfigError, MissingExtra
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.ask_worker import SiteWorker
+from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.run_server import log_to
+from fedkin.server.deploy.worker_link import WorkerError
+
+_log = logging.getLogger("fedkin")
+_AGAIN = 3.0  # seconds; Flower, once it has refused, ends the process after five
+
+
+class Stopped(BaseException):
+    """The site was asked to end; no handler of errors on the way may take it for one."""
+
+
+def run_site(folder: Path) -> None:
+    """Take part with the site in a folder until the process is ended.
+
+    Raises:
+        ConfigError: its files are missing, or wrong.
+        MissingExtra: Flower is not installed.
+    """
+    config = load_client(folder / files.CLIENT)
+    variables = files.read_environment(folder)
+    secure = (folder / files.SITE_CA).exists()
+    address = Address.parse(variables.get("SUPERLINK", ""), secure, f"{folder / files.ENVIRONMENT}: SUPERLINK")
+    os.environ.update({**variables, "FLWR_HOME": str(folder.absolute() / "flwr")})
+    here = folder.absolute()
+    os.chdir(here)
+    if needs_supernode(config):
+        _become_supernode(secure)
+    try:
+        from fedkin.server.deploy.flower_node import RefusedError, run_node
+    except ImportError as error:
+        raise MissingExtra("a site needs Flower, which is not installed: pip install 'fedkin[flower]'") from error
+    log_to()
+    signal.signal(signal.SIGTERM, _stop)
+    worker = SiteWorker(Path(files.CLIENT), os.getpid())
+    try:
+        worker.start()
+    except WorkerError as error:
+        raise ConfigError(f'{error}; or set worker = "none" under [client]') from error
+    keys = (Path(files.SITE_CA), Path(files.NODE_KEY)) if secure else (None, None)
+    try:
+        run_node(str(address), worker, *keys)
+    except (Stopped, KeyboardInterrupt):
+        _log.info("the site has left")
+    except RefusedError:
+        _log.warning("refused; trying again: is the key registered, or was the site killed within the last minute?")
+        time.sleep(_AGAIN)
+        os.execv(sys.executable, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(here)])
+
+
+def needs_supernode(config: ClientConfig) -> bool:
+    """Whether a site runs Flower's own SuperNode: without a worker, or with a PyTorch module, which may be in the app
+    that the server sends."""
+    return config.site.worker == "none" or "torch" in config.model
+
+
+def _become_supernode(secure: bool) -> None:
+    """Run Flower's SuperNode in place of this process."""
+    arguments = files.supernode_options(secure, os.environ)
+    try:
+        os.execvp("flower-supernode", ["flower-supernode", *arguments])
+    except FileNotFoundError as error:
+        raise MissingExtra(
+            "flower-supernode is not found: pip install 'fedkin[flower]', and its folder in PATH"
+        ) from error
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped

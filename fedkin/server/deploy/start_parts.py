@@ -1,0 +1,143 @@
+"""Starting the parts of a deployment, in the order in which they need each other."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedkin.core.errors import ConfigError
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy import flower_commands
+from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, Started, start
+from fedkin.server.deploy.selection import Selection
+
+_TIMEOUT, _PAUSE = 120.0, 0.1  # seconds
+_READY = re.compile(r"takes part at|SuperNode ID|refused; trying again")  # in a site's log
+_TAIL = 12  # lines of a log in an error
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What ``up`` has to start."""
+
+    superlink: bool
+    sites: list[Part]
+    run: bool
+
+
+def parts_of(selection: Selection) -> list[Part]:
+    """The programs of the selected parts."""
+    server = [Part(selection.folder.resolve(), SUPERLINK)] if selection.server else []
+    return [*server, *(Part(path.resolve(), SITE) for path in selection.sites.values())]
+
+
+def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
+    """Start what is missing: the sites as soon as their keys are known, while the run is started.
+
+    Args:
+        selection: the selected parts.
+        missing: those to start.
+        say: takes a line about each step.
+
+    Raises:
+        ConfigError: a program has ended as soon as it was started, or Flower has refused a key or the run.
+        StorageError: a log cannot be written.
+    """
+    register = [part.name for part in missing.sites] if selection.server and _is_secure(selection) else []
+    offsets = {part: part.log.stat().st_size if part.log.exists() else 0 for part in missing.sites}
+    starter = None
+    if missing.superlink:
+        say(f"the SuperLink, at {_start_superlink(selection.folder.resolve())}")
+    if selection.server and (register or missing.run):
+        starter = _Starter(selection.folder.resolve(), register, missing.run)
+        starter.wait_for(flower_commands.REGISTERED)
+        if register:
+            say(f"registered: {', '.join(register)}")
+    started = {part: start(part, _site_command(part), _variables(part.folder)) for part in missing.sites}
+    if starter is not None and missing.run:
+        say(f"the run {starter.wait_for(flower_commands.RUN)}")
+    for part, process in started.items():
+        say(f"{part.name}: {_wait_for_site(part, process, offsets[part])}")
+
+
+def _is_secure(selection: Selection) -> bool:
+    return files.read_address(selection.folder / files.FLOWER).secure
+
+
+def _start_superlink(folder: Path) -> Address:
+    address = files.read_address(folder / files.FLOWER)
+    options = [word for line in files.superlink_options(address) for word in line]
+    process = start(Part(folder, SUPERLINK), ["flower-superlink", *options], _variables(folder))
+    time.sleep(_PAUSE)
+    if process.poll() is not None:
+        raise ConfigError(f"the SuperLink has ended at once:\n{_tail(folder / 'superlink.log')}")
+    return address
+
+
+def _site_command(part: Part) -> list[str]:
+    return [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(part.folder)]
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    """The environment of the programs of a folder."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**files.read_environment(folder), "FLWR_HOME": str(folder / "flwr"), "PATH": path}
+
+
+class _Starter:
+    """The process of Flower's commands, and the lines that it has written so far."""
+
+    def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
+        command = [sys.executable, "-m", flower_commands.__name__, *(["--run"] if run else [])]
+        self._folder = folder
+        self.lines: list[str] = []
+        self._process = start(
+            Part(folder, STARTER), [*command, "--register", *register], _variables(folder), piped=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for(self, word: str) -> str:
+        """The rest of the line that begins with a word. Raises ConfigError where the process ends without it."""
+        end = time.monotonic() + _TIMEOUT
+        while time.monotonic() < end:
+            ended = self._process.poll() is not None and not self._reader.is_alive()
+            for line in self.lines:
+                if line.split(" ")[0] == word:
+                    return line.removeprefix(word).strip()
+            if ended:
+                break
+            time.sleep(_PAUSE)
+        said = "\n".join(self.lines[-_TAIL:])
+        raise ConfigError(f"{said or 'no answer'} (see {self._folder / 'superlink.log'})")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.decode(errors="replace").rstrip("\n"))
+
+
+def _wait_for_site(part: Part, process: Started, offset: int) -> str:
+    """Wait until a site takes part, or is refused for now. Raises ConfigError where it ends."""
+    end = time.monotonic() + _TIMEOUT
+    while time.monotonic() < end:
+        text = part.log.read_bytes()[offset:].decode(errors="replace")
+        if match := _READY.search(text):
+            waits = match[0].startswith("refused")
+            return "waits until the server knows its key" if waits else "takes part"
+        if process.poll() is not None:
+            raise ConfigError(f"{part.name} has ended as soon as it was started:\n{_tail(part.log)}")
+        time.sleep(_PAUSE)
+    return f"has not reached the server yet; see {part.log}"
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])

@@ -1,0 +1,162 @@
+"""``fedkin deploy up`` and ``down``: the parts of a deployment that belong on this machine, all or none."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedkin.config.server import load_client
+from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.check import versions
+from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
+from fedkin.server.deploy.check_result import CheckResult
+from fedkin.server.deploy.processes import (
+    SERVERAPP,
+    SITE,
+    STARTER,
+    SUPERLINK,
+    Part,
+    Process,
+    find,
+    leaders,
+    require_proc,
+    stop,
+)
+from fedkin.server.deploy.selection import Selection, select
+from fedkin.server.deploy.site_node import needs_supernode
+from fedkin.server.deploy.start_parts import Missing, Say, parts_of, start_parts
+from fedkin.server.deploy.status import is_finished
+
+_GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to end by itself
+
+
+def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say = print) -> None:
+    """Start the parts of a deployment that do not run yet: the SuperLink, the sites, and the run. Where one cannot be
+    started, none is left that this call has started.
+
+    Args:
+        folder: of the deployment, or of one site.
+        server: only the server, and the run.
+        site: name of the only site; None: all.
+        say: takes a line about each step.
+
+    Raises:
+        ConfigError: everything runs already, a port is in use, a certificate or a key cannot be used, a file is wrong,
+            or a program has ended as soon as it was started.
+        StorageError: a log cannot be written.
+    """
+    require_proc()
+    selection = select(folder, server=server, site=site)
+    with _one_at_a_time(folder):
+        missing = _missing(selection, find(parts_of(selection)))
+        if not (missing.superlink or missing.sites or missing.run):
+            raise ConfigError(f"{folder} is up, and nothing was started; see fedkin deploy status {folder}")
+        _refuse(selection, missing)
+        with _all_or_none(missing, selection):
+            start_parts(selection, missing, say)
+
+
+def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Part]:
+    """End the parts of a deployment, and all that they have started; those that ran.
+
+    Args:
+        folder: of the deployment, or of one site.
+        server: only the server.
+        site: name of the only site; None: all.
+
+    Raises:
+        ConfigError: the folder holds no deployment.
+    """
+    require_proc()
+    selection = select(folder, server=server, site=site)
+    with _one_at_a_time(folder):
+        parts = parts_of(selection)
+        starters = [Part(part.folder, STARTER) for part in parts if part.kind == SUPERLINK]
+        found = find(parts)
+        stop(starters, 0.0)
+        stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SERVERAPP], SERVERAPP)
+        stop([part for part in parts if part.kind == SITE], _GRACE[SITE])
+        stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SUPERLINK])
+        return [part for part in parts if found[part]]
+
+
+def _missing(selection: Selection, found: Mapping[Part, Sequence[Process]]) -> Missing:
+    gone = [part for part, own in found.items() if not leaders(own)]
+    runs = any(SERVERAPP in process.command for own in found.values() for process in own)
+    wanted = selection.server and not runs and not is_finished(selection.folder)
+    superlink = any(part.kind == SUPERLINK for part in gone)
+    return Missing(superlink, [part for part in gone if part.kind == SITE], wanted)
+
+
+def _refuse(selection: Selection, missing: Missing) -> None:
+    """Refuse (ConfigError) what would fail once it is started."""
+    results = [result for result in versions() if result.name == "Flower"]
+    for part in missing.sites:
+        config = load_client(part.folder / files.CLIENT)
+        if (part.folder / files.SITE_CA).exists():
+            results += check_site_keys(part.folder)
+        if needs_supernode(config):
+            variables = files.read_environment(part.folder)
+            _refuse_port("127.0.0.1", int(variables.get("SUPERNODE_PORT", files.FIRST_PORT)), part.name)
+    if missing.superlink:
+        address = files.read_address(selection.folder / files.FLOWER)
+        if address.secure:
+            results += check_server_keys(selection.folder, address.host)
+        _refuse_port(address.bind_host, address.port, "the SuperLink")
+    _refuse_failed(results)
+
+
+def _refuse_failed(results: Sequence[CheckResult]) -> None:
+    failed = [f"{result.name}: {result.detail}" for result in results if result.mark == "✗"]
+    if failed:
+        raise ConfigError("; ".join(failed))
+
+
+def _refuse_port(host: str, port: int, name: str) -> None:
+    with socket.socket() as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just released is free
+        try:
+            attempt.bind((host, port))
+        except OSError as error:
+            raise ConfigError(f"port {port} of {name} cannot be used: {error.strerror}; nothing was started") from error
+
+
+@contextmanager
+def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
+    """Where starting fails or is interrupted, end what was started."""
+    before = signal.signal(signal.SIGTERM, _interrupt), signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        yield
+    except (FedkinError, OSError, KeyboardInterrupt):
+        folder = selection.folder.resolve()
+        own = [Part(folder, STARTER), *([Part(folder, SUPERLINK)] if missing.superlink else []), *missing.sites]
+        stop(own, 1.0)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGHUP, before[1])
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    lock = FileLock(folder / ".deploy.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ConfigError(
+            f"another fedkin deploy up or down is at work in {folder}; try again when it is done"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
