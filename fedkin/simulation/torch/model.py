@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,13 +90,22 @@ class TorchModel(FlatModule):
 
     def digest(self, data: FederatedData) -> str:
         """A digest of the names and shapes of the entries, of how the module prints itself, and of its weights from
-        fixed randomness. Its code cannot be compared: with other code it is the user's word that it is the same.
+        fixed randomness; and of the arguments of an optimiser that is a ``functools.partial``. Code cannot be compared:
+        with other code it is the user's word that it is the same.
         """
         shapes = [(name, tuple(entry.shape), entry.requires_grad) for name, entry in float_entries(self.module).items()]
-        text = re.sub(r" at 0x[0-9a-fA-F]+", "", str(self.module))  # addresses of functions
+        text = _without_addresses(str(self.module))
         digest = hashlib.sha256(repr((shapes, text, self.spec.detects)).encode())
         digest.update(self.initial(np.array([1, 2], np.uint32)).tobytes())
+        if isinstance(self.optimizer, partial):  # its function is in the description
+            arguments = self.optimizer.args, sorted(self.optimizer.keywords.items())
+            digest.update(_without_addresses(repr(arguments)).encode())
         return digest.hexdigest()
+
+
+def _without_addresses(text: str) -> str:
+    """A text without the addresses of functions, which differ from process to process."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def _place_of(factory: Callable[..., Any]) -> str:

@@ -44,7 +44,8 @@ def torch_model(
         optimizer: makes the optimiser of local training, from the parameters and the learning rate of the round:
             ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is called anew for every client and call,
             and takes the place of ``optimizer``, ``momentum``, ``nesterov`` and ``weight_decay`` of the run's local
-            training; clipping, schedules and a method's proximal term stay. None: the run's own.
+            training; clipping, schedules and a method's proximal term stay. One that does not use ``lr`` trains at the
+            rate of its own in every round, whatever ``lr`` and ``schedule`` say. None: the run's own.
 
     Raises:
         MissingExtra: PyTorch is not installed.

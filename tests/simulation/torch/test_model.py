@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -454,3 +455,16 @@ def test_a_vector_of_another_length() -> None:
 def test_entries_are_found_by_name() -> None:
     assert list(float_entries(with_norm()))[:4] == ["0.weight", "0.bias", "1.weight", "1.bias"]
     assert models(mclr(DATA)).shape[1] == torch_model(lambda: nn.Linear(6, 3)).spec.parameters
+
+
+def test_the_arguments_of_a_partial_optimizer_are_in_the_digest() -> None:
+    def digest(optimizer: Any) -> str:
+        return torch_model(with_norm, optimizer=optimizer).digest(DATA)
+
+    rmsprop = torch.optim.RMSprop
+    one, same, other = (digest(partial(rmsprop, momentum=m, alpha=0.9)) for m in (0.5, 0.5, 0.6))
+    swapped = digest(partial(rmsprop, alpha=0.9, momentum=0.5))
+    assert one == same == swapped and len({one, other, digest(partial(rmsprop)), digest(rmsprop)}) == 4
+    assert digest(rmsprop) == digest(None)  # its name is in the description of the model
+    with_function = [digest(partial(rmsprop, foreach=lambda: 1)) for _ in range(2)]
+    assert with_function[0] == with_function[1]
