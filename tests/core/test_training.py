@@ -92,3 +92,9 @@ def test_what_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as error:
         LocalTraining.from_settings(given)
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("make", [SGD, Adam, AdamW])
+def test_an_option_that_there_is_not_is_named_with_the_nearest_one(make: Any) -> None:
+    with pytest.raises(ConfigError, match="unknown option 'wieght_decay'; did you mean 'weight_decay'"):
+        make(wieght_decay=0.1)
