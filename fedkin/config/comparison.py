@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,8 @@ from pydantic import Field
 from fedkin.config import comparison_axes as axis
 from fedkin.config import registry
 from fedkin.config.comparison_axes import SECTIONS, Axis
-from fedkin.config.comparison_grid import Grid, Setting, Variant
+from fedkin.config.comparison_grid import Grid, Setting
+from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.loader import Sections, read
 from fedkin.config.renamed import unknown
 from fedkin.config.run import demo_for, from_dict
@@ -97,8 +98,8 @@ def load(
     of_settings.sort(key=lambda one: one.option != "name")  # a new name takes the section's options away
     entries = _entries(raw, compare.methods if methods is None else _listed(methods), place("compare.methods"))
     entries = carry_over(_main(raw), entries, skip=[one.option for one in of_methods])
-    variants = _variants(entries, of_methods, place("compare.methods"))
-    return Grid(_settings(raw, compare, of_settings), variants, _seeds(raw.get("run", {}), compare, seeds))
+    methods_with_values = variants(entries, _main(raw)["name"], of_methods, place("compare.methods"))
+    return Grid(_settings(raw, compare, of_settings), methods_with_values, _seeds(raw.get("run", {}), compare, seeds))
 
 
 def _listed(methods: Methods) -> list[str | Values]:
@@ -141,32 +142,6 @@ def _main(raw: dict[str, Any]) -> Values:
     return {"name": "fedgroup"} | raw.get("method", {})
 
 
-def _variants(entries: Iterable[Values], axes: Sequence[Axis], place: str) -> tuple[Variant, ...]:
-    """Each method with each combination of the values of those axes that it has an option for."""
-    variants, used = [], set()
-    for entry in entries:
-        bare = {key: value for key, value in entry.items() if key != "label"}
-        resolved = registry.resolve("method", registry.methods(), bare, lambda key: f"{place}: {key}")
-        _check_label(entry.get("label", ""), place)
-        label = _one_line(entry.get("label") or registry.method_title(bare["name"]))
-        known = registry.options(registry.methods()[bare["name"]])
-        own = [one for one in axes if one.option in known]
-        used |= {one.option for one in own}
-        for values in itertools.product(*(one.values for one in own)):
-            changes = {one.option: value for one, value in zip(own, values, strict=True)}
-            if changes:
-                full = {**bare, **changes}
-                resolved = registry.resolve(
-                    "method", registry.methods(), full, lambda key: f"compare.grid: method.{key}"
-                )
-            parts = [one.label(changes[one.option]) for one in own if len(one.values) > 1]
-            variants.append(Variant(", ".join([label, *parts]), resolved))
-    for one in axes:
-        if one.option not in used:
-            raise ConfigError(f"compare.grid: no method of this comparison has an option '{one.key}'")
-    return tuple(variants)
-
-
 def _settings(raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]) -> tuple[Setting, ...]:
     """Data x scenarios x the values of the axes."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
@@ -182,7 +157,7 @@ def _settings(raw: dict[str, Values], compare: CompareSection, axes: Sequence[Ax
         sections = base
         for layer in combination:
             sections = _overlay(sections, layer.sections)
-        settings.append(Setting(_one_line(", ".join(layer.label for layer in combination if layer.label)), sections))
+        settings.append(Setting(one_line(", ".join(layer.label for layer in combination if layer.label)), sections))
     return tuple(settings)
 
 
@@ -201,7 +176,7 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
             for option in values:
                 axis.check_key(f"{name}.{option}", f"compare.{kind}")
         label = entry.get("label") or sections.get("data", {}).get("name") or f"{kind} {number}"
-        _check_label(label, f"compare.{kind}")
+        check_label(label, f"compare.{kind}")
         layers.append(Layer(str(label) if entries and len(entries) > 1 else "", sections))
     return layers
 
@@ -237,12 +212,3 @@ def _applicable(options: Values, name: str) -> Values:
 def _say_left_out(text: str) -> None:
     """Once in a process."""
     _log.warning("from [server_optimizer], left out where the named one has no such option: %s", text)
-
-
-def _check_label(label: Any, place: str) -> None:
-    if not isinstance(label, (str, int, float)):
-        raise ConfigError(f"{place}: label: expected text, got {label!r}")
-
-
-def _one_line(label: Any) -> str:
-    return " ".join(str(label).split())

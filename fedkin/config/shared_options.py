@@ -65,6 +65,11 @@ SHARED = (
     Shared(("part", "weighting", "newcomers"), ("fesem", "fesem_mig"), "one method but for migration"),
 )
 NOT_MODELS = ("fedsim",)  # whose ``clusters`` are no models
+OTHER_MEANING = {  # options by which these methods mean another thing than the others that have them; see above
+    "clusters": NOT_MODELS,
+    "alpha": ("panm",),
+    "stage_one": ("pens",),
+}
 OF_ALL = ("clusters",)  # a method of the user's own means by this name what the library does
 
 

@@ -350,3 +350,34 @@ def test_a_named_server_optimizer_keeps_the_options_that_it_has(
     assert "no such option: fedavgm: tau = 0.5, beta2 = 0.75" in caplog.text
     lr = read(tmp_path, more, sweeps=["server_optimizer.lr=1,2", "server_optimizer.name=fedyogi,fedavgm"])
     assert [one.config(lr.methods[0]).server_optimizer["lr"] for one in lr.settings] == [1, 2, 1, 2]
+
+
+def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [
+        "ifca",
+        "fedsim",
+        "hierarchical",
+        {"name": "flhc", "distance": 1.0},
+        {"name": "flhc", "label": "K"},
+    ]
+    grid = read(tmp_path, sweeps=["method.clusters=2,3"], methods=names)
+    chosen = [(variant.label, variant.entry.get("clusters")) for variant in grid.methods]
+    assert chosen[:2] == [("IFCA, clusters 2", 2), ("IFCA, clusters 3", 3)]
+    assert [k for _, k in chosen[2:]] == [5, None, None, 2, 3]
+    assert "method.clusters: fedsim, hierarchical, flhc keep their own" in caplog.text
+    kmeans = {"name": "hierarchical", "algorithm": "kmeans", "clusters": 4}
+    assert [v.entry["clusters"] for v in read(tmp_path, sweeps=["method.clusters=2,3"], methods=[kmeans]).methods] == [
+        2,
+        3,
+    ]
+    alone = read(tmp_path, sweeps=["method.clusters=2,3"], methods=["fedsim", "fedavg"])
+    assert [v.entry.get("clusters") for v in alone.methods] == [2, 3, None]
+    main = read(tmp_path, "", "method.name=fedsim", sweeps=["method.clusters=2,3"], methods=["fedsim", "ifca"])
+    assert [v.entry["clusters"] for v in main.methods] == [2, 3, 3]
+    both = ["method.algorithm=kmeans", "method.clusters=2,3"]
+    assert [v.entry["clusters"] for v in read(tmp_path, sweeps=both, methods=["hierarchical"]).methods] == [2, 3]
+    alpha = read(tmp_path, sweeps=["method.alpha=3,4"], methods=["fedgroup", "panm"])
+    assert [v.entry["alpha"] for v in alpha.methods] == [3, 4, 0.5]
+    refused(["clusters", "at least 1"], tmp_path, sweeps=["method.clusters=0"], methods=["ifca", "fedgroup"])

@@ -1,0 +1,118 @@
+"""The methods of a comparison, each with the values of those axes of the grid that it takes."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from fedkin.config import registry
+from fedkin.config.comparison_axes import Axis
+from fedkin.config.comparison_grid import Variant
+from fedkin.config.schema import Values
+from fedkin.config.shared_options import OTHER_MEANING, why_impossible
+from fedkin.core.errors import ConfigError
+
+_log = logging.getLogger("fedkin")
+
+
+def variants(entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str) -> tuple[Variant, ...]:
+    """Each method with each combination of the values of the axes that it takes: those of its options, but for options
+    by which it means another thing than the others, and for those that do not go with its own. Which are left out is
+    logged.
+
+    Args:
+        entries: the methods, as they were written.
+        main: name of the method in [method], whose meaning of an option counts.
+        axes: options of methods, and their values.
+        place: where the entries were read.
+
+    Raises:
+        ConfigError: an unknown method or option, and an axis that no method takes.
+    """
+    entries = list(entries)
+    known = [_options(entry, place) for entry in entries]
+    names = [str(entry["name"]) for entry in entries]
+    having = {one.option: [name for name, own in zip(names, known, strict=True) if one.option in own] for one in axes}
+    meaning = {option: _with_one_meaning(option, having[option], main) for option in having}
+    taken = [
+        _possible(entry, [one for one in axes if one.option in own and name in meaning[one.option]])
+        for entry, own, name in zip(entries, known, names, strict=True)
+    ]
+    for one in axes:
+        takers = [own for own in taken if one in own]
+        if not having[one.option]:
+            raise ConfigError(f"compare.grid: no method of this comparison has an option '{one.key}'")
+        every = zip(entries, known, taken, strict=True)
+        keepers = [
+            str(entry.get("label") or entry["name"])
+            for entry, options, own in every
+            if one.option in options and one not in own
+        ]
+        if takers and keepers:
+            _say_kept(one.key, ", ".join(keepers))
+        elif not takers:  # values that go with no method are refused where the first is made
+            taken = [[*own, one] if one.option in options else own for own, options in zip(taken, known, strict=True)]
+    return tuple(v for entry, own in zip(entries, taken, strict=True) for v in _of_method(entry, own, place))
+
+
+def one_line(label: Any) -> str:
+    """A label without line breaks."""
+    return " ".join(str(label).split())
+
+
+def check_label(label: Any, place: str) -> None:
+    """Refuse (ConfigError) a label that is no text."""
+    if not isinstance(label, (str, int, float)):
+        raise ConfigError(f"{place}: label: expected text, got {label!r}")
+
+
+def _options(entry: Values, place: str) -> set[str]:
+    """The options of a method; what is wrong with its entry is refused."""
+    registry.resolve("method", registry.methods(), _bare(entry), lambda key: f"{place}: {key}")
+    check_label(entry.get("label", ""), place)
+    return registry.options(registry.methods()[entry["name"]])
+
+
+def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]:
+    """Those of some methods with an option that mean by it what the main method does; where that has none, what most of
+    the library do."""
+    other = OTHER_MEANING.get(option, ())
+    usual = [name for name in names if name not in other]
+    by_main = main in names and main in other
+    return [name for name in names if name in other] if by_main or not usual else usual
+
+
+def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
+    """The most of these axes with which a method can be made with some of their values."""
+    subsets = (own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size))
+    return list(next((own for own in subsets if _some_possible(entry, own)), ()))
+
+
+def _some_possible(entry: Values, axes: Sequence[Axis]) -> bool:
+    changes = itertools.product(*(one.values for one in axes))
+    options = [one.option for one in axes]
+    return any(not why_impossible({**_bare(entry), **dict(zip(options, values, strict=True))}) for values in changes)
+
+
+def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Variant]:
+    """A method with each combination of the values of some axes."""
+    bare, label = _bare(entry), one_line(entry.get("label") or registry.method_title(entry["name"]))
+    for values in itertools.product(*(one.values for one in axes)):
+        changes = {one.option: value for one, value in zip(axes, values, strict=True)}
+        where = "compare.grid: method." if changes else f"{place}: "
+        resolved = registry.resolve("method", registry.methods(), {**bare, **changes}, lambda key: f"{where}{key}")  # noqa: B023 - called at once
+        parts = [one.label(changes[one.option]) for one in axes if len(one.values) > 1]
+        yield Variant(", ".join([label, *parts]), resolved)
+
+
+def _bare(entry: Values) -> Values:
+    return {key: value for key, value in entry.items() if key != "label"}
+
+
+@cache
+def _say_kept(key: str, names: str) -> None:
+    """Once in a process."""
+    _log.warning("%s: %s keep their own, because it means another thing there or does not go with theirs", key, names)
