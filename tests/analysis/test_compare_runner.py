@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,23 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: 
     told = json.loads((out / "summary.json").read_text())
     assert len(told["failed"]) == 10
     assert told["failed"][0]["cell"] == ["cohort 4", "Oracle", 0] and "true clusters" in told["failed"][0]["reason"]
+
+
+@dataclass(frozen=True)
+class Faulty(fk.FedAvg):
+    """A user's own method with an error of its own."""
+
+    def round(self, world: Any, state: Any, cohort: Any, stream: Any) -> Any:
+        """No round."""
+        raise ZeroDivisionError("no clients to divide by")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_of_a_users_own_method_stops_no_other_cell(tmp_path: Path, jobs: int) -> None:
+    methods = {"mine": Faulty(), "fedavg": "fedavg"}
+    found = compare(tmp_path / "c", "run.rounds=1", methods=methods, seeds=1, grid={}, jobs=jobs)
+    assert list(found.finished) == [("", "fedavg", 0)]
+    assert found.failed == {("", "mine", 0): "ZeroDivisionError: no clients to divide by"}
 
 
 def test_data_that_one_setting_lacks_stop_no_other(tmp_path: Path) -> None:

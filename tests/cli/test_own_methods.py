@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.cli import app
+from fedkin.cli.common import BAD_INPUT
 from fedkin.run.results import Run
 from tests.refusals import refused
 
@@ -87,6 +88,14 @@ def test_it_is_compared_and_its_label_is_the_class(beside: Path) -> None:
     found = Comparison.load("c")
     assert found.methods == ("Counting", "FedAvg") and not found.missing
     assert fedkin("report", "c").exit_code == 0
+
+
+def test_an_error_of_its_own_fails_its_cell_and_the_command(beside: Path) -> None:
+    path = beside / "counting_method_module.py"
+    path.write_text(path.read_text().replace("reply = train", "raise KeyError('lost'); reply = train"))
+    result = fedkin("compare", *QUICK, "--methods", f"{NAME},fedavg", "--seeds", "1", "--out", "c")
+    assert result.exit_code == BAD_INPUT and "not run: Counting, 0: KeyError: 'lost'" in result.output
+    assert Comparison.load("c").finished.keys() == {("", "FedAvg", 0)}
 
 
 def test_what_cannot_be_imported_is_one_line(beside: Path) -> None:

@@ -18,6 +18,7 @@ from fedkin.config.comparison import load
 from fedkin.config.comparison_grid import Grid, Setting
 from fedkin.config.run import RunConfig
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
+from fedkin.core.records import Record
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound
@@ -82,7 +83,7 @@ def run(
     created: Sequence[Path] | None = None,
     jobs: int = 1,
 ) -> Comparison:
-    """Run all cells that are not finished; one that cannot be run is logged, and the others go on.
+    """Run all cells that are not finished; one that cannot be run, for whatever error, is logged, and the others go on.
 
     Data and compiled programs are set up once for all methods and seeds of a setting, and kept for the next setting
     where its data are the same.
@@ -135,14 +136,33 @@ def _in_turn(
     cells: Sequence[Cell], before: Mapping[Key, Run], on_cell: OnCell | None, on_round: OnRound | None
 ) -> Outcomes:
     """Every cell's run, or why there is none, one after another in this process."""
-    reusable = _ReusableExperiment(before)
+    reusable, observer = _ReusableExperiment(before), None if on_round is None else _Observer(on_round)
     for cell in cells:
         if on_cell:
             on_cell(cell, cell.key in before)
         try:
-            yield cell, before.get(cell.key) or reusable.run(cell, on_round)
-        except FedkinError as error:
-            yield cell, error
+            result: Run | Exception = before.get(cell.key) or reusable.run(cell, observer)
+        except Exception as error:  # a method, model or task of the user's own may raise anything
+            if observer is not None and error is observer.error:
+                raise  # no cell's, but the caller's
+            result = error
+        yield cell, result
+
+
+class _Observer:
+    """A function that is called with every record, and the error that it raised."""
+
+    def __init__(self, on_round: OnRound) -> None:
+        self.on_round = on_round
+        self.error: Exception | None = None
+
+    def __call__(self, record: Record) -> Any:
+        """What the function returns."""
+        try:
+            return self.on_round(record)
+        except Exception as error:
+            self.error = error
+            raise
 
 
 def _at_once(
