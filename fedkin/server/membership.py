@@ -74,22 +74,28 @@ class Membership:
 
     def begin_round(self, round: int) -> None:
         """Accept the nodes whose handshakes have arrived. The first round of this process waits for
-        ``settings.wait_for`` clients, every other for one."""
+        ``settings.wait_for`` clients, and where a run goes on no longer than a deadline: some may have left for good.
+        Every other round waits for one client."""
         if not self._started:
             self._started = True
-            return self.wait_for_clients(self.request_round.settings.wait_for, round)
+            settings = self.request_round.settings
+            return self.wait_for_clients(settings.wait_for, round, settings.deadline if len(self.registry) else np.inf)
         self._online = self.request_round.begin_round()
         self._meet(round, at_least=0)
         if not len(self.online_clients()):
             self.wait_for_clients(1, round)
 
-    def wait_for_clients(self, clients: int, round: int = 0) -> None:
-        """Wait until so many clients are online."""
+    def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
+        """Wait until so many clients are online; after ``patience`` seconds one is enough."""
         start = reminded = self.request_round.clock()
         _log.info("waiting for %d client%s", clients, "s" * (clients > 1))
         self._online = self.request_round.online_nodes()
         while not self._meet(round, clients):
             now = self.request_round.clock()
+            if now - start >= patience and clients > 1:
+                _log.warning("%d clients have not come in %.0f s; going on with those that have", clients, now - start)
+                clients = 1
+                continue
             if now - reminded > _REMINDER:
                 reminded = now
                 online = f"{len(self.online_clients())} clients of {len(self._online)} nodes are online"
@@ -145,7 +151,9 @@ class Membership:
         self._handshake_bytes[1] += sum(reply.size for reply in replies)
         received = []
         for reply in replies:
-            node = self._handshakes.pop(reply.request_id)
+            node = self._handshakes.pop(reply.request_id, None)
+            if node is None:  # a reply that was delivered twice counts once
+                continue
             if reply.message is not None:
                 received.append((node, reply.message))
             else:

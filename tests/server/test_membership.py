@@ -85,6 +85,27 @@ def test_the_time_of_the_first_round_begins_when_all_are_online() -> None:
     assert 1 in membership.request_round.send({1: RpcMessage({"operation": "hello", **ABOUT.header()})}, 0)
 
 
+def test_a_run_that_goes_on_waits_no_longer_than_a_deadline_for_clients_that_may_have_left() -> None:
+    transport, membership = started("a", "b", "c")
+    again = membership_of(transport, wait_for=3, deadline=90.0)
+    again.registry.recall(membership.registry.memory())
+    transport.leave(99)
+    start = transport.clock.now
+    again.begin_round(4)
+    np.testing.assert_array_equal(again.online_clients(), [0, 2])
+    assert 90 <= transport.clock.now - start <= 91
+
+
+def test_a_handshake_that_is_answered_twice_counts_once() -> None:
+    transport = MemoryTransport()
+    pull = transport.pull
+    transport.pull = lambda ids: [reply for reply in pull(ids) for _ in range(2)]  # type: ignore[method-assign]
+    transport.join(1, fake_node("a"))
+    membership = membership_of(transport, wait_for=1)
+    membership.begin_round(0)
+    assert first_ids(membership) == {"a": 0}
+
+
 # --- new nodes
 
 
