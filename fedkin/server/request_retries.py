@@ -19,7 +19,7 @@ class RequestRound:
     """Sends requests and waits for replies as long as the settings allow.
 
     ``suspects`` are nodes that missed a deadline, with the heartbeat that they had shown by then: they are sent nothing
-    more before a later one.
+    more before another one (not a later one: the engine's clock may be set back).
 
     Args:
         transport: the engine.
@@ -55,7 +55,7 @@ class RequestRound:
     def online_nodes(self) -> list[OnlineNode]:
         """Nodes that are online and not suspected."""
         nodes = list(self.transport.nodes())
-        back = {node.node_id for node in nodes if node.alive_until > self.suspects.get(node.node_id, -1)}
+        back = {node.node_id for node in nodes if node.alive_until != self.suspects.get(node.node_id)}
         self.suspects = {node: alive for node, alive in self.suspects.items() if node not in back}
         return [node for node in nodes if node.node_id not in self.suspects]
 
@@ -72,7 +72,9 @@ class RequestRound:
         waiting = self._push(requests, list(requests), round, end - start)
         while waiting and self.clock() < end:
             for reply in self._pull(waiting):
-                node = waiting.pop(reply.request_id)
+                node = waiting.pop(reply.request_id, None)
+                if node is None:  # a reply that was delivered twice counts once
+                    continue
                 if reply.lost and retries[node] < self.settings.retries and self._is_online(node):
                     retries[node] += 1
                     waiting |= self._push(requests, [node], round, max(1.0, end - self.clock()))

@@ -270,3 +270,24 @@ def test_three_calls_with_one_of_four_nodes_dead_keep_to_the_deadline(dies: floa
         transport.clock.sleep(10.0)
     transport.clock.sleep(60.0)
     assert [node.node_id for node in requests.begin_round()] == [1, 3, 4]
+
+
+def test_a_reply_that_is_delivered_twice_counts_once() -> None:
+    """Its bytes are measured as often as they come."""
+    transport, requests = started()
+    pull = transport.pull
+    transport.pull = lambda ids: [reply for reply in pull(ids) for _ in range(2)]  # type: ignore[method-assign]
+    transport.stations[2].delay = 3.0
+    replies = ask(requests)
+    assert who(replies) == {1: 1, 2: 2, 3: 3, 4: 4}
+    assert requests.bytes_received == 2 * sum(reply.size for reply in replies.values())
+
+
+def test_a_suspected_node_is_back_with_its_next_heartbeat_though_the_engines_clock_was_set_back() -> None:
+    transport, requests = started()
+    transport.stations[2].delay = 1000.0
+    ask(requests)
+    assert list(requests.suspects) == [2]
+    requests.suspects[2] += 3600.0  # as it was before the time of day was set back by an hour
+    transport.clock.sleep(30.0)
+    assert 2 in [node.node_id for node in requests.online_nodes()]
