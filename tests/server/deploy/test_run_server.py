@@ -4,6 +4,7 @@ with nodes that fail."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelError
 from fedkin.export import load as load_export
+from fedkin.methods.fedavg import FedAvg
 from fedkin.run import checkpoint
 from fedkin.run.results import Run
 from fedkin.server.deploy import run_server as serving
@@ -127,6 +129,17 @@ def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path
     for refused in (lambda: run.fine_tune(0, 1), run.evaluate):
         with pytest.raises(DataError, match="are with its clients, not here"):
             refused()
+
+
+@dataclass(frozen=True)
+class OwnMethod(FedAvg):
+    """A method of the user's own, whose name no file can have."""
+
+
+def test_a_method_of_the_users_own_is_deployed(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    run = lab.serve(rounds=2, method='name = "tests.server.deploy.test_run_server:OwnMethod"')
+    assert [record["missing"] for record in run.records] == [0, 0, 0] and run.final["accuracy_all_clients"] > 0
 
 
 # --- resume
