@@ -33,6 +33,9 @@ def init_command(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="No TLS and no keys: only for a network that you trust.")
     ] = False,
+    compose: Annotated[
+        bool, typer.Option("--compose", help="Write compose.yaml, which runs server and sites as containers.")
+    ] = False,
 ) -> None:
     """Write the files of a federation with trial data, and print how to start it.
 
@@ -40,10 +43,14 @@ def init_command(
     with error_exit():
         from fedkin.server.deploy.init import init
 
-        options = {"host": host, "port": port, "secure": not insecure, "settings": settings or []}
+        options = {"host": host, "port": port, "secure": not insecure, "settings": settings or [], "compose": compose}
         deployment = init(folder, clients, **options)
         new = f"new: {', '.join(deployment.new)}" if deployment.new else "none is new"
         typer.echo(f"# {len(deployment.sites)} sites in {folder} ({new}), the server at {deployment.address}\n")
+        if compose:
+            typer.echo(f"docker compose --file {folder}/compose.yaml up --build --detach")
+            return
+        typer.echo(f"# all in one command: fedkin deploy up {folder}\n# and one by one:\n")
         typer.echo(deployment.commands(), nl=False)
 
 

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedkin.server.flower_record import parts_to_record, record_to_parts
-from fedkin.server.message import InvalidMessageError, RpcMessage, from_parts, one_line, to_parts
+from fedkin.server.message import IN_REPLY, IN_REQUEST, InvalidMessageError, RpcMessage, from_parts, one_line, to_parts
 from fedkin.server.node import Node, respond
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
@@ -23,9 +23,9 @@ _LOST = {3, 4, 5, 8}  # error codes: message unavailable, reply expired, node un
 _REASONS = {3: "the message was lost", 4: "the reply came too late", 5: "the node is gone", 8: "its process crashed"}
 
 
-def to_record(message: RpcMessage) -> tuple[RecordDict, int]:
-    """A message as Flower sends it, and its bytes."""
-    parts = to_parts(message)
+def to_record(message: RpcMessage, whole: int = IN_REQUEST) -> tuple[RecordDict, int]:
+    """A message as Flower sends it, and its bytes; float arrays of more than ``whole`` bytes are objects."""
+    parts = to_parts(message, whole)
     return parts_to_record(parts), parts.size
 
 
@@ -99,5 +99,5 @@ def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> C
 
 def reply_here(message: Message, make_node: Callable[[], Node]) -> Message:
     """The reply to a message from a node that is made in this process."""
-    reply, _ = to_record(respond(make_node, lambda: from_record(message.content)[0]))
+    reply, _ = to_record(respond(make_node, lambda: from_record(message.content)[0]), IN_REPLY)
     return Message(reply, reply_to=message)

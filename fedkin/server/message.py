@@ -19,6 +19,8 @@ from fedkin.server.parts import Part, Parts
 _PACKED = "packed."  # prefix of the names of packed arrays
 _HEAD = 2  # integers in front of a packed array's shape: whether it is boolean, and its number of axes
 _SIZE_LIMIT = 2**25  # bytes that one packed array may decompress to
+IN_REQUEST = 2**16  # bytes of an array in one piece with its header: a larger one is stored once for all nodes
+IN_REPLY = 2**22  # in a reply, which nobody shares; Flower cuts what is larger than 5 MB
 _MAX_ARRAYS = 24  # in a message; ours have up to a dozen
 
 
@@ -110,9 +112,10 @@ def decode(data: bytes) -> RpcMessage:
     return RpcMessage(header, decoded)
 
 
-def to_parts(message: RpcMessage) -> Parts:
-    """A message as named bytes: every float array is a part of its own. Raises ValueError as ``encode``."""
-    floats = {name: array for name, array in message.arrays.items() if array.dtype.kind == "f"}
+def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Parts:
+    """A message as named bytes: float arrays of more than ``whole`` bytes are parts of their own, which an engine may
+    send apart. Raises ValueError as ``encode``."""
+    floats = {n: array for n, array in message.arrays.items() if array.dtype.kind == "f" and array.nbytes > whole}
     rest = RpcMessage(message.header, {name: a for name, a in message.arrays.items() if name not in floats})
     arrays = {name: Part(str(a.dtype), a.shape, encode(RpcMessage({}, {name: a}))) for name, a in floats.items()}
     return Parts(encode(rest), arrays)

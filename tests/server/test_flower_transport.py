@@ -15,7 +15,7 @@ from fedkin.core.errors import DataError
 from fedkin.models import mclr
 from fedkin.server.deploy.custom_clients import jax_client
 from fedkin.server.flower_transport import client_app, from_record, to_record
-from fedkin.server.message import InvalidMessageError, RpcMessage, encode
+from fedkin.server.message import IN_REPLY, InvalidMessageError, RpcMessage, encode
 from tests.server.memory_transport import transmitted
 from tests.server.small_federations import ABOUT, clustered_data, fake_node
 
@@ -41,10 +41,22 @@ def test_a_message_comes_through_flower_s_records() -> None:
     assert sent == received
 
 
-def test_each_float_array_is_an_object_of_its_own_that_flower_stores_once() -> None:
-    arrays = [to_record(RpcMessage({"run": run}, REQUEST.arrays))[0].array_records["arrays"] for run in "ab"]
-    assert arrays[0].keys() == {"models", "loss", "none"}
-    assert arrays[0]["models"].object_id == arrays[1]["models"].object_id
+def test_a_large_float_array_is_an_object_of_its_own_that_flower_stores_once() -> None:
+    large = {"large": np.zeros(20_000, np.float32), "whole": np.arange(20_000)}
+    records = [to_record(RpcMessage({"run": run}, REQUEST.arrays | large))[0] for run in "ab"]
+    arrays = [record.array_records["arrays"] for record in records]
+    assert arrays[0].keys() == {"large"}
+    assert arrays[0]["large"].object_id == arrays[1]["large"].object_id
+
+
+def test_every_array_of_a_message_that_is_sent_whole_comes_through() -> None:
+    large = RpcMessage({}, {"large": np.arange(20_000, dtype=np.float32), "small": np.ones(2, np.float32)})
+    for whole in (0, 100, IN_REPLY):
+        record, sent = to_record(large, whole)
+        back, received = from_record(record)
+        assert sent == received and ("arrays" in record) == (whole < IN_REPLY)
+        for name, array in large.arrays.items():
+            np.testing.assert_array_equal(back.arrays[name], array, strict=True)
 
 
 def test_the_engine_in_memory_counts_as_flower_does_but_for_headers_of_arrays() -> None:

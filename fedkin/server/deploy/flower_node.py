@@ -25,14 +25,16 @@ from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_f
 from flwr.supercore.run import RunNotRunningException
 from flwr.supernode.fleet_http_connection import http_request_response
 
-from fedkin.server.deploy.ask_worker import SiteWorker, WorkerFailure
+from fedkin.server.deploy.ask_worker import WorkerFailure
 from fedkin.server.deploy.worker_link import WorkerError
 from fedkin.server.flower_record import parts_to_record, record_to_parts
+from fedkin.server.parts import Parts
 
 _log = logging.getLogger("fedkin")
 SHORTEST, LONGEST, SHARE = 0.2, 3.0, 0.1  # seconds between looks for a message, as a share of those since the last
 BACKOFF = 0.05  # seconds before a part of a message that is still on its way is asked for again
 AGAIN = 5.0  # seconds before a lost connection is made again
+Answer = Callable[[Parts], Parts]
 _RAISED = 2  # Flower's code for a client that raised an exception
 
 
@@ -54,14 +56,14 @@ class Connection:
     confirm: Callable[[int, str], None]
 
 
-def run_node(address: str, worker: SiteWorker, ca: Path | None, key: Path | None) -> None:
+def run_node(address: str, answer: Answer, ca: Path | None, key: Path | None) -> None:
     """Take part in the federation at an address until the process is ended; a lost connection is made again.
 
     Raises RefusedError where the SuperLink does not accept the node; the process must then start anew.
 
     Args:
         address: of the SuperLink, host:port.
-        worker: answers the messages.
+        answer: gives the reply to a message.
         ca: the authority's certificate; None without TLS.
         key: the site's private key; None without.
     """
@@ -73,7 +75,7 @@ def run_node(address: str, worker: SiteWorker, ca: Path | None, key: Path | None
             with http_request_response(address, ca is None, certificates, keys) as opened:
                 connection = Connection(*opened)
                 _log.info("takes part at %s as node %d", address, connection.node_id)
-                serve(connection, worker)
+                serve(connection, answer)
         except SystemExit as error:  # Flower has logged why, and ends the process in five seconds whatever happens
             raise RefusedError from error
         _log.warning("the connection to %s is lost; trying again in %.0f s", address, AGAIN)
@@ -82,7 +84,7 @@ def run_node(address: str, worker: SiteWorker, ca: Path | None, key: Path | None
 
 def serve(
     connection: Connection,
-    worker: SiteWorker,
+    answer: Answer,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -90,14 +92,14 @@ def serve(
 
     Args:
         connection: to the SuperLink.
-        worker: answers the messages.
+        answer: gives the reply to a message.
         clock: seconds now.
         sleep: waits so many seconds.
     """
     last = clock()
     while True:
         try:
-            answered = _answer_next(connection, worker)
+            answered = _answer_next(connection, answer)
         except RunNotRunningException:
             _log.info("a message of a run that has ended is left alone")
             answered = False
@@ -111,7 +113,7 @@ def pause(since: float | int) -> float:
     return min(LONGEST, max(SHORTEST, SHARE * since))
 
 
-def _answer_next(connection: Connection, worker: SiteWorker) -> bool:
+def _answer_next(connection: Connection, answer: Answer) -> bool:
     """Fetch a message, if there is one, and send the reply; whether there was one."""
     if (received := connection.receive()) is None:
         return False
@@ -126,7 +128,7 @@ def _answer_next(connection: Connection, worker: SiteWorker) -> bool:
     )
     message.metadata.__dict__["_message_id"] = tree.object_id
     fetched = time.monotonic()
-    reply = _reply(message, worker)
+    reply = _reply(message, answer)
     answered = time.monotonic()
     _send(connection, run, reply, answered - fetched)
     times = (fetched - start, answered - fetched, time.monotonic() - answered)
@@ -134,10 +136,10 @@ def _answer_next(connection: Connection, worker: SiteWorker) -> bool:
     return True
 
 
-def _reply(message: Message, worker: SiteWorker) -> Message:
+def _reply(message: Message, answer: Answer) -> Message:
     """The worker's reply; an error, as Flower has it for a client that raised one, where there is none."""
     try:
-        return Message(parts_to_record(worker.reply(record_to_parts(message.content))), reply_to=message)
+        return Message(parts_to_record(answer(record_to_parts(message.content))), reply_to=message)
     except (WorkerError, WorkerFailure, ValueError) as error:
         _log.error("a message has no reply: %s", error)
         return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)

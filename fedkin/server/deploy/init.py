@@ -21,6 +21,7 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import keys
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
+from fedkin.server.deploy.compose import COMPOSE, HOST, compose_text
 from fedkin.server.deploy.deployment_folder import Address
 
 # Handwritten digits in two clusters of sites, with different permutations of the labels.
@@ -58,8 +59,10 @@ def init(
     port: int | None = None,
     secure: bool = True,
     settings: Sequence[str] = (),
+    compose: bool = False,
 ) -> Deployment:
-    """Write a server's files and a folder for each site. Existing files stay; only COMMANDS.md is written again.
+    """Write a server's files and a folder for each site. Existing files stay; only COMMANDS.md and
+    compose.yaml are written again.
 
     Args:
         folder: of the deployment.
@@ -68,6 +71,7 @@ def init(
         port: of the server; None: as before, or 8000.
         secure: with keys and certificates.
         settings: ``section.key=value`` for server.toml, client.toml or, where both have the section, for both.
+        compose: write compose.yaml too; the server is then, where nothing else is said, at the name of its container.
 
     Raises:
         ConfigError, DataError, ModelError: invalid settings, before anything is written.
@@ -75,6 +79,8 @@ def init(
         MissingExtra: ``secure`` without cryptography.
     """
     exists = (folder / files.SERVER).exists()
+    if compose and host is None and not (folder / files.FLOWER).exists():
+        host = HOST
     address = _address(folder, host, port, secure)
     names = [f"site-{k}" for k in range(clients)]
     _check_ports(clients, address)
@@ -94,6 +100,8 @@ def init(
         deployed = Deployment(folder, address, sorted({*existing, *names}, key=lambda name: (len(name), name)), new)
         text = f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{deployed.commands()}```\n"
         write_atomic(folder / files.COMMANDS, text)
+        if compose:
+            write_atomic(folder / COMPOSE, compose_text(folder, address, deployed.sites))
     return deployed
 
 

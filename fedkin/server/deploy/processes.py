@@ -23,6 +23,7 @@ SERVERAPP = "flwr-serverapp"  # in the command line of the process of a run
 _PROC = Path("/proc")
 _PAUSE = 0.1  # seconds between looks
 Started = subprocess.Popen[bytes]
+_children: list[Started] = []  # started by this process, which the system wants to hear of them
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
     marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
     found: dict[Part, list[Process]] = {part: [] for part in parts}
     for entry in _PROC.glob("[0-9]*"):
+        if int(entry.name) == os.getpid():  # in a container, this process has the mark, too
+            continue
         with suppress(OSError, ValueError):  # another user's, or it has just ended
             own = marks.keys() & set((entry / "environ").read_bytes().split(b"\0"))
             for mark in own:
@@ -107,7 +110,7 @@ def start(part: Part, command: Sequence[str], variables: Mapping[str, str], pipe
     environment = {**os.environ, **variables, MARK: part.mark}
     try:
         with open(os.devnull if piped else part.log, "ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 cwd=part.folder,
                 env=environment,
@@ -116,6 +119,8 @@ def start(part: Part, command: Sequence[str], variables: Mapping[str, str], pipe
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        _children.append(process)
+        return process
     except FileNotFoundError as error:
         raise ConfigError(f"{command[0]} is not there; is its folder in PATH?") from error
     except OSError as error:
@@ -140,6 +145,7 @@ def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
                 for process in own:
                     _signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
+    _children[:] = [child for child in _children if child.poll() is None]
 
 
 def _matching(parts: Collection[Part], only: str) -> dict[Part, list[Process]]:

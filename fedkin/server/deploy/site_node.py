@@ -55,7 +55,7 @@ def run_site(folder: Path) -> None:
         raise ConfigError(f'{error}; or set worker = "none" under [client]') from error
     keys = (Path(files.SITE_CA), Path(files.NODE_KEY)) if secure else (None, None)
     try:
-        run_node(str(address), worker, *keys)
+        run_node(str(address), worker.reply, *keys)
     except (Stopped, KeyboardInterrupt):
         _log.info("the site has left")
     except RefusedError:

@@ -152,11 +152,11 @@ class Worker:
         self._listener.close()
 
     def _reply(self, message: Parts) -> tuple[dict[str, Any], Parts | None]:
-        from fedkin.server.message import from_parts, to_parts
+        from fedkin.server.message import IN_REPLY, from_parts, to_parts
         from fedkin.server.node import respond
 
         try:
-            return {}, to_parts(respond(self.loaded.node, lambda: from_parts(message)))
+            return {}, to_parts(respond(self.loaded.node, lambda: from_parts(message)), IN_REPLY)
         except Exception as error:  # as a client's process that raises: the message is lost, and the site goes on
             traceback.print_exc()
             return {"failure": f"{type(error).__name__}: {error}"}, None

@@ -19,7 +19,7 @@ from fedkin.server.deploy import ask_worker, worker, worker_link
 from fedkin.server.deploy.ask_worker import SiteWorker, WorkerFailure
 from fedkin.server.deploy.worker import LoadedNode, Worker
 from fedkin.server.deploy.worker_link import WorkerError, check_peer, open_folder, process_mark, worker_folder
-from fedkin.server.message import RpcMessage, from_parts, to_parts
+from fedkin.server.message import IN_REPLY, RpcMessage, from_parts, to_parts
 from fedkin.server.node import Node, respond
 from fedkin.server.parts import read_frame, write_frame
 from tests.free_ports import until
@@ -79,7 +79,7 @@ def said(site: SiteWorker, request: RpcMessage = HELLO) -> RpcMessage:
 
 def test_the_reply_is_the_nodes_own(site: SiteWorker, workers: Workers) -> None:
     expected = respond(workers.make, lambda: HELLO)
-    assert to_parts(said(site)) == to_parts(expected)
+    assert site.reply(to_parts(HELLO)) == to_parts(expected, IN_REPLY)
     assert said(site).header["name"] == "berlin" and workers.started == 1  # the second message starts none
 
 
@@ -259,7 +259,9 @@ def test_files_that_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.M
 def test_a_frame_is_read_as_it_was_written() -> None:
     one, other = socket.socketpair(socket.AF_UNIX)
     with one, other:
-        message = to_parts(RpcMessage({"a": 1}, {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "n": np.arange(3)}))
+        arrays = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "n": np.arange(3)}
+        message = to_parts(RpcMessage({"a": 1}, arrays), whole=0)
+        assert message.arrays["x"].shape == (2, 3)
         write_frame(one, {"version": "1"}, message)
         write_frame(one, {"replace": "why"})
         assert read_frame(other) == ({"version": "1"}, message)
