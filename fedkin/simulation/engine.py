@@ -23,7 +23,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
 from fedkin.simulation.model_checks import check_ids
-from fedkin.simulation.workers import AnyModel, check_samples, worker_factory
+from fedkin.simulation.workers import AnyModel, check_samples, program_release, worker_factory
 
 
 class SimulatedWorld:
@@ -67,6 +67,7 @@ class SimulatedWorld:
         self._ids, self._first_data, self._compiled = check_ids(ids, data.clients), data, compiled
         self._workers = worker_factory(model, self._ids, devices, clients_per_batch)
         self._scorer, self._trainer = self._workers(data)
+        self._release_programs = program_release(model)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
         self._stale_counts = stale_counts(shift)
         self._memory = ClientMemory(data.clients, memory_limit, self._ids)
@@ -98,6 +99,7 @@ class SimulatedWorld:
 
     def begin(self, stream: Stream) -> None:
         self._now = stream
+        self._release_programs()
         self._memory.forget(self.population.departed(stream.round))
         if self._shifted_data is None:
             return

@@ -86,3 +86,12 @@ def worker_factory(
     from fedkin.simulation import compiled_workers
 
     return compiled_workers.worker_factory(model, ids, devices, clients_per_batch)  # type: ignore[arg-type]
+
+
+def program_release(model: AnyModel) -> Callable[[], object]:
+    """A function that releases compiled programs where the process has too many, to be called between rounds."""
+    if isinstance(model, ModelWithWorkers):
+        return lambda: None
+    from fedkin.simulation import compiled_programs
+
+    return compiled_programs.LIMIT.keep
