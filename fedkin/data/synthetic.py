@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float32, Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.machine_memory import check_memory
 from fedkin.data.partition import split_train_test
 from fedkin.data.partition_options import checked, legacy_random, positive
 
 FEATURES, CLASSES = 60, 10
+_BYTES = FEATURES * 4 + 3 * 8  # of a sample, with its label and its place in two indices
 
 
 class Generated(NamedTuple):
     """Samples of all clients; those of a client are consecutive."""
 
-    x: Float[np.ndarray, "M 60"]
+    x: Float32[np.ndarray, "M 60"]
     y: Int[np.ndarray, "M"]
     sizes: Int[np.ndarray, "N"]
 
@@ -35,6 +37,8 @@ def generate(
         clients: N.
         random: legacy generator.
         iid: one model and one distribution of features for all clients.
+
+    Raises ConfigError where the machine has too little memory for them.
     """
     sizes = random.lognormal(4, 2, clients).astype(np.int64) + 50
     covariance = np.diag(np.arange(1.0, FEATURES + 1) ** -1.2)
@@ -45,14 +49,16 @@ def generate(
         centre = random.normal(0, alpha, clients)  # of both a client's weights and its biases
         spread = random.normal(0, beta, clients)
         means = np.array([random.normal(spread[u], 1, FEATURES) for u in range(clients)])
-    x, y = [], []
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    check_memory({f"{offsets[-1]:,} samples of synthetic": _BYTES * int(offsets[-1])}, "take fewer: data.clients")
+    x, y = np.empty((offsets[-1], FEATURES), np.float32), np.empty(offsets[-1], np.int64)
     for u in range(clients):
         W, b = (
             shared if iid else (random.normal(centre[u], 1, (FEATURES, CLASSES)), random.normal(centre[u], 1, CLASSES))
         )
-        x.append(random.multivariate_normal(means[u], covariance, sizes[u]))
-        y.append(np.argmax(x[u] @ W + b, axis=1))
-    return Generated(np.concatenate(x), np.concatenate(y), sizes)
+        drawn, own = random.multivariate_normal(means[u], covariance, sizes[u]), slice(offsets[u], offsets[u + 1])
+        x[own], y[own] = drawn, np.argmax(drawn @ W + b, axis=1)  # labels are those of the numbers as drawn
+    return Generated(x, y, sizes)
 
 
 @checked
@@ -79,7 +85,7 @@ def synthetic(
         seed: of samples and split.
 
     Raises:
-        ConfigError: invalid options.
+        ConfigError: invalid options, or more samples than this machine has memory for.
     """
     positive("clients", clients)
     for name, value in (("alpha", alpha), ("beta", beta)):
@@ -89,7 +95,7 @@ def synthetic(
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")
     alpha, beta = (1.0 if value is None else value for value in (alpha, beta))
     x, y, sizes = generate(alpha, beta, clients, legacy_random(seed), iid)
-    owned = Ragged.of(np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
+    owned = Ragged(np.arange(len(y)), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     train, test = split_train_test(owned, Stream(seed, purpose="data/synthetic/split"), train_fraction)
     name = "synthetic(iid)" if iid else f"synthetic({alpha:g}, {beta:g})"
-    return FederatedData(name, x.astype(np.float32), y, CLASSES, train, test)
+    return FederatedData(name, x, y, CLASSES, train, test)
