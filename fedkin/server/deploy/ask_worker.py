@@ -35,6 +35,7 @@ _log = logging.getLogger("fedkin")
 MODULE = "fedkin.server.deploy.worker"
 _START_TIMEOUT, _PAUSE = 60.0, 0.01  # seconds
 _ATTEMPTS = 2  # of one message: the second with a new worker
+_started: list[subprocess.Popen[bytes]] = []  # by this process, which the system wants to hear of them
 
 
 class WorkerFailure(RuntimeError):
@@ -148,8 +149,9 @@ class SiteWorker:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(dict.fromkeys(entry for entry in sys.path if entry))
+        _started[:] = [process for process in _started if process.poll() is None]
         with (self.folder / LOG).open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(self.config), *map(str, self._site)],
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
@@ -157,3 +159,5 @@ class SiteWorker:
                 stderr=log,
                 start_new_session=True,
             )
+        _started.append(process)
+        return process

@@ -121,8 +121,9 @@ class _Starter:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.lines.append(line.decode(errors="replace").rstrip("\n"))
+        with self._process.stdout as output:
+            for line in output:
+                self.lines.append(line.decode(errors="replace").rstrip("\n"))
 
 
 def _wait_for_site(part: Part, process: Started, offset: int) -> str:
