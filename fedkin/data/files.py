@@ -145,7 +145,7 @@ def _read_csv(path: Path, names: str | None) -> Table:
             numbers = table[names].astype(kind)
         except (ValueError, OverflowError):
             continue
-        if (numbers.astype(str) == table[names]).all():
+        if np.array_equal(numbers.astype(str), table[names]):
             return table.assign(**{names: numbers})
     return table
 

@@ -33,14 +33,14 @@ def classification_measures(
     broken = np.flatnonzero(~np.isfinite(probability).all(axis=1))
     if len(broken):
         raise ModelError(f"probabilities of {len(broken)} samples are NaN or infinite, such as of sample {broken[0]}")
-    predicted = probability.argmax(axis=1) if predicted is None else predicted
-    correct = predicted == y
+    chosen = probability.argmax(axis=1) if predicted is None else predicted
+    correct = chosen == y
     values = (
         float(correct.mean()),
-        balanced_accuracy(y, predicted),
-        macro_f1(y, predicted),
+        balanced_accuracy(y, chosen),
+        macro_f1(y, chosen),
         one_vs_rest_auroc(y, probability),
-        expected_calibration_error(probability[np.arange(len(y)), predicted], correct),
+        expected_calibration_error(probability[np.arange(len(y)), chosen], correct),
     )
     return dict(zip(MEASURES, values, strict=True))
 

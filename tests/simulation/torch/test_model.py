@@ -461,7 +461,7 @@ def test_the_arguments_of_a_partial_optimizer_are_in_the_digest() -> None:
     def digest(optimizer: Any) -> str:
         return torch_model(with_norm, optimizer=optimizer).digest(DATA)
 
-    rmsprop = torch.optim.RMSprop
+    rmsprop: Any = torch.optim.RMSprop
     one, same, other = (digest(partial(rmsprop, momentum=m, alpha=0.9)) for m in (0.5, 0.5, 0.6))
     swapped = digest(partial(rmsprop, alpha=0.9, momentum=0.5))
     assert one == same == swapped and len({one, other, digest(partial(rmsprop)), digest(rmsprop)}) == 4
