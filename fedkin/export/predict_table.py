@@ -10,6 +10,7 @@ from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.data.files import read_npz, read_table
+from fedkin.export.columns import values_of
 from fedkin.export.predictor import Classifier, Decisions, encoded_labels
 from fedkin.export.reader import Export
 
@@ -116,17 +117,11 @@ def _table(export: Export, path: Path) -> _File:
     shape, names = export.card["input"]["shape"], export.card["input"]["features"]
     if names is None:
         names = [name for name in table if name not in (label, client, _SPLIT)]
-    missing = [name for name in names if name not in table]
-    if missing:
-        raise DataError(f"{path}: {unknown('column', missing[0], map(str, table.columns))}; the model needs it")
     if len(names) != int(np.prod(shape)):
         raise DataError(
             f"{path}: the model takes {int(np.prod(shape))} features, and the file has {len(names)} columns besides "
             f"{label}, {client} and {_SPLIT}: {', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
         )
-    wrong = [str(name) for name in names if table[name].dtype.kind not in "iufb"]
-    if wrong:
-        raise DataError(f"{path}: expected numbers in column {wrong[0]!r}, got {table[wrong[0]].dtype}")
-    x = table[names].to_numpy(export.card["input"]["dtype"]).reshape(-1, *shape)
+    x = values_of(table, [str(name) for name in names], path, export.card["input"]["dtype"]).reshape(-1, *shape)
     own: dict[str, Any] = {name: table[name].to_numpy() if name in table else None for name in (label, client)}
     return _File(x, own[label], own[client])

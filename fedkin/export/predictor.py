@@ -16,6 +16,7 @@ from jaxtyping import Float, Int, Shaped
 from fedkin.core.errors import DataError, ModelError, unknown
 from fedkin.core.layout import Samples
 from fedkin.data.labels import label_array, named_booleans
+from fedkin.export.columns import is_table, values_of
 from fedkin.export.inference import class_scores
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
@@ -51,10 +52,10 @@ class Classifier:
 
         Args:
             x: [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own were, and refused
-                elsewhere.
+                elsewhere. Of a DataFrame the columns are taken by name, where the run's data had names.
 
         Raises:
-            DataError: samples of another shape or type, or with NaN or infinity.
+            DataError: samples of another shape or type, with NaN or infinity, or without a column.
         """
         x = as_samples(x, self.samples)
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
@@ -181,15 +182,17 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     """Samples as a model takes them.
 
     Args:
-        x: anything that NumPy makes an array [B ...] of; ``uint8`` are divided by 255 where the samples were.
-        samples: which show shape and type, and may say ``from_uint8``.
+        x: anything that NumPy makes an array [B ...] of; ``uint8`` are divided by 255 where the samples were. Of a
+            DataFrame the columns are taken by name, where the features have names.
+        samples: which show shape and type, and may say ``from_uint8`` and ``feature_names``.
 
     Raises:
-        DataError: another shape or type, NaN or infinity.
+        DataError: another shape or type, NaN or infinity, a column that is missing.
     """
     shape, dtype = tuple(samples.x.shape[1:]), samples.x.dtype
     floats = np.issubdtype(dtype, np.floating)
-    array = _array(x)
+    names = getattr(samples, "feature_names", None)
+    array = values_of(x, names, "samples", dtype) if names is not None and is_table(x) else _array(x)
     if array.dtype.kind not in ("biuf" if floats else "iu") or array.shape[1:] != shape or not array.ndim:
         kind = "numbers" if floats else "integers"
         raise DataError(

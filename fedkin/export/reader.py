@@ -68,11 +68,13 @@ class Export:
         shape, dtype = self.card["input"]["shape"], self.card["input"]["dtype"]
         words = self.card.get("words")
         vocabulary = None if words is None else tuple(map(str, range(words)))
+        features = self.card["input"].get("features")
         return DataDescription(
             str(self.card.get("data")),
             np.zeros((1, *shape), dtype),
             self.card["classes"],
             vocabulary,
+            feature_names=None if features is None else tuple(features),
             from_uint8=self.card["input"].get("scaling") == FROM_UINT8,
         )
 

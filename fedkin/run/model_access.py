@@ -76,7 +76,7 @@ class ModelAccess:
 
         Args:
             x: samples [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own
-                were, and refused elsewhere.
+                were, and refused elsewhere. Of a DataFrame columns are taken by name, where the data have names.
             client: as ``model_for``.
             cluster: number; needed, or ``client`` is, where there is more than one model.
             proba: probabilities [B, C] instead.
