@@ -75,16 +75,15 @@ def check_command(
             raise typer.Exit(_FAILED)
 
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a deployment, or that of a site.")]
-OnlyServer = Annotated[bool, typer.Option("--server", help="The server only.")]
-OnlySite = Annotated[str | None, typer.Option("--site", metavar="NAME", help="This site only.")]
+_DIR = "The folder of a deployment, or that of a site."
+_SERVER, _SITE = "The server only.", "This site only."
 
 
 @deploy_app.command("up")
 def up_command(
-    folder: Folder,
-    server: OnlyServer = False,
-    site: OnlySite = None,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
+    server: Annotated[bool, typer.Option("--server", help=_SERVER)] = False,
+    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the run has ended.")] = False,
 ) -> None:
     """Start what a folder holds, in the background: the server with its run, sites, or all of a trial.
@@ -101,7 +100,11 @@ def up_command(
 
 
 @deploy_app.command("down")
-def down_command(folder: Folder, server: OnlyServer = False, site: OnlySite = None) -> None:
+def down_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
+    server: Annotated[bool, typer.Option("--server", help=_SERVER)] = False,
+    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
+) -> None:
     """End what `fedkin deploy up` has started, and all that it has started itself."""
     with error_exit():
         from fedkin.server.deploy.up import down
@@ -111,7 +114,11 @@ def down_command(folder: Folder, server: OnlyServer = False, site: OnlySite = No
 
 
 @deploy_app.command("status")
-def status_command(folder: Folder, server: OnlyServer = False, site: OnlySite = None) -> None:
+def status_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
+    server: Annotated[bool, typer.Option("--server", help=_SERVER)] = False,
+    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
+) -> None:
     """Show which parts run on this machine, and how far the run is.
 
     The exit status is 1 if a part does not run."""
@@ -128,7 +135,7 @@ def status_command(folder: Folder, server: OnlyServer = False, site: OnlySite = 
 
 @deploy_app.command("logs")
 def logs_command(
-    folder: Folder,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
     parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", help="Such as superlink, site-0.")] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Of each part.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,

@@ -38,7 +38,13 @@ class Parts:
 
 
 def write_frame(connection: socket.socket, head: dict[str, Any], parts: Parts | None = None) -> None:
-    """Send a head of plain values, and a message where there is one. Raises OSError."""
+    """Send a head of plain values, and a message where there is one. Raises OSError.
+
+    Args:
+        connection: to send it on.
+        head: what JSON can hold, without ``rest`` and ``arrays``.
+        parts: the message; None: there is none.
+    """
     if parts is not None:
         arrays = [[name, part.dtype, list(part.shape), len(part.data)] for name, part in parts.arrays.items()]
         head = {**head, "rest": len(parts.rest), "arrays": arrays}
