@@ -1,5 +1,5 @@
 # Everything a checkout needs: `make demo` sets up and runs, `make test` sets up and tests.
-.PHONY: demo quick test check wheel bench results docs clean help
+.PHONY: demo quick test chaos check wheel bench results docs clean help
 .DEFAULT_GOAL := help
 
 # The first Python that is new enough; `make PYTHON=/path/to/python demo` names another.
@@ -19,6 +19,10 @@ quick: .venv/dev ## the unit tests, under two minutes: every formula, nothing th
 
 test: .venv/dev ## all tests; real data are read from FEDKIN_DATA
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+chaos: .venv/dev ## federations on random faults: SCHEDULES of them (1000), from SEED on (0)
+	$(BIN)/python -m tests.deterministic --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.deterministic --peers --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 
 check: .venv/dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

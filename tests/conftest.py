@@ -36,6 +36,7 @@ LEVELS = {
     "config": "unit",
     "core": "unit",
     "data": "simulation",
+    "deterministic": "simulation",
     "docs": "docs",
     "estimator": "simulation",
     "export": "simulation",

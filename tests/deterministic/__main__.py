@@ -1,0 +1,43 @@
+"""Run schedules, and tell those after which something that must hold does not: ``python -m tests.deterministic``."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+
+from tests.deterministic import federation, peer_federation, peer_schedule, schedule
+from tests.deterministic.shrinking import Found, find, find_peers, smallest, story
+
+_PART = 25  # schedules of one process at a time
+
+
+def main(arguments: list[str]) -> int:
+    """Run them on all processes; 1 where there was a violation."""
+    parser = argparse.ArgumentParser(prog="python -m tests.deterministic", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=1000, help="how many (1000)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first; the next has the next (0)")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--peers", action="store_true", help="of peers, without a server")
+    options = parser.parse_args(arguments)
+    start, seeds = time.monotonic(), range(options.seed, options.seed + options.schedules)
+    found: list[Found] = []
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        for done, some in enumerate(pool.imap_unordered(find_peers if options.peers else find, seeds, _PART), 1):
+            found += [some] if some else []
+            if some:
+                print(f"seed {some.seed}: {some.text}", flush=True)
+            if done % 500 == 0:
+                print(f"{done} schedules, {len(found)} violations, {time.monotonic() - start:.0f} s", flush=True)
+    for one in found[:3]:
+        drawn = (peer_schedule if options.peers else schedule).draw(one.seed)
+        run = (peer_federation if options.peers else federation).run_schedule
+        print(f"\n{story(smallest(drawn, run), run)}")
+    seconds = time.monotonic() - start
+    print(f"{len(seeds)} schedules in {seconds:.0f} s on {options.processes} processes: {len(found)} violations")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

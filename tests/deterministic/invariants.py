@@ -1,0 +1,111 @@
+"""What must hold after every schedule, whatever happened in it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkin.config import registry
+from fedkin.core.method import UNASSIGNED
+from fedkin.run.loop import run
+from fedkin.run.results import Run
+from fedkin.run.run_folder import METRICS
+from tests.deterministic.observed_world import Call, ObservedWorld, UndisturbedWorld, state_arrays
+from tests.deterministic.sites import quadratic_clients
+
+if TYPE_CHECKING:
+    from tests.deterministic.federation import Federation
+
+_OWN_TO_MESSAGES = ("bytes", "messages", "bits")  # in front of names of records' entries that are compared elsewhere
+
+
+def check(federation: Federation, finished: Run) -> None:
+    """Everything. Raises AssertionError."""
+    world = federation.trace.world
+    assert world is not None
+    check_rounds(federation, finished)
+    check_ids(federation, world, finished)
+    check_ledger(federation, world)
+    check_log(federation)
+    check_undisturbed(federation, world, finished)
+
+
+def check_rounds(federation: Federation, finished: Run) -> None:
+    """Every round is there, once."""
+    expected = list(range(federation.schedule.rounds + 1))
+    assert [record["round"] for record in finished.records] == expected
+    lines = (federation.trace.folder / METRICS).read_text().splitlines()
+    assert [json.loads(line) for line in lines] == json.loads(json.dumps(finished.records))
+
+
+def check_ids(federation: Federation, world: ObservedWorld, finished: Run) -> None:
+    """No client is in two clusters: each has one id, under every server, and each id one client."""
+    members = world.membership.registry.members
+    ids = [client for member in members.values() for client in member.ids]
+    assert len(set(ids)) == len(ids), "two clients have the same id"
+    for name, member in members.items():
+        assert member.count == federation.schedule.sites[name]
+    run_name = world._client.run
+    for site in federation.sites.values():
+        assert site.ids.get(run_name, members[site.name].first if site.name in members else 0) == (
+            members[site.name].first if site.name in members else 0
+        ), f"{site.name} has other ids than it was asked under"
+    assignment, clusters = finished.assignment, finished.state.clusters
+    assert ((assignment >= UNASSIGNED) & (assignment < clusters)).all()
+
+
+def check_ledger(federation: Federation, world: ObservedWorld) -> None:
+    """Bytes are those of the rounds that count: declared ones by call, measured ones by message."""
+    entries, ledger = federation.trace.entries, world.ledger
+    calls = [entry for entry in entries if isinstance(entry, Call)]
+    messages = [entry for entry in entries if isinstance(entry, tuple)]
+    sides = (ledger.down, ledger.up, ledger.measured_down, ledger.measured_up)
+    counted = [sum(side.values()) for side in sides]
+    expected = [sum(call.down for call in calls), sum(call.up for call in calls)]
+    expected += [sum(one[side] for one in messages) for side in (1, 2)]
+    assert counted == expected, f"the ledger has {counted}, and {expected} were sent"
+
+
+def check_log(federation: Federation) -> None:
+    """Nothing was damaged that a restart must find."""
+    for line in federation.story:
+        assert "begins anew" not in line, line
+        assert "taking an older checkpoint" not in line, line
+
+
+def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Run) -> None:
+    """A run that nothing disturbs, with the same replies, has the same records and ends in the same state."""
+    numbers = np.full(world.total_clients, 99)
+    for name, member in world.membership.registry.members.items():
+        numbers[member.ids] = federation.sites[name].numbers
+    entries = [entry for entry in federation.trace.entries if not isinstance(entry, tuple)]
+    undisturbed: Any = UndisturbedWorld(quadratic_clients(numbers), entries, world.work)
+    method = registry.make(registry.methods(), finished.config["method"])
+    plan = federation.plan
+    again = run(undisturbed, method, plan)
+    if not federation.trace.at_end:  # else the last scores, which no checkpoint has, were asked for again
+        undisturbed.finish()
+    mine, theirs = state_arrays(finished.state), state_arrays(again.state)
+    assert mine.keys() == theirs.keys()
+    for name, array in theirs.items():
+        np.testing.assert_allclose(mine[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+    for one, two in zip(finished.records, again.records, strict=True):
+        check_record(one, two)
+
+
+def check_record(one: dict[str, Any], two: dict[str, Any]) -> None:
+    """Two records of a round agree in all but what messages weigh."""
+    for name, value in two.items():
+        if not name.startswith(_OWN_TO_MESSAGES) and name != "method":
+            text = f"round {two['round']}: {name} is {one[name]}, and undisturbed {value}"
+            assert _close(one[name], value), text
+
+
+def _close(one: Any, two: Any) -> bool:
+    if isinstance(one, float) and isinstance(two, float):
+        return bool(np.isclose(one, two, rtol=1e-4, atol=1e-6, equal_nan=True))
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(_close, one, two))
+    return one == two

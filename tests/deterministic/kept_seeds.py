@@ -1,0 +1,47 @@
+"""The smallest schedule of every violation that was ever found: each holds now, and stays here.
+
+They are written out, because another way to draw schedules gives a seed another one.
+"""
+
+from __future__ import annotations
+
+from tests.deterministic.peer_schedule import PeerSchedule
+from tests.deterministic.schedule import Fault, Schedule
+
+_FOUR = {"site-0": 3, "site-1": 3, "site-2": 2, "site-3": 2}
+_THREE = {"site-0": 1, "site-1": 3, "site-2": 3}
+
+KEPT: dict[str, Schedule] = {
+    "a reply that is delivered twice ended the server": Schedule(
+        5019, "fedavg", _THREE, 5, 3, 3, 45.0, 1.0, 2, 2, (Fault("repeat_reply", "site-2", 2),)
+    ),
+    "a handshake that is answered twice ended the server": Schedule(
+        5019, "fedavg", _THREE, 3, 3, 3, 45.0, 1.0, 2, 2, (Fault("repeat_reply", "site-2", 1),)
+    ),
+    "nodes refused every request of a user's own method": Schedule(
+        23, "tests.deterministic.counting:Counting", _THREE, 3, 3, 4, 30.0, 0.5, 1, 1
+    ),
+    "a power cut took a finished checkpoint back": Schedule(
+        5000, "ifca", _FOUR, 4, 10, 4, 30.0, 1.0, 2, 1, (Fault("power_server", number=66, length=39.8),)
+    ),
+    "a run that went on waited for ever for a site that had left": Schedule(
+        0,
+        "fedgroup",
+        {"site-0": 1, "site-1": 1, "site-2": 1, "site-3": 3},
+        *(5, 5, 6, 30.0, 1.0, 1, 1),
+        (Fault("leave", "site-2", at=21.8), Fault("crash_server", number=103, length=4.7)),
+    ),
+    "a node was sent nothing after the clock was set back": Schedule(
+        2205,
+        "fedavg",
+        {"site-0": 1, "site-1": 1, "site-2": 1},
+        *(5, 3, 3, 30.0, 1.0, 0, 1),
+        (Fault("lose_reply", "site-1", 2), Fault("set_clock", at=5.0, length=-3600.0)),
+    ),
+}
+
+KEPT_PEERS: dict[str, PeerSchedule] = {
+    "a power cut took records of saved rounds": PeerSchedule(
+        22, "gossip", ("p0", "p1", "p2", "p3"), 1, (Fault("power_site", "p1", 37, length=5.0),)
+    ),
+}

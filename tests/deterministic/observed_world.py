@@ -1,0 +1,210 @@
+"""The server's world with a trace of all that a run depends on, and the same run again in an undisturbed world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.ledger import Ledger
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.run.run_folder import METRICS
+from fedkin.server.remote_world import RemoteWorld
+from fedkin.simulation.fake_world import FakeWorld
+from tests.deterministic.fake_clock import FakeClock
+
+_POSITION = "trace"  # in a checkpoint: how much of the trace it stands on
+GRACE = 2.0  # seconds: what the server's own polling may take beyond a deadline
+
+
+@dataclass
+class Call:
+    """A task that was run, and the reply."""
+
+    task: str
+    clients: np.ndarray
+    reply: Reply
+    down: int  # bytes that the ledger counts
+    up: int
+    update_memory: int  # of the world
+
+
+@dataclass
+class Trace:
+    """What has happened in the rounds that count: those of a server that died after its last checkpoint do not.
+
+    Attributes:
+        entries: calls, sets of reachable clients, and (operation, bytes down, bytes up) of messages.
+        kept: by length of the trace, the records' file at each checkpoint.
+        done: the length at the newest checkpoint that was finished.
+    """
+
+    clock: FakeClock
+    deadline: float
+    folder: Path
+    entries: list[Any] = field(default_factory=list)
+    kept: dict[int, bytes] = field(default_factory=dict)
+    done: int = -1
+    world: ObservedWorld | None = None
+    former: list[Any] = field(default_factory=list)
+    began: tuple[float, float] | None = None  # when the present round has begun
+    beats: Callable[[], dict[int, float]] = dict  # when each node has sent its last heartbeat
+    suspected: dict[int, float] = field(default_factory=dict)  # when each node was first found among the suspects
+    at_end: bool = False  # whether the newest server has begun after the last round
+
+    def count(self, operation: str, down: int, up: int) -> None:
+        """A message was sent, or fetched."""
+        self.entries.append((operation, down, up))
+
+    def new_world(self, world: ObservedWorld) -> None:
+        """A server has started."""
+        self.former, self.entries = self.entries or self.former, []
+        self.world, self.began, self.suspected = world, None, {}
+        self.at_end = False
+
+    def begin(self, round: int, number: int) -> None:
+        """A server begins a round, its first (``number`` 0) or another one."""
+        self.end_round()
+        self.at_end &= not number
+        if number:
+            self.done = max(self.done, *self.kept, -1)
+        elif not self.entries:
+            assert self.done < 0, "a server has begun anew, and there was a checkpoint"
+            self.kept = {}
+
+    def end_round(self) -> None:
+        """The present round ends: not after its deadline."""
+        if self.began is not None:
+            seconds = self.clock.now - self.began[0] - (self.clock.frozen - self.began[1])
+            assert seconds <= self.deadline + GRACE, f"a round took {seconds:.1f} s of {self.deadline:.0f}"
+
+    def begun(self) -> None:
+        """The server has found its clients: the round's time begins."""
+        self.began, beats = (self.clock.now, self.clock.frozen), self.beats()
+        suspects = self.world.membership.request_round.suspects if self.world else {}
+        self.suspected = {node: self.suspected.get(node, self.clock.now) for node in suspects}
+        for node, since in self.suspected.items():
+            assert beats[node] <= since, f"node {node} is sent nothing, and has sent a heartbeat since"
+
+    def keep(self) -> int:
+        """A checkpoint is made."""
+        self.kept[len(self.entries)] = (self.folder / METRICS).read_bytes()
+        return len(self.entries)
+
+    def resume(self, position: int) -> None:
+        """A server goes on from a checkpoint."""
+        assert position >= self.done, "a finished checkpoint is lost"
+        assert (self.folder / METRICS).read_bytes() == self.kept[position], "records are not those of the checkpoint"
+        self.entries, self.at_end = self.former[:position], True
+        self.kept = {length: lines for length, lines in self.kept.items() if length <= position}
+
+
+class ObservedWorld(RemoteWorld):
+    """The world of a server, which writes into ``trace``."""
+
+    trace: Trace
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._begun = 0
+        self.trace.new_world(self)
+
+    def begin(self, stream: Stream) -> None:
+        self.trace.begin(stream.round, self._begun)
+        self._begun += 1
+        super().begin(stream)
+        self.trace.begun()
+
+    def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        clients = super().clients(round)
+        self.trace.entries.append(clients)
+        return clients
+
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        before = _totals(self.ledger)
+        reply = super().run(task, clients, stream)
+        down, up = (now - then for now, then in zip(_totals(self.ledger), before, strict=True))
+        self.trace.entries.append(Call(task.name, np.array(clients), reply, down, up, self.update_memory))
+        return reply
+
+    def memory(self) -> dict[str, np.ndarray]:
+        return super().memory() | {_POSITION: np.array(self.trace.keep())}
+
+    def recall(self, memory: dict[str, np.ndarray]) -> None:
+        self.trace.resume(int(memory[_POSITION]))
+        super().recall({name: array for name, array in memory.items() if name != _POSITION})
+
+
+def _totals(ledger: Ledger) -> tuple[int, int]:
+    return sum(ledger.down.values()), sum(ledger.up.values())
+
+
+class UndisturbedWorld:
+    """The clients in one process, without messages: each call has the replies of the trace, and no other.
+
+    Args:
+        clients: by id.
+        entries: of the trace, without messages.
+        work: of the run.
+    """
+
+    true_clusters = None
+
+    def __init__(self, clients: FakeWorld, entries: list[Any], work: Any) -> None:
+        self._clients, self._entries, self._next = clients, entries, 0
+        self.spec, self.work, self.total_clients, self.ledger = clients.spec, work, clients.total_clients, Ledger()
+        self.initial: Callable[[Stream], np.ndarray] = clients.initial
+
+    @property
+    def update_memory(self) -> int:
+        calls = (entry for entry in self._entries[self._next :] if isinstance(entry, Call))
+        return next((call.update_memory for call in calls), 0)
+
+    def begin(self, stream: Stream) -> None:
+        self._clients._now = stream
+
+    def clients(self, round: int) -> np.ndarray:
+        return self._entry(np.ndarray)
+
+    def reassigned(self, clients: np.ndarray) -> None:
+        """What clients keep is taken from the trace."""
+
+    def memory(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def recall(self, memory: dict[str, np.ndarray]) -> None:
+        """There is nothing to restore."""
+
+    def run(self, task: Task, clients: np.ndarray, stream: Stream | None = None) -> Reply:
+        call = self._entry(Call)
+        same = call.task == task.name and np.array_equal(call.clients, clients)
+        assert same, f"undisturbed, {task.name} is asked of {clients}; {call.task} of {call.clients} was"
+        if task.memory or task.standing or not task.up.arrays:
+            return call.reply
+        self._clients._failed = lambda *call_: ~call.reply.arrived  # type: ignore[method-assign]
+        return replace(self._clients.run(task, clients, stream), nonfinite=call.reply.nonfinite)
+
+    def finish(self) -> None:
+        """The trace has nothing more."""
+        assert self._next == len(self._entries), (
+            f"undisturbed, the last {len(self._entries) - self._next} do not happen"
+        )
+
+    def _entry(self, kind: type) -> Any:
+        assert self._next < len(self._entries), "undisturbed, more happens"
+        entry = self._entries[self._next]
+        self._next += 1
+        assert isinstance(entry, kind), f"undisturbed, {kind.__name__} comes where {entry} came"
+        return entry
+
+
+def state_arrays(state: State) -> dict[str, np.ndarray]:
+    """A state's arrays by name."""
+    return {name: value for name, value in vars(state).items() if isinstance(value, np.ndarray)}

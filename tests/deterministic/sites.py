@@ -1,0 +1,128 @@
+"""The clients' side: the real node with quadratic clients, in pure NumPy, and its own disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin import __version__
+from fedkin.config.server import DataDescription, SamplesSection
+from fedkin.core.layout import ModelSpec
+from fedkin.core.training import LocalTraining
+from fedkin.models import mlp
+from fedkin.models.model import Model
+from fedkin.server.deploy.build_node import HANDSHAKE_SEED
+from fedkin.server.deploy.node_disk import NodeDisk
+from fedkin.server.handshake import Handshake, make_handshake, model_digest
+from fedkin.server.message import decode, encode
+from fedkin.server.node import Node, respond
+from fedkin.server.task_messages import call_digest
+from fedkin.simulation.fake_world import FakeWorld
+from fedkin.simulation.workers import check_samples
+from tests.deterministic.counting import CountCalls
+from tests.deterministic.fake_disk import KilledError
+
+FEATURES, HIDDEN, CLASSES = 2, 2, 3
+SAMPLES = SamplesSection(shape=[FEATURES], classes=CLASSES)
+
+
+@cache
+def model() -> Model:
+    """The model that the server's file names; only its initial numbers and its layout are used."""
+    return mlp(DataDescription.of(SAMPLES, "chaos"), HIDDEN)
+
+
+@cache
+def spec() -> ModelSpec:
+    """Its layout."""
+    return check_samples(model(), DataDescription.of(SAMPLES, "chaos"))
+
+
+@cache
+def initial(words: bytes) -> np.ndarray:
+    """The initial model of some randomness."""
+    return np.asarray(model().initial(np.frombuffer(words, np.uint32)))
+
+
+@cache
+def handshake(config: str) -> Handshake:
+    """A side's description of itself."""
+    own = make_handshake("chaos", __version__, spec(), (FEATURES,), CLASSES, config)
+    return replace(own, start=model_digest(initial(HANDSHAKE_SEED.tobytes())))
+
+
+def quadratic_clients(numbers: Int[np.ndarray, "c"]) -> FakeWorld:
+    """Clients by their own numbers: even ones want +3 and odd ones -3, each with a slant."""
+    slant = 0.3 * np.random.default_rng(0).normal(size=(100, spec().parameters))[numbers]
+    target = (np.where(numbers % 2 == 0, 3.0, -3.0)[:, None] + slant).astype(np.float32)
+    counts = np.eye(CLASSES, dtype=np.int64)[numbers % CLASSES] * 12
+    world = FakeWorld(target, 10 + numbers, LocalTraining(lr=0.5), counts=counts)
+    world.spec = spec()
+    world.start = lambda stream: initial(stream.words().tobytes())
+    return world
+
+
+class Site:
+    """One site: its clients, its disk, and what it has seen.
+
+    Args:
+        name: of the node.
+        numbers: of its clients, among all of the federation.
+        folder: its disk.
+    """
+
+    def __init__(self, name: str, numbers: Int[np.ndarray, "c"], folder: Path) -> None:
+        self.name, self.numbers, self.folder = name, numbers, folder
+        self.ids: dict[str, int] = {}  # the first id of its clients, by the name of the run
+        self.counted = CountedCalls(len(numbers))
+
+    def handle(self, data: bytes) -> bytes:
+        """The reply of a new process."""
+        request = decode(data)
+        self._check_ids(request.header)
+        try:
+            reply = respond(self._node, lambda: request)
+        except KilledError:
+            self.counted.killed(request.header)
+            raise
+        if request.header["operation"] == CountCalls.name and "calls" in reply.arrays:
+            key = f"{request.header['run']} {call_digest(CountCalls, request)}"
+            self.counted.check(key, request.arrays["clients"], reply.arrays["calls"])
+        return encode(reply)
+
+    def _node(self) -> Node:
+        samples, own = 10 + self.numbers, handshake("")
+        world = quadratic_clients(self.numbers)
+        return Node(self.name, lambda spec: own, lambda: own.start, samples, lambda ids: world, NodeDisk(self.folder))
+
+    def _check_ids(self, header: dict[str, object]) -> None:
+        if "run" in header:
+            first = self.ids.setdefault(str(header["run"]), int(str(header["first"])))
+            assert first == header["first"], f"{self.name} had the ids from {first} on, and has {header['first']} now"
+
+
+class CountedCalls:
+    """Whether work with memory was done once: what clients count is what they were asked."""
+
+    def __init__(self, clients: int) -> None:
+        self._counts, self._unknown, self._last, self._run = np.zeros(clients, np.int64), 0, "", ""
+
+    def killed(self, header: dict[str, object]) -> None:
+        """A process ended in a call: nobody knows whether it was done."""
+        self._unknown += header["operation"] == CountCalls.name
+
+    def check(self, key: str, clients: np.ndarray, calls: np.ndarray) -> None:
+        """Compare a reply with the number of calls."""
+        run = key.split()[0]
+        if run != self._run:
+            self._counts[:], self._run, self._unknown = 0, run, 0
+        if key == self._last:
+            assert (calls == self._counts[clients]).all(), f"a call that came again was done again: {calls}"
+        else:
+            more = calls - self._counts[clients]
+            assert ((more >= 1) & (more <= 1 + self._unknown)).all(), f"calls were done {more} times"
+        self._counts[clients], self._last = calls, key

@@ -1,0 +1,77 @@
+"""The schedules find what they are for: each fault that is put into fedkin on purpose is found by a small one."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+
+from fedkin.p2p import peer_folder
+from tests.deterministic import federation, peer_federation
+from tests.deterministic.federation import Violation
+from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
+from tests.deterministic.mutations import MUTATIONS
+from tests.deterministic.schedule import Fault, Schedule
+
+_POWER = KEPT["a power cut took a finished checkpoint back"]
+_COUNTING = "tests.deterministic.counting:Counting"
+
+
+def small(*faults: Fault, method: str = "fedavg", retries: int = 0, every: int = 1, wait_for: int = 3) -> Schedule:
+    """Five rounds of a few sites."""
+    sites = {"site-0": 1, "site-1": 1, "site-2": 1, "site-3": 1}
+    return Schedule(1, method, sites, 5, 4, wait_for, 30.0, 1.0, retries, every, faults)
+
+
+FOUND_BY: dict[str, Schedule] = {
+    "the first reply of a call counts twice": Schedule(
+        5001,
+        "fedgroup",
+        {"site-0": 1, "site-1": 2, "site-2": 1, "site-3": 1, "site-4": 1},
+        *(4, 6, 3, 20.0, 0.5, 2, 1),
+    ),
+    "a repeated reply ends the server": KEPT["a reply that is delivered twice ended the server"],
+    "nothing is forced to disk": _POWER,
+    "new names are not forced to disk": _POWER,
+    "records are not forced to disk before their checkpoint": _POWER,
+    "the deadline is ignored": small(Fault("lose_request", "site-1", 3)),
+    "the ledger is not restored": _POWER,
+    "a checkpoint is skipped": _POWER,
+    "only later heartbeats count": KEPT["a node was sent nothing after the clock was set back"],
+    "a run that goes on waits for all": KEPT["a run that went on waited for ever for a site that had left"],
+    "the last reply stands for a missing one": small(Fault("lose_reply", "site-2", 3)),
+    "the registry is not written": small(
+        Fault("join", "site-3", at=6.0),
+        Fault("join", "site-2", at=14.0),
+        Fault("kill_server", at=24.0),
+        every=5,
+        wait_for=2,
+    ),
+    "nodes keep nothing": small(method=_COUNTING),
+    "nodes forget their replies": small(
+        *(Fault("crash_after", "site-1", n) for n in (3, 5, 7)), method=_COUNTING, retries=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_a_server_with_a_fault(name: str) -> None:
+    federation.run_schedule(FOUND_BY[name])
+    with MUTATIONS[name](), pytest.raises(Violation):
+        federation.run_schedule(FOUND_BY[name])
+
+
+def test_a_peer_with_a_fault() -> None:
+    schedule = KEPT_PEERS["a power cut took records of saved rounds"]
+    with patch.object(peer_folder, "force_to_disk", lambda path: None), pytest.raises(Violation, match="other records"):
+        peer_federation.run_schedule(schedule)
+
+
+def test_a_peer_that_counts_a_reply_twice() -> None:
+    """Its own model stands beside one reply in place of two."""
+    from fedkin.p2p.peer import Peer
+
+    in_order = Peer._in_order
+    twice = patch.object(Peer, "_in_order", lambda self, messages: [*(all_of := in_order(self, messages)), all_of[-1]])
+    with twice, pytest.raises(Violation):
+        peer_federation.run_schedule(KEPT_PEERS["a power cut took records of saved rounds"])

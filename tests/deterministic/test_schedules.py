@@ -1,0 +1,52 @@
+"""Whole federations on random faults: what must hold does, after each of some hundred schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.deterministic import federation, peer_federation, peer_schedule, schedule
+from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
+from tests.deterministic.shrinking import find, find_peers
+
+_PART = 25
+
+
+@pytest.mark.parametrize("part", range(12))
+def test_a_server_and_its_nodes(part: int) -> None:
+    """The story of a seed: ``python -m tests.deterministic --schedules 1 --seed SEED``."""
+    assert [found for seed in range(part * _PART, (part + 1) * _PART) if (found := find(seed))] == []
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_peers(part: int) -> None:
+    assert [found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_peers(seed))] == []
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_was_found_once_is_not_found_again(name: str) -> None:
+    federation.run_schedule(KEPT[name])
+
+
+@pytest.mark.parametrize("name", KEPT_PEERS)
+def test_what_was_found_of_peers_is_not_found_again(name: str) -> None:
+    peer_federation.run_schedule(KEPT_PEERS[name])
+
+
+def test_a_seed_has_one_story() -> None:
+    """In every process: nothing of a story is the computer's own."""
+    for seed in (3, 11):
+        one, two = (federation.run_schedule(schedule.draw(seed)) for _ in range(2))
+        assert [_plain(line) for line in one.story] == [_plain(line) for line in two.story] and len(one.story) > 20
+    one, two = (peer_federation.run_schedule(peer_schedule.draw(5)) for _ in range(2))
+    assert one.story == two.story
+
+
+def _plain(line: str) -> str:
+    """Without the names of folders and runs, which are made anew."""
+    return line.partition("/dev/shm")[0].partition("/tmp")[0]
+
+
+def test_a_story_can_be_read() -> None:
+    text = str(schedule.draw(0))
+    assert text.startswith("seed 0: ") and "\n  * " in text
+    assert "peers with" in str(peer_schedule.draw(0))
