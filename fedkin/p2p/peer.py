@@ -70,6 +70,7 @@ class Peer:
         timeout: seconds for a reply.
         signer: signs and checks messages, where peers have certificates.
         on_round: called with the record of every round.
+        clock: seconds now.
 
     Raises ConfigError for a client that the data do not have, and in lockstep for one that is not the peer's place in
     the list; ModelError for a detector.
@@ -88,13 +89,15 @@ class Peer:
         timeout: float | int = 5.0,
         signer: MessageSigner | None = None,
         on_round: Callable[[dict[str, Any]], Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_peer(settings, world, lockstep)
         self.settings, self.method, self.world = settings, method, world
         self.start = world.initial(Stream(settings.seed, 0, "method/init").child("model"))
         self.memory = memory or PeerMemory(self.start)
         self.table = PeerTable(settings.name, lockstep.peers if lockstep else self.memory.names)
-        self.client = PeerClient(settings, self.table, transport, len(self.start), timeout, lockstep, signer)
+        options = (timeout, lockstep, signer, clock)
+        self.client = PeerClient(settings, self.table, transport, len(self.start), *options)
         self._storage, self._on_round, self._row = storage, on_round, np.array([settings.client])
 
     def stop(self) -> None:

@@ -46,6 +46,7 @@ class PeerClient:
         timeout: seconds for a reply.
         lockstep: the peers that keep step; None where every peer has its own pace.
         signer: signs and checks messages, where peers have certificates.
+        clock: seconds now; what is waited for is ``stopped``.
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class PeerClient:
         timeout: float | int = 5.0,
         lockstep: LockstepSettings | None = None,
         signer: MessageSigner | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings, self.table, self.counts, self.stopped = settings, table, ExchangeCounts(), threading.Event()
         self._transport, self._parameters, self._timeout = transport, parameters, timeout
-        self._lockstep, self._signer = lockstep, signer
+        self._lockstep, self._signer, self._clock = lockstep, signer, clock
         self._cache = ResponseCache(partial(encode, federation=settings.federation, signer=signer))
         self._online = False
 
@@ -154,8 +156,8 @@ class PeerClient:
             others = set(self._lockstep.peers) - {self.settings.name}
             self._wait_until(lambda: others <= self._transport.peers().keys())
             return
-        end = time.monotonic() + _FIRST_CONTACT
-        while not self._transport.peers() and time.monotonic() < end and not self.stopped.wait(_POLL):
+        end = self._clock() + _FIRST_CONTACT
+        while not self._transport.peers() and self._clock() < end and not self.stopped.wait(_POLL):
             pass
         if not self._transport.peers():
             _log.warning("peer %s: no other peer can be reached; training alone, and trying on", self.settings.name)
@@ -177,6 +179,6 @@ class PeerClient:
     def _wait_until(self, done: Callable[[], bool]) -> None:
         """Wait for a condition, at most for the deadline of the lockstep or until the peer is stopped."""
         assert self._lockstep is not None
-        end = time.monotonic() + self._lockstep.deadline
-        while not done() and time.monotonic() < end and not self.stopped.wait(_POLL):
+        end = self._clock() + self._lockstep.deadline
+        while not done() and self._clock() < end and not self.stopped.wait(_POLL):
             pass

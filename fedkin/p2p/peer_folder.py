@@ -11,7 +11,7 @@ import numpy as np
 from fedkin.config.peer_settings import PeerSettings
 from fedkin.core import codec
 from fedkin.core.errors import CheckpointError
-from fedkin.core.storage import append_line, complete_lines, storage_errors, write_atomic
+from fedkin.core.storage import append_line, complete_lines, force_to_disk, storage_errors, write_atomic
 from fedkin.p2p.peer import PeerMemory
 
 STATE, METRICS = "peer.safetensors", "metrics.jsonl"
@@ -40,6 +40,8 @@ class PeerFolder:
             "votes": dict(memory.votes),
             "names": list(memory.names),
         }
+        if (self.path / METRICS).exists():  # the records of rounds that are saved outlast a power cut
+            force_to_disk(self.path / METRICS)
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
 
     def append(self, record: dict[str, Any]) -> None:
