@@ -77,9 +77,9 @@ def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
         raise DataError(f"{place}: labels must be an array [M], one for each sample, got shape {values.shape}")
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
+    _check_present(values, place)
     if values.dtype.kind not in "OU":
         return values
-    _check_present(values, place)
     kinds = np.array([_kind(value) for value in values])
     if len(set(kinds.tolist())) > 1:
         rows = [int(np.argmax(kinds == kind)) for kind in dict.fromkeys(kinds)]
@@ -102,9 +102,14 @@ def _kind(value: Any) -> str:
 
 
 def _check_present(values: np.ndarray, place: Path | str) -> None:
+    """Refuse (DataError) a label that is missing: None, NaN, ``pd.NA``, no text."""
+    if values.dtype.kind not in "fOU":  # nothing can be missing
+        return
     import pandas as pd
 
-    absent = pd.isna(values) | (values == "")
+    absent = np.asarray(pd.isna(values))
+    if values.dtype.kind != "f":  # pd.NA is neither equal to text nor different from it
+        absent[~absent] = [isinstance(value, str) and not value for value in values[~absent]]
     if absent.any():
         raise DataError(
             f"{place}: the label is missing in row {int(np.argmax(absent))} ({absent.sum()} such rows); drop these rows"

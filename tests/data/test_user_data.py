@@ -245,7 +245,7 @@ def test_absurd_labels_need_to_be_meant(name: str, tmp_path: Path) -> None:
         ({"x": np.where(X == 3, 1e39, X)}, "row 4 holds a number too large for float32"),
         ({"y": Y - 1}, "labels .* row 0 has -1"),
         ({"y": Y + 0.5}, "labels .* row 0 has 0.5"),
-        ({"y": np.where(Y == 2, np.nan, Y)}, "labels .* row 1 has nan"),
+        ({"y": np.where(Y == 2, np.nan, Y)}, "the label is missing in row 1"),
         ({"y": np.where(Y == 2, 2**64 - 1, Y.astype(np.uint64))}, "labels .* row 1 has 18446744073709551615"),
         ({"y": np.where(Y == 2, 1e30, Y)}, r"labels .* row 1 has 1e\+30"),
         ({"client_id": np.array([0, 1, np.nan, 1, 0, np.nan])}, r"client_id is empty in row 2 \(2 such rows\)"),
