@@ -31,7 +31,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     except DataError:
         raise
     except FileNotFoundError:
-        raise DataError(f"{path}: expected {kind}, found no such file") from None
+        where = "" if path.is_absolute() else f" in the present folder, {Path.cwd()}"
+        raise DataError(f"{path}: expected {kind}, found no such file{where}") from None
     except DAMAGE as error:
         raise DataError(f"{path}: expected {kind}, but it is damaged or of another kind ({error})") from error
 

@@ -9,7 +9,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.run import checkpoint, run_folder
 from fedkin.run.description import method_in
 from fedkin.run.exporting import export
-from fedkin.run.parts import parts_of
+from fedkin.run.made_again import parts_again
 from fedkin.run.results import SUMMARY, Run
 from fedkin.run.trained_models import TrainedModels
 
@@ -28,7 +28,7 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
 
     Raises:
         ConfigError: a run that is not finished, without ``last_checkpoint``; a run whose model has to be given.
-        CheckpointError: no run.
+        CheckpointError: no run, or data that have changed since.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """
     config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
@@ -41,7 +41,7 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         return Run.load(run).export(path, format)
     registry.define_states(config["method"]["name"])
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
-    parts = parts_of(config)
+    parts = parts_again(config, run, digest)
     names = dict(enumerate(getattr(parts.samples, "client_names", None) or ()))
     ran = method_in(config), config["run"]["seed"]
     trained = TrainedModels(ran[0], parts, newest.state, newest.memory, names, ran[1], newest.round)

@@ -41,13 +41,13 @@ class ModelAccess:
 
         Raises:
             ConfigError: a run that was started from Python and loaded without ``model`` and ``data``.
-            CheckpointError: a model or data that are not the run's.
+            CheckpointError: a model or data that are not the run's, or have changed since.
         """
         from fedkin.run.description import method_in
-        from fedkin.run.parts import parts_of
+        from fedkin.run.made_again import parts_again
         from fedkin.run.trained_models import TrainedModels
 
-        parts = self.made_of or parts_of(self.config)
+        parts = self.made_of or parts_again(self.config, self.folder, self.fingerprint)
         known, scored = getattr(parts.samples, "client_names", None) or (), self.clients.set_index("client")
         names_by_number: dict[int, Any] = dict(enumerate(known)) or (dict(scored["name"]) if "name" in scored else {})
         ran = method_in(self.config), self.config["run"]["seed"], self.records[-1]["round"]

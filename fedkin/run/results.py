@@ -212,7 +212,8 @@ class Run(ModelAccess):
                 them again from its configuration.
             method: of one whose method is the user's own, to place newcomers.
 
-        Raises CheckpointError where there is none, where it is not finished, or where a file is damaged.
+        Raises CheckpointError where there is none, where it is not finished, where a file is damaged, or where the
+        clients of the data have other names.
         """
         import pandas as pd
 
@@ -233,7 +234,7 @@ class Run(ModelAccess):
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
         given = model is not None or data is not None or method is not None
-        made_of = _parts(config, model, data, method) if given else None
+        made_of = _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]
         against = {run.config["method"]["name"]: run for run in (cls.load(p, model, data) for p in folders)}
         return cls(
@@ -253,10 +254,19 @@ class Run(ModelAccess):
         )
 
 
-def _parts(config: dict[str, Any], model: Any, data: Any, method: Any) -> Parts:
-    from fedkin.run.parts import parts_of  # models and data are not imported to read a table
+def _parts(
+    folder: Path, config: dict[str, Any], clients: pd.DataFrame, fingerprint: str, given: tuple[Any, Any, Any]
+) -> Parts:
+    """The parts of a run of which model, data or method were given."""
+    from fedkin.run.made_again import check_given, parts_again  # models and data are not imported to read a table
+    from fedkin.run.parts import parts_of
 
-    return parts_of(config, model, data, method)
+    model, data, method = given
+    if data is None:
+        return parts_again(config, folder, fingerprint, model, method)
+    made_of = parts_of(config, model, data, method)
+    check_given(config, made_of, clients, fingerprint)
+    return made_of
 
 
 def _final(path: Path) -> Record:

@@ -36,6 +36,7 @@ from fedkin.core.storage import append_line, complete_lines, force_to_disk, stor
 from fedkin.core.world import World
 from fedkin.run import checkpoint, integrity, version_0_1
 from fedkin.run.checkpoint import Checkpoint
+from fedkin.run.data_place import place_of_data
 from fedkin.run.fingerprint import determining_part, environment, environment_changes, first_difference
 from fedkin.run.migrations import Migrations
 from fedkin.run.record_lines import line_of, lines_of, records_up_to
@@ -96,7 +97,7 @@ class Folder:
             raise StorageError(f"{path} already holds a run; resume it (--resume {path}) or choose another folder")
         created = make_folder(path)
         try:
-            write_atomic(path / ENVIRONMENT, json.dumps(environment(description), indent=2) + "\n")
+            write_atomic(path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n")
             write_atomic(path / CONFIG, tomli_w.dumps(description))  # last: what has it is a run
         except StorageError:
             discard(path, created)
@@ -200,7 +201,7 @@ class Folder:
             stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
         except (OSError, ValueError, TypeError):
             stored = {}  # nothing is known of where it was
-        now = environment(self.description)
+        now = _environment(self.description, self.path)
         changes = environment_changes(stored, now)
         if changes and self._warns:
             _log.warning(
@@ -208,6 +209,11 @@ class Folder:
             )
         if stored != now:
             write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")
+
+
+def _environment(description: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The environment of a run, and where its data are from its folder."""
+    return {**environment(description), **place_of_data(description, path)}
 
 
 def holds_run(path: Path) -> bool:
