@@ -46,11 +46,11 @@ def init_command(
         options = {"host": host, "port": port, "secure": not insecure, "settings": settings or [], "compose": compose}
         deployment = init(folder, clients, **options)
         new = f"new: {', '.join(deployment.new)}" if deployment.new else "none is new"
-        typer.echo(f"# {len(deployment.sites)} sites in {folder} ({new}), the server at {deployment.address}\n")
+        typer.echo(f"# {len(deployment.sites)} sites in {folder} ({new}), the server at {deployment.address}")
         if compose:
-            typer.echo(f"docker compose --file {folder}/compose.yaml up --build --detach")
+            typer.echo(f"# all in one command: docker compose --file {folder}/compose.yaml up --build --detach")
             return
-        typer.echo(f"# all in one command: fedkin deploy up {folder}\n# and one by one:\n")
+        typer.echo(f"# all in one command: fedkin deploy up {folder}; or one by one:\n")
         typer.echo(deployment.commands(), nl=False)
 
 

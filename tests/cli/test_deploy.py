@@ -3,6 +3,7 @@ tests/server/deploy/test_check.py."""
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -102,3 +103,35 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
     assert len(list(other.iterdir())) == 4
     assert "site-0: nothing is kept" in fedkin("leave", "fed/site-0/client.toml").stdout
     refused(fedkin("leave", "fed/site-7/client.toml"), "fed/site-7")
+
+
+def test_what_does_not_run_is_shown_and_ended_without_harm(elsewhere: Path) -> None:
+    fedkin("init", "fed", "--clients", "2", "--insecure", "--port", str(free_ports(1)[0]))
+    result = fedkin("status", "fed")
+    assert result.exit_code == 1 and result.stdout.count("down") == 4 and "flexcfl not begun" in result.stdout
+    result = fedkin("down", "fed")
+    assert result.exit_code == 0 and result.stdout == "nothing was up\n"
+    (elsewhere / "fed/superlink.log").write_text("one\ntwo\n")
+    assert fedkin("logs", "fed", "superlink", "-n", "1").stdout == "superlink | two\n"
+    refused(fedkin("logs", "fed", "site-9"), "fed: there is no site-9")
+
+
+def test_up_is_refused_in_one_line(elsewhere: Path) -> None:
+    pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flower]'")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        fedkin("init", "fed", "--clients", "2", "--insecure", "--port", str(port))
+        refused(fedkin("up", "fed"), f"port {port} of the SuperLink cannot be used")
+    refused(fedkin("up", "fed", "--server", "--site", "site-0"), "exclude each other")
+    refused(fedkin("up", "elsewhere"), "neither server.toml")
+
+
+def test_a_node_without_its_file_is_refused(elsewhere: Path) -> None:
+    refused(fedkin("node", "nowhere"), "client.toml")
+
+
+def test_init_writes_a_compose_file_where_asked(elsewhere: Path) -> None:
+    result = fedkin("init", "fed", "--clients", "2", "--insecure", "--compose")
+    assert "docker compose --file fed/compose.yaml up" in result.stdout and "server:8000" in result.stdout
+    assert (elsewhere / "fed/compose.yaml").read_text().count("restart") == 4
