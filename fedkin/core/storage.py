@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fedkin.core.errors import StorageError
 
@@ -15,7 +15,7 @@ class FileSystem:
     """The operations by which files change. Tests put a disk in its place that is full, or that loses what it was
     given and not told to keep."""
 
-    def open(self, path: Path, mode: str) -> IO[Any]:
+    def open(self, path: Path, mode: str) -> Any:
         """The file, open for unbuffered writing."""
         return path.open(mode, buffering=0)
 
@@ -91,7 +91,7 @@ def force_to_disk(path: Path) -> None:
         file_system.sync(path)
 
 
-def _write(file: IO[Any], data: bytes) -> None:
+def _write(file: Any, data: bytes) -> None:
     """Write all of it: an unbuffered file may take a part at a time."""
     while data:
         data = data[file.write(data) or 0 :]

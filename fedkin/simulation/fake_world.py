@@ -55,6 +55,7 @@ class FakeWorld(SimulatedWorld):
         self._ids, self._memory = np.arange(self.total_clients), ClientMemory(self.total_clients)
         self._shifted_data, self._compiled, self._now = None, True, Stream(0)
         self._stale_counts = False
+        self._release_programs = lambda: None  # nothing is compiled
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
