@@ -245,18 +245,24 @@ def run_schedule(schedule: Schedule) -> Federation:
 def _in_place(federation: Federation) -> Iterator[None]:
     """The fake disk and the observed world, in place of the real ones; fedkin's log goes into the story."""
     world = type("World", (ObservedWorld,), {"trace": federation.trace})
-    handler = _Story(federation)
-    before, level = _log.propagate, _log.level
+    with (
+        logged(federation.tell),
+        patch.object(storage, "file_system", federation.disk),
+        patch.object(run_server, "RemoteWorld", world),
+        patch.object(run_folder, "environment", _environment),
+    ):
+        yield
+
+
+@contextmanager
+def logged(tell: Callable[[str], None]) -> Iterator[None]:
+    """fedkin's log goes into a story, and nowhere else."""
+    handler, before, level = _Story(tell), _log.propagate, _log.level
     _log.propagate = False
     _log.setLevel(logging.INFO)
     _log.addHandler(handler)
     try:
-        with (
-            patch.object(storage, "file_system", federation.disk),
-            patch.object(run_server, "RemoteWorld", world),
-            patch.object(run_folder, "environment", _environment),
-        ):
-            yield
+        yield
     finally:
         _log.removeHandler(handler)
         _log.propagate = before
@@ -266,12 +272,12 @@ def _in_place(federation: Federation) -> Iterator[None]:
 class _Story(logging.Handler):
     """Adds fedkin's log to a story."""
 
-    def __init__(self, federation: Federation) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__()
-        self.federation = federation
+        self.tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.federation.tell(f"log: {record.getMessage()[:300]}")
+        self.tell(f"log: {record.getMessage()[:300]}")
 
 
 @cache

@@ -30,7 +30,7 @@ from fedkin.p2p.peer_table import PeerTable
 from fedkin.simulation.fake_world import FakeWorld
 from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import FakeDisk, KilledError
-from tests.deterministic.federation import Violation
+from tests.deterministic.federation import Violation, logged
 from tests.deterministic.peer_network import FEDERATION, FakeEnd, FakeNetwork, RoundTrace
 from tests.deterministic.peer_schedule import END, METHODS, QUIET, PeerSchedule
 from tests.deterministic.schedule import Fault
@@ -251,7 +251,7 @@ def run_schedule(schedule: PeerSchedule) -> PeerFederation:
     folder = Path(tempfile.mkdtemp(prefix="peers-", dir=memory if memory.is_dir() else None))
     federation = PeerFederation(schedule, folder)
     try:
-        with patch.object(storage, "file_system", federation.disk):
+        with logged(federation.tell), patch.object(storage, "file_system", federation.disk):
             federation.run()
     except Violation as violation:
         violation.federation = federation  # type: ignore[attr-defined]
