@@ -41,8 +41,14 @@ class OneLineErrors(TyperGroup):
                 raise
             message, status = format_message(), BAD_INPUT
             if message:  # there is none where help was printed instead
-                print_error(f"{message} (see: fedkin --help)")
+                print_error(f"{message} (see: {_command(error)} --help)")
         sys.exit(status or 0)
+
+
+def _command(error: Exception) -> str:
+    """The command whose arguments are wrong."""
+    path = getattr(getattr(error, "ctx", None), "command_path", "")
+    return " ".join(["fedkin", *path.split()[1:]])
 
 
 def _output_lost(error: OSError) -> int:
@@ -62,6 +68,11 @@ def print_error(message: str) -> None:
 def error_exit() -> Iterator[None]:
     """Errors that fedkin raises on purpose, and too little memory, end as one line and status 2, not as a traceback."""
     try:
+        Path.cwd()
+    except FileNotFoundError:
+        print_error("the present folder was deleted; change into another one")
+        raise typer.Exit(BAD_INPUT) from None
+    try:
         yield
     except FedkinError as error:
         print_error(str(error))
@@ -75,6 +86,28 @@ def error_exit() -> Iterator[None]:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def ending_on_signals(now: bool = False) -> Iterator[None]:
+    """Context in which a signal ends a run after its round, and a second one the process.
+
+    Args:
+        now: whether the first one ends the run at once.
+
+    Raises:
+        KeyboardInterrupt: of the first signal, after the round.
+    """
+    from fedkin.run.interruption import SIGNALLED, interruptible
+
+    def say(number: int) -> None:
+        os.write(2, b"\nstopping after this round; once more to stop at once\n")
+
+    def leave(number: int) -> None:
+        os._exit(SIGNALLED + number)  # whatever holds this process
+
+    with interruptible(first=say, again=leave, now=now):
+        yield
 
 
 def _is_machine_error(error: Exception) -> bool:
@@ -109,6 +142,12 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
             f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, resume=True)"
         )
     return run.load(resume / run_folder.CONFIG, overrides)
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse (ConfigError) the present folder where anything is in it: an empty ``--out`` means it, too."""
+    if out == Path() and any(Path.cwd().iterdir()):
+        raise ConfigError("--out is empty, or the present folder, and that is not empty; name a new folder")
 
 
 def new_run_folder(prefix: str) -> Path:

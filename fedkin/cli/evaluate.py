@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import error_exit, print_rows, print_table
+from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
+from fedkin.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
+    from fedkin.run.results import Run
 
 _SHOWN = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    split: Annotated[str, typer.Option("--split", help="test, train or validation.")] = "test",
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[key=value]...", help="Columns of the other data: label=, client=, features=."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="test (the default), train or validation; of --data all samples.")
+    ] = None,
     fine_tune: Annotated[
         int | None,
         typer.Option("--fine-tune", metavar="E", help="Also after up to E epochs of each client's own training."),
     ] = None,
     target: Annotated[float | None, typer.Option("--target", help="Accuracy; by default that of the run.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="FILE", help="Other data: .csv, .parquet or .npz; clients are found by name."),
+    ] = None,
+    cluster: Annotated[
+        int | None, typer.Option("--cluster", metavar="K", help="Predict all of --data by this cluster's model.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files; RUN itself.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON instead.")] = False,
 ) -> None:
@@ -31,17 +49,35 @@ def evaluate_command(
         from fedkin.run.results import Run
 
         loaded = Run.load(run)
-        runs = {method_title(method_in(one.config)): one for one in (loaded, *loaded.against.values())}
-        found = {name: one.evaluate(split, fine_tune, target) for name, one in runs.items()}
+        beside = (loaded,) if cluster is not None else (loaded, *loaded.against.values())  # clusters are one run's
+        runs = {method_title(method_in(one.config)): one for one in beside}
+        other = _other(loaded, data, options or [], cluster is not None)
+        found = {name: one.evaluate(split, fine_tune, target, other, cluster) for name, one in runs.items()}
         first = next(iter(found.values()))
         paths = first.save(out or run)
         summaries = [evaluation.summary for evaluation in found.values()]
         if as_json:
             print(json.dumps(summaries))
             return
-        print_rows(["measure", *found], _rows(summaries), f"{split} samples")
+        print_rows(["measure", *found], _rows(summaries), f"{first.split} samples" + (f" of {data}" if data else ""))
         print_table(_rounded(first.clusters), f"{next(iter(found))}, by cluster")
         typer.echo(f"clients: {paths[0]}")
+
+
+def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
+    """The other data that the arguments name."""
+    from fedkin.run.other_data import load_other
+
+    if path is None and options:
+        raise ConfigError(
+            f"{options[0]!r} belongs to other data: --data FILE {options[0]} (see: fedkin evaluate --help)"
+        )
+    chosen = dict(parse_option(text) for text in options)
+    return (
+        None
+        if path is None
+        else load_other(path, run.config["data"], int(run._for_other_data().parts.samples.classes), chosen, pooled)
+    )
 
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:

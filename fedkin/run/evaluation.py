@@ -94,31 +94,57 @@ def evaluate(
         MethodError: fine-tuning of detectors.
         ModelError: a model whose scores are NaN or infinite; it is named.
     """
-    import pandas as pd
-
     data = trained.world().data
     part = data.part(split)
     assigned = np.flatnonzero((trained.state.assignment != UNASSIGNED) & (part.sizes > 0))
     found = dict(_decisions(trained, data, split, assigned))
     labels = {client: data.y[part[client]] for client in found}
-    table = pd.DataFrame([_client_row(trained, client, labels[client], found[client]) for client in sorted(found)])
+    facts = {client: _facts(trained, client) for client in sorted(found)}
+    without = int((trained.state.assignment == UNASSIGNED).sum())
+    table, clusters, summary = tables(trained.method, split, without, facts, labels, found)
     more = {} if fine_tune_epochs is None else _fine_tuned(trained, data, split, assigned, fine_tune_epochs)
     if more:
         table["fine_tuned_accuracy"] = more["accuracy"]
-    groups = {} if not found else table.groupby("cluster")["client"].apply(list).to_dict()
-    clusters = pd.DataFrame([{"cluster": k, **_pooled(own, labels, found)} for k, own in groups.items()])
-    own = np.array([]) if not found else table["accuracy"].to_numpy(float)
-    summary = {
-        "method": trained.method,
-        "split": split,
-        "without_cluster": int((trained.state.assignment == UNASSIGNED).sum()),
-        **_pooled(sorted(found), labels, found),
-        **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if found},
-        **fairness_measures(own),
-        **({"fine_tune_epochs": more["epochs"], **more["summary"]} if more else {}),
-        **_to_target(records, seconds, target, data.scored_split),
-    }
+        summary |= {"fine_tune_epochs": more["epochs"], **more["summary"]}
+    summary |= _to_target(records, seconds, target, data.scored_split)
     return Evaluation(split, table, clusters, {name: _plain(value) for name, value in summary.items()})
+
+
+def tables(
+    method: str,
+    split: str,
+    without: int,
+    facts: Mapping[int, dict[str, Any]],
+    labels: dict[int, np.ndarray],
+    found: dict[int, Decisions],
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    """The table of clients, that of clusters, and the summary of what was decided.
+
+    Args:
+        method: its name.
+        split: whose samples were predicted.
+        without: how many clients have no cluster.
+        facts: of each client: client, name, cluster.
+        labels: of each client's samples.
+        found: what was decided of them.
+    """
+    import pandas as pd
+
+    rows = [_client_row(own, labels[client], found[client]) for client, own in facts.items()]
+    table = pd.DataFrame(rows)
+    groups = {} if not rows else {k: list(own) for k, own in table.groupby("cluster").groups.items()}
+    numbers = list(facts)
+    pooled = {k: _pooled([numbers[row] for row in own], labels, found) for k, own in groups.items()}
+    clusters = pd.DataFrame([{"cluster": k, **own} for k, own in pooled.items()])
+    summary = {
+        "method": method,
+        "split": split,
+        "without_cluster": without,
+        **_pooled(numbers, labels, found),
+        **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if rows},
+        **fairness_measures(table["accuracy"].to_numpy(float) if rows else np.array([])),
+    }
+    return table, clusters, {name: _plain(value) for name, value in summary.items()}
 
 
 def _decisions(
@@ -136,8 +162,11 @@ def _decisions(
             yield int(client), Decisions(found.classes[own], found.probability[own])
 
 
-def _client_row(trained: TrainedModels, client: int, y: np.ndarray, found: Decisions) -> dict[str, Any]:
-    facts = {"client": client, "name": trained.client_name(client), "cluster": int(trained.state.assignment[client])}
+def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
+    return {"client": client, "name": trained.client_name(client), "cluster": int(trained.state.assignment[client])}
+
+
+def _client_row(facts: dict[str, Any], y: np.ndarray, found: Decisions) -> dict[str, Any]:
     return {**facts, "samples": len(y), **classification_measures(y, found.probability, found.classes)}
 
 

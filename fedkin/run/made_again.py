@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fedkin")
 _CURE = (
-    "samples that it trained on could be tested. Put back what it was trained on; for other data, run.evaluate(data=...) "
-    "or fedkin evaluate RUN --data FILE"
+    "samples that it trained on could be tested. Put back what it was trained on; for other data, "
+    "run.evaluate(data=...) or fedkin evaluate RUN --data FILE"
 )
 
 
@@ -71,6 +71,18 @@ def check_given(config: dict[str, Any], parts: Parts, clients: pd.DataFrame, ide
     Raises:
         CheckpointError: clients of other names.
     """
+    check_names(parts, clients)
+    if isinstance(parts.samples, FederatedData) and not is_own(config, parts, identity):
+        _log.warning("%s is not what the run was trained on, with this model: %s", parts.data.name, _CURE)
+
+
+def check_names(parts: Parts, clients: pd.DataFrame) -> None:
+    """Refuse (CheckpointError) data whose clients have other names than those of the run.
+
+    Args:
+        parts: with the data.
+        clients: the run's table of scored clients.
+    """
     if not isinstance(parts.samples, FederatedData):
         return
     names = parts.data.client_names
@@ -78,11 +90,9 @@ def check_given(config: dict[str, Any], parts: Parts, clients: pd.DataFrame, ide
         for number, name in zip(clients["client"], clients["name"], strict=True):
             if str(names[number]) != str(name):
                 raise CheckpointError(
-                    f"client {number} of the run is {name!r}, and of the given data {str(names[number])!r}; give the "
+                    f"client {number} of the run is {name!r}, and of these data {str(names[number])!r}; give the "
                     "run's own data, or run.evaluate(data=...) for others, whose clients are matched by name"
                 )
-    if not is_own(config, parts, identity):
-        _log.warning("%s is not what the run was trained on, with this model: %s", parts.data.name, _CURE)
 
 
 def _environment(folder: Path | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fedkin.core.records import Record
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedkin.data.federated import FederatedData
     from fedkin.export.predictor import Predictor
     from fedkin.run.evaluation import Evaluation
     from fedkin.run.parts import Parts
@@ -43,11 +44,15 @@ class ModelAccess:
             ConfigError: a run that was started from Python and loaded without ``model`` and ``data``.
             CheckpointError: a model or data that are not the run's, or have changed since.
         """
+        return self._trained(True)
+
+    def _trained(self, checked: bool) -> TrainedModels:
+        """The trained models; where data must be made again, whether they must be the run's to the last sample."""
         from fedkin.run.description import method_in
         from fedkin.run.made_again import parts_again
         from fedkin.run.trained_models import TrainedModels
 
-        parts = self.made_of or parts_again(self.config, self.folder, self.fingerprint)
+        parts = self.made_of or parts_again(self.config, self.folder, self.fingerprint if checked else "")
         known, scored = getattr(parts.samples, "client_names", None) or (), self.clients.set_index("client")
         names_by_number: dict[int, Any] = dict(enumerate(known)) or (dict(scored["name"]) if "name" in scored else {})
         ran = method_in(self.config), self.config["run"]["seed"], self.records[-1]["round"]
@@ -150,26 +155,53 @@ class ModelAccess:
         return export(self.trained, self.config, self.clients, self.fingerprint, Path(path), format)
 
     def evaluate(
-        self, split: str = "test", fine_tune_epochs: int | None = None, target: float | None = None
+        self,
+        split: str | None = None,
+        fine_tune_epochs: int | None = None,
+        target: float | None = None,
+        data: FederatedData | None = None,
+        cluster: int | None = None,
     ) -> Evaluation:
         """Evaluate every client that has a model and samples: accuracy, balanced accuracy, macro F1, AUROC
         (one-vs-rest) and expected calibration error, by client, by cluster and over all samples; fairness across
         clients; and what reaching a target took. ``save(folder)`` of the result writes its tables.
 
         Args:
-            split: ``test``, ``train`` or ``validation``.
+            split: ``test``, ``train`` or ``validation``; None for ``test``, and of other data for all samples.
             fine_tune_epochs: also the accuracy after local fine-tuning of each client's model: so many epochs; with a
                 validation split as many up to this number as do best there.
             target: accuracy; None for the run's own ``target``.
+            data: other data than the run's; their clients are matched by name, and so are features and labels that
+                have names.
+            cluster: whose model predicts all of these data; needed for clients that the run has not seen.
 
         Raises:
-            ConfigError, MethodError: as ``fine_tune``.
-            DataError: a run on real clients, whose data are with them; data without this split.
+            ConfigError, MethodError: as ``fine_tune``; a client of other data that the run has not seen.
+            DataError: a run on real clients, whose data are with them; data without this split, or with other features
+                or labels.
+            CheckpointError: own data that have changed since.
         """
         from fedkin.run.evaluation import evaluate
+        from fedkin.run.other_data import evaluate_other
 
+        if data is not None:
+            if fine_tune_epochs is not None or target is not None:
+                raise ConfigError("fine_tune_epochs and target are of the run's own data; leave them out with data=")
+            return evaluate_other(self._for_other_data(), data, split, cluster)
+        if cluster is not None:
+            raise ConfigError(f"cluster = {cluster} belongs to other data: evaluate(data=..., cluster={cluster})")
         target = self.config["run"].get("target") if target is None else target
-        return evaluate(self.trained, self.records, self._seconds(), target, split, fine_tune_epochs)
+        return evaluate(self.trained, self.records, self._seconds(), target, split or "test", fine_tune_epochs)
+
+    def _for_other_data(self) -> TrainedModels:
+        """The trained models, though the run's own data may have changed since, if their clients have not."""
+        from fedkin.run.made_again import check_names
+
+        if "trained" in self.__dict__:
+            return self.trained
+        trained = self._trained(False)
+        check_names(trained.parts, self.clients)
+        return trained
 
     def _seconds(self) -> dict[int, float]:
         """Wall time until the end of each round; of a run that no folder keeps, none is known."""

@@ -1,0 +1,130 @@
+"""The models of a finished run on data that it has not seen: clients are matched by name, features and labels too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.layout import Samples
+from fedkin.core.method import UNASSIGNED
+from fedkin.data.federated import FederatedData
+from fedkin.export.predictor import Decisions, encoded_labels
+from fedkin.run.evaluation import Evaluation, tables
+from fedkin.run.trained_models import TrainedModels
+
+ALL = "all"
+
+
+def evaluate_other(
+    trained: TrainedModels, data: FederatedData, split: str | None = None, cluster: int | None = None
+) -> Evaluation:
+    """Evaluate the models of a run on other data.
+
+    Args:
+        trained: the models.
+        data: whose clients have the names of the run's, or any with ``cluster``.
+        split: ``test``, ``train`` or ``validation`` of these data; None for all samples.
+        cluster: whose model predicts everything; None for the model of each client.
+
+    Raises:
+        ConfigError: a client that the run has not seen, or no such cluster.
+        DataError: features or labels that are not those of the run.
+        ModelError: a model whose scores are NaN or infinite.
+    """
+    if not isinstance(data, FederatedData):
+        raise DataError(f"data must be federated data (fk.data.load, from_pandas, ...), got {type(data).__name__}")
+    x, y = matched_features(data, trained.parts.samples), matched_labels(data, trained.parts.samples)
+    facts: dict[int, dict[str, Any]] = {}
+    labels: dict[int, np.ndarray] = {}
+    found: dict[int, Decisions] = {}
+    without = 0
+    for client, name in enumerate(data.client_names or map(str, range(data.clients))):
+        rows, number = _rows(data, client, split), None if cluster is not None else _number(trained, name)
+        if number is not None and trained.state.assignment[number] == UNASSIGNED:
+            without += 1
+        elif len(rows):
+            model = trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
+            facts[client] = {"client": client, "name": name, "cluster": model.cluster}
+            labels[client], found[client] = y[rows], model.decide(x[rows])
+    return Evaluation(split or ALL, *tables(trained.method, split or ALL, without, facts, labels, found))
+
+
+def load_other(path: Path, own: dict[str, Any], classes: int, options: dict[str, Any], pooled: bool) -> FederatedData:
+    """The data of a file, with the columns of the run's own where no others are named.
+
+    Args:
+        path: a table or an npz file.
+        own: the run's section [data].
+        classes: C of the run.
+        options: of ``fk.data.load``, such as ``label`` and ``client``.
+        pooled: whether a file that does not say whose its samples are is one client's.
+
+    Raises:
+        ConfigError, DataError: as ``fk.data.load``; an option of another kind.
+    """
+    from fedkin.data import load
+    from fedkin.data.files import read_npz, read_table
+    from fedkin.data.user_data import CLIENT
+
+    known = ("label", "client", "features")
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{unknown('option', name, known)}; fedkin evaluate --help says what there is")
+    chosen = {name: own[name] for name in (*known, "label_names") if own.get(name) is not None} | options
+    if "label_names" not in chosen:
+        chosen["classes"] = classes
+    if pooled and path.is_file():
+        columns = read_npz(path) if path.suffix == ".npz" else read_table(path).columns
+        if chosen.get("client", CLIENT) not in columns and "client" not in options:
+            chosen = {**chosen, "partition": "iid", "clients": 1}
+            chosen.pop("client", None)
+    return load(path, **chosen)
+
+
+def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
+    """The features of other data in the order of the run's, by name where both have names. Raises DataError for one
+    that is missing, and for words of another vocabulary."""
+    ours, theirs = getattr(own, "feature_names", None), data.feature_names
+    if getattr(own, "vocabulary", None) is not None and data.vocabulary != own.vocabulary:
+        raise DataError(
+            f"{data.name}: its words are not numbered as those of the run; make it with the run's vocabulary"
+        )
+    if ours is None or theirs is None or ours == theirs:
+        return data.x
+    for name in ours:
+        if name not in theirs:
+            raise DataError(f"{data.name}: {unknown('column', name, theirs)}; the model needs it")
+    return data.x[:, [theirs.index(name) for name in ours]]
+
+
+def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
+    """The labels of other data as the run numbers them, by name where they have names. Raises DataError for a label
+    that the run has not seen."""
+    named = data.label_names is not None
+    labels = np.array(data.label_names)[data.y] if named else data.y
+    try:
+        return encoded_labels(labels, getattr(own, "label_names", None), int(own.classes))
+    except DataError as error:
+        raise DataError(f"{data.name}: {error}") from error
+
+
+def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray, "s"]:
+    splits = data.splits if split is None else (split,)
+    return np.concatenate([data.part(name)[client] for name in splits])
+
+
+def _number(trained: TrainedModels, name: str) -> int | None:
+    """The client of the run with this name; None where all clients have one model."""
+    try:
+        return trained.client_number(name)
+    except ConfigError as error:
+        if not trained.personal and trained.state.clusters == 1:
+            return None
+        raise ConfigError(
+            f"{error}. A client that the run has not seen needs a cluster: run.place(x, y) finds it, and cluster=K "
+            "(--cluster K) predicts by it"
+        ) from error
