@@ -54,6 +54,8 @@ class OwnSamples:
         x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
         y, classes, names = encode_labels(self.labels, self.place, self.classes, self.label_names)
+        if self.classes is None and self.label_names is None:
+            _warn_of_classes(y, names, self.place)
         (owned, true_clusters), clients = self._divided(y, partition, seed), None
         if self.owners is not None:
             clients = tuple(str(name) for name in np.unique(self.owners))
@@ -205,6 +207,24 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
         row = int(np.argmin(number))
         raise DataError(f"{place}: split must be train, test or validation, or 0, 1 or 2; row {row} has {split[row]}")
     return number
+
+
+def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
+    """Say what labels by themselves make of the classes, where that is hardly meant."""
+    found = np.unique(y)
+    if len(found) == 1:
+        label = int(found[0]) if names is None else names[found[0]]
+        _log.warning("%s: one class only, as all labels are %r: there is nothing to tell apart", place, label)
+    elif names is None and found[0] > 0:
+        _log.warning(
+            "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d are empty); to have none, "
+            "number them from 0, or give labels as text",
+            place,
+            found[0],
+            found[-1],
+            found[-1] + 1 - len(found),
+            found[-1],
+        )
 
 
 def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:

@@ -109,6 +109,7 @@ def _numbers(table: Table, features: list[Any], place: Path | str) -> Float64[np
         raise DataError(f"{place}: expected numeric feature columns, got none")
     for name in features:
         column = table[name]
+        _check_text(column, name, place)
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
             first = column.dropna().head(1).tolist()
             what = "text" if first and isinstance(first[0], str) else str(column.dtype)
@@ -122,4 +123,34 @@ def _numbers(table: Table, features: list[Any], place: Path | str) -> Float64[np
                 f"{place}: column {name}, row {int(np.argmax(absent))} holds NaN, a missing value ({absent.sum()} such "
                 "rows); fill it in, drop these rows, or name the other columns with features="
             )
+        _check_size(column.to_numpy(np.float64), name, place)
     return table[features].to_numpy(np.float64)
+
+
+def _check_text(column: Any, name: Any, place: Path | str) -> None:
+    """Refuse (DataError) a column of numbers of which some are not written as such: text where most of it are."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column) or not pd.api.types.is_object_dtype(column) | pd.api.types.is_string_dtype(
+        column
+    ):
+        return
+    present = column.notna().to_numpy()
+    wrong = present & pd.to_numeric(column, errors="coerce").isna().to_numpy()
+    if 0 < wrong.sum() < present.sum() / 2:
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{place}: column {name}, row {row} (rows count from 0) holds {column.iloc[row]!r}, which is no number "
+            f"({wrong.sum()} such rows); correct it, leave these rows out, or name the other columns with features="
+        )
+
+
+def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str) -> None:
+    """Refuse (DataError) infinity, and what is infinite as float32."""
+    large = np.abs(values) > np.finfo(np.float32).max
+    if large.any():
+        row = int(np.argmax(large))
+        what = (
+            "infinity" if np.isinf(values[row]) else "a number too large for float32, over 3.4e38; scale the features"
+        )
+        raise DataError(f"{place}: column {name}, row {row} holds {what} ({large.sum()} such rows)")

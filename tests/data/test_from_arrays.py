@@ -198,13 +198,35 @@ def test_pandas_own_types() -> None:
         ({"sex": list("mf") * 10}, {}, r"got sex of text, such as 'm'; encode it \(pandas.get_dummies.*'sex'"),
         ({"sex": pd.Categorical(list("mf") * 10)}, {}, "got sex of text"),
         ({"day": pd.date_range("2026", periods=20)}, {}, "got day of datetime64"),
-        ({"age": np.inf}, {}, "row 0 holds NaN or infinity"),
+        ({"age": np.where(Y == 1, np.inf, 1)}, {}, "column age, row 1 holds infinity"),
+        ({"age": np.where(Y == 1, -1e39, 1)}, {}, "column age, row 1 holds a number too large for float32"),
+        ({"age": [*range(18), "<0.5", "?"]}, {}, r"age, row 18 \(rows count from 0\) holds '<0.5', .*\(2 such rows\)"),
+        ({"age": pd.Series(["1"] * 19 + ["<0.5"], dtype="string")}, {}, "column age, row 19 .* holds '<0.5'"),
         ({}, {"features": []}, "got none"),
     ],
 )
 def test_frames_that_cannot_be(change: dict[str, Any], options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=f"^frame: .*{message}"):
         from_pandas(TABLE.assign(**change), **{"label": "outcome", "client": "hospital", **options})
+
+
+def test_classes_that_are_hardly_meant_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    for y, message in (
+        (
+            1 + np.arange(20) % 3,
+            r"labels are 1 to 3, so that no sample has class 0 (1 of the classes 0 to 3 are empty)",
+        ),
+        (np.ones(20, int), "one class only, as all labels are 1"),
+        (["ill"] * 20, "one class only, as all labels are 'ill'"),
+    ):
+        caplog.clear()
+        data = from_arrays(X, y, clients=WHO)
+        assert message in caplog.text and len(caplog.records) == 1
+        assert data.classes == int(data.y.max()) + 1
+    caplog.clear()
+    from_arrays(X, np.ones(20, int), clients=WHO, classes=2)
+    from_arrays(X, Y, clients=WHO)
+    assert not caplog.records
 
 
 def test_what_a_frame_is_and_whose() -> None:
