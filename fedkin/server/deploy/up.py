@@ -130,17 +130,20 @@ def _refuse_port(host: str, port: int, name: str) -> None:
 @contextmanager
 def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
     """Where starting fails or is interrupted, end what was started."""
-    before = signal.signal(signal.SIGTERM, _interrupt), signal.signal(signal.SIGHUP, _interrupt)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, _interrupt) for number in numbers]
     try:
         yield
     except (FedkinError, OSError, KeyboardInterrupt):
+        for number in numbers:  # a second one must not leave half of it
+            signal.signal(number, signal.SIG_IGN)
         folder = selection.folder.resolve()
         own = [Part(folder, STARTER), *([Part(folder, SUPERLINK)] if missing.superlink else []), *missing.sites]
         stop(own, 1.0)
         raise
     finally:
-        signal.signal(signal.SIGTERM, before[0])
-        signal.signal(signal.SIGHUP, before[1])
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -123,6 +125,28 @@ def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(starting, "_Starter", Starter)
     refused(folder, "Flower has refused a key")
     assert parts
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_leaves_nothing_even_where_it_is_repeated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+
+    def start_parts(*_: object) -> None:
+        dummy(Part(folder, SUPERLINK))
+        os.kill(os.getpid(), number)
+
+    def stop_and_interrupt(parts: list[Part], grace: float) -> None:
+        os.kill(os.getpid(), number)
+        stop(parts, grace)
+
+    monkeypatch.setattr(up_module, "start_parts", start_parts)
+    monkeypatch.setattr(up_module, "stop", stop_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        up(folder)
+    assert not any(find(all_parts(folder)).values())
+    assert handlers == [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
 
 def test_a_site_that_ends_at_once_takes_the_others_along(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
