@@ -20,6 +20,7 @@ def from_hf(
     dataset: Any,
     *,
     by: Any = None,
+    client: Any = None,
     label: str = "label",
     features: Any = None,
     partition: str | None = None,
@@ -39,6 +40,7 @@ def from_hf(
         dataset: one split, such as ``load_dataset(...)["train"]``.
         by: the column that says whose a sample is, or a partitioner of ``flwr_datasets``, which need not know the data
             set yet. Either this, or a partition.
+        client: the same as ``by``, as the other sources call it.
         label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
         features: column of the features, images or arrays of one shape; or several columns of numbers. None for all
             others.
@@ -56,6 +58,9 @@ def from_hf(
         DataError: a column that is not there, values that are missing, text as a feature, samples of different shapes.
         ConfigError: by and a partition, or none of them; options that do not fit each other.
     """
+    if by is not None and client is not None:
+        raise ConfigError(f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out")
+    by = client if by is None else by
     options = own_partition(partition, num_clients, classes_per_client, alpha)
     _check_dataset(dataset, name)
     if (by is None) == (options is None):

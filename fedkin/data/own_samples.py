@@ -217,8 +217,8 @@ def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path |
         _log.warning("%s: one class only, as all labels are %r: there is nothing to tell apart", place, label)
     elif names is None and found[0] > 0:
         _log.warning(
-            "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d are empty); to have none, "
-            "number them from 0, or give labels as text",
+            "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d are empty); to have "
+            "none, number them from 0, or give labels as text",
             place,
             found[0],
             found[-1],

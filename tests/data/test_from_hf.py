@@ -27,6 +27,20 @@ def test_clients_by_a_column() -> None:
     assert single.x.shape == (20, 1) and from_hf(rows(), by="who", features=["weight"]).x.shape == (20, 1)
 
 
+def test_client_is_the_same_as_by() -> None:
+    data, same = from_hf(rows(), by="who"), from_hf(rows(), client="who")
+    assert same.client_names == data.client_names and same.columns == data.columns
+    assert same.train.rows.tolist() == data.train.rows.tolist() and same.feature_names == ("age", "weight")
+    with pytest.raises(ConfigError, match="client is the same as by"):
+        from_hf(rows(), by="who", client="who")
+
+
+def test_lists_of_uint8_stay_as_they_are() -> None:
+    column = hf.Sequence(hf.Value("uint8"))
+    lists = hf.Dataset.from_dict({"x": [[0, 254]] * 20, "label": [0, 1] * 10, "who": WHO}).cast_column("x", column)
+    assert from_hf(lists, client="who").x[0].tolist() == [0, 254]
+
+
 def test_columns_keep_their_names() -> None:
     """So exports know them."""
     data = from_hf(rows(), by="who", features=["weight"])
