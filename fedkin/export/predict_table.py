@@ -12,7 +12,7 @@ from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.data.files import read_npz, read_table
 from fedkin.export.columns import values_of
 from fedkin.export.predictor import Classifier, Decisions, encoded_labels
-from fedkin.export.reader import Export
+from fedkin.export.reader import NEWCOMER, Export
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +65,12 @@ def predict_file(
 
     file = _npz(export, path) if path.suffix == ".npz" else _table(export, path)
     chosen = any(choice is not None for choice in (model, client, cluster))
+    if not chosen and file.client is None and len(export.card["models"]) > 1:
+        column = export.card.get("columns", {}).get("client", "client_id")
+        raise ConfigError(
+            f"{path}: has no column {column!r} that says whose a row is, and the export {len(export.card['models'])} "
+            "models; say --client NAME or --cluster K"
+        )
     if chosen or file.client is None or len(export.card["models"]) == 1:
         found, proba = _decisions(export.model(model, client=client, cluster=cluster), file.x, path)
     else:
@@ -95,7 +101,8 @@ def _by_client(export: Export, file: _File, path: Path) -> Decisions:
     names = np.array([str(name) for name in file.client])
     for name in np.unique(names):
         if name not in export.clients:
-            raise ConfigError(f"{path}: {unknown('client', str(name), export.clients)}; or say --client or --cluster")
+            wrong = unknown("client", str(name), export.clients)
+            raise ConfigError(f"{path}: {wrong}; {NEWCOMER}; or say --client NAME")
     classes, proba = np.empty(len(file.x), np.int64), np.empty((len(file.x), export.card["classes"]))
     for entry in export.card["models"]:
         rows = np.isin(names, entry["clients"])

@@ -24,6 +24,8 @@ from fedkin.export.predictor import Classifier, Predictor
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, check_samples
 
+NEWCOMER = "a new client is placed with fk.Run.load(RUN).place(x, y), and predicted with the --cluster that this finds"
+
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel(Classifier):
@@ -130,12 +132,12 @@ class Export:
             return by_name[name]
         if client is not None:
             if str(client) not in self.clients:
-                raise ConfigError(f"{self.folder}: {unknown('client', str(client), self.clients)}")
+                raise ConfigError(f"{self.folder}: {unknown('client', str(client), self.clients)}; {NEWCOMER}")
             return self.clients[str(client)]
         if cluster is not None:
             return self._of_cluster(cluster)
         if len(entries) > 1:
-            raise ConfigError(f"{self.folder} has {len(entries)} models: say whose is meant, a client's or a cluster's")
+            raise ConfigError(f"{self.folder} has {len(entries)} models: say whose is meant, client=... or cluster=...")
         return entries[0]
 
     def _of_cluster(self, cluster: int) -> dict[str, Any]:

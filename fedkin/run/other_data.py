@@ -124,7 +124,4 @@ def _number(trained: TrainedModels, name: str) -> int | None:
     except ConfigError as error:
         if not trained.personal and trained.state.clusters == 1:
             return None
-        raise ConfigError(
-            f"{error}. A client that the run has not seen needs a cluster: run.place(x, y) finds it, and cluster=K "
-            "(--cluster K) predicts by it"
-        ) from error
+        raise ConfigError(f"{error} (evaluate(data=..., cluster=K), --cluster K)") from error

@@ -25,6 +25,7 @@ from fedkin.simulation.workers import check_samples
 from fedkin.tasks.personal import EvaluatePersonal, join
 from fedkin.tasks.train import train
 
+_NEWCOMER = "a client that the run has not seen is placed with run.place(x, y), and predicted with its cluster="
 _HEAD = "personal_head"
 
 
@@ -102,11 +103,11 @@ class TrainedModels:
         if not self.names:
             raise ConfigError(f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}")
         if isinstance(client, str):
-            raise ConfigError(unknown("client", client, self._positions))
+            raise ConfigError(f"{unknown('client', client, self._positions)}; {_NEWCOMER}")
         if any(name.removeprefix("-").isdecimal() for name in self.names.values()):
             raise ConfigError(
                 f"{unknown('client', str(client), self._positions)}; names of clients are whole numbers here, so that "
-                "a number is a name, and no position"
+                f"a number is a name, and no position; {_NEWCOMER}"
             )
         if not 0 <= client < total:
             raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")

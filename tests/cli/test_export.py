@@ -119,10 +119,10 @@ def test_wrong_tables_and_clients_are_one_line(patients: Path, tmp_path: Path) -
     refused(predict(table.assign(pulse="x")), "expected numbers in column 'pulse'")
     refused(predict(table.assign(pulse=np.nan)), "sample 0 holds NaN")
     refused(predict(table.assign(outcome="wel")), "unknown label 'wel'; did you mean 'well'", "trained without it")
-    refused(predict(table.assign(hospital="nort")), "unknown client 'nort'; did you mean 'north'")
+    refused(predict(table.assign(hospital="nort")), "unknown client 'nort'; did you mean 'north'", ".place(x, y)")
+    refused(predict(table.drop(columns="hospital")), "no column 'hospital'", "--client NAME or --cluster K")
     refused(predict(table, "--client", "nort"), "unknown client 'nort'; did you mean 'north'")
     refused(predict(table, "--cluster", "7"), "no model of cluster 7; it has those of cluster 0, 1")
-    refused(predict(table.drop(columns="hospital")), "has 2 models: say whose")
     refused(fedkin("predict", export, tmp_path / "absent.csv"), "absent.csv", "no such file")
     refused(fedkin("predict", tmp_path, patients / "patients.csv"), "holds no export", "fedkin export RUN")
 
