@@ -69,9 +69,8 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
     from fedkin.run.other_data import load_other
 
     if path is None and options:
-        raise ConfigError(
-            f"{options[0]!r} belongs to other data: --data FILE {options[0]} (see: fedkin evaluate --help)"
-        )
+        option = f"--data FILE {options[0]}" if "=" in options[0] else f"--data {options[0]}"
+        raise ConfigError(f"{options[0]!r} belongs to other data: {option} (see: fedkin evaluate --help)")
     chosen = dict(parse_option(text) for text in options)
     return (
         None
