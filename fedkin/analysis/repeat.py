@@ -19,6 +19,8 @@ from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.storage import complete_lines
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import fingerprint
+from fedkin.run.folder_lock import folder_lock
+from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
@@ -77,6 +79,19 @@ def execute_seeds(
 
     Raises as ``execute`` does.
     """
+    with folder_lock(out), interruptible(now=jobs > 1):
+        return _execute_seeds(config, out, resume, on_round, on_seed, track, jobs)
+
+
+def _execute_seeds(
+    config: RunConfig,
+    out: Path | None,
+    resume: bool,
+    on_round: OnRound | None,
+    on_seed: OnSeed | None,
+    track: Sequence[str | Tracker],
+    jobs: int,
+) -> RepeatedRuns:
     check_jobs(jobs, [config])
     if jobs > 1 and (out is None or track):
         raise ConfigError(f"jobs={jobs} needs a folder for the runs, and takes no trackers; or leave jobs at 1")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import BAD_INPUT, INTERRUPTED, error_exit, new_run_folder, split_arguments
+from fedkin.cli.common import BAD_INPUT, check_out, ending_on_signals, error_exit, new_run_folder, split_arguments
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,23 +70,35 @@ def compare_command(
         if resume and (settings or methods is not None or grid or out):
             goes = "only --seeds, --by, --jobs and --json go with it"
             raise ConfigError(f"--resume takes its grid from {resume}; {goes}")
+        check_out(out)
         folder = resume or out or new_run_folder("compare")
         if resume:
             checked = comparison_folder.reopen(resume, seeds, by)
         else:
             checked = _grid(settings or [], methods, seeds, grid or [], by or "final")
         check_jobs(jobs, [setting.config(method) for setting, method in checked.cells])
-        created = None if resume else comparison_folder.create(folder, checked)
-        comparison, interrupted = _run(checked, folder, created, jobs)
+        _carry_out(checked, folder, resume is None, jobs, as_json)
+
+
+def _carry_out(grid: Grid, folder: Path, new: bool, jobs: int, as_json: bool) -> None:
+    """Run the comparison, write and print what came of it, and leave with its status."""
+    from fedkin.analysis.compare import comparison_folder
+    from fedkin.run.folder_lock import folder_lock
+
+    with folder_lock(folder):
+        created = comparison_folder.create(folder, grid) if new else None
+        comparison, interruption = _run(grid, folder, created, jobs)
         _close(comparison, folder, as_json)
-        _exit_status(comparison, interrupted, folder)
+    _exit_status(comparison, interruption, folder)
 
 
-def _exit_status(comparison: Comparison, interrupted: bool, folder: Path) -> None:
+def _exit_status(comparison: Comparison, interruption: KeyboardInterrupt | None, folder: Path) -> None:
     """Leave with the status of a comparison that was interrupted, or of which a run failed."""
-    if interrupted:
-        print(f"interrupted; go on with: fedkin compare --resume {folder}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
+    if interruption:
+        from fedkin.run.interruption import exit_status
+
+        print(f"interrupted; go on with: fedkin compare --resume {shlex.quote(str(folder))}", file=sys.stderr)
+        raise typer.Exit(exit_status(interruption))
     if comparison.failed:
         raise typer.Exit(BAD_INPUT)
 
@@ -98,18 +111,21 @@ def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: l
     return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by)
 
 
-def _run(grid: Grid, folder: Path, created: list[Path] | None, jobs: int) -> tuple[Comparison, bool]:
-    """The comparison, and whether it was interrupted."""
+def _run(
+    grid: Grid, folder: Path, created: list[Path] | None, jobs: int
+) -> tuple[Comparison, KeyboardInterrupt | None]:
+    """The comparison, and what has interrupted it, if it was."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.compare.runner import run
     from fedkin.reporting.comparison_progress import Display
 
     with Display(grid, jobs) as display:
         try:
-            return run(grid, folder, display.cell, display.round, created, jobs), False
-        except KeyboardInterrupt:
-            pass
-    return Comparison.load(folder), True
+            with ending_on_signals(now=jobs > 1):
+                return run(grid, folder, display.cell, display.round, created, jobs), None
+        except KeyboardInterrupt as error:
+            interruption = error
+    return Comparison.load(folder), interruption
 
 
 def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import FAILED, INTERRUPTED, error_exit, load_config, new_run_folder, print_error
+from fedkin.cli.common import FAILED, check_out, ending_on_signals, error_exit, load_config, new_run_folder, print_error
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ def run_command(
     with error_exit():
         if out and resume:
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
+        check_out(out)
         config = load_config(settings or [], resume)
         if jobs > 1 and not config.run.seeds:
             raise ConfigError("--jobs runs several seeds at a time: set run.seeds=4, say, or leave it out")
         folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name'].rpartition(':')[2]}")
         if config.run.seeds:
-            with _resumable(folder):
+            with _resumable(folder, now=jobs > 1):
                 repeated = _execute_seeds(config, folder, resume is not None, track or [], jobs)
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
@@ -145,13 +146,21 @@ def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
 
 
 @contextmanager
-def _resumable(folder: Path) -> Iterator[None]:
-    """Say after Ctrl-C how to resume the run."""
+def _resumable(folder: Path, now: bool = False) -> Iterator[None]:
+    """Say after a signal how to resume the run.
+
+    Args:
+        folder: of the run.
+        now: whether the signal ends it at once, and not after its round.
+    """
+    from fedkin.run.interruption import exit_status
+
     try:
-        yield
-    except KeyboardInterrupt:
+        with ending_on_signals(now):
+            yield
+    except KeyboardInterrupt as error:
         from fedkin.run.run_folder import holds_run
 
-        how = f"go on with: fedkin run --resume {folder}" if holds_run(folder) else "nothing was written yet"
-        print(f"interrupted; {how}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        how = f"go on with: fedkin run --resume {shlex.quote(str(folder))}"
+        print(f"interrupted; {how if holds_run(folder) else 'nothing was written yet'}", file=sys.stderr)
+        raise typer.Exit(exit_status(error)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,8 +44,9 @@ def storage_errors(path: Path) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StorageError(f"cannot write {path}: {reason}; free some space or choose another folder") from error
+        reason, full = error.strerror or str(error), error.errno in (errno.ENOSPC, errno.EDQUOT, None)
+        cure = "free some space or choose another folder" if full else "choose another folder"
+        raise StorageError(f"cannot write {path}: {reason}; {cure}") from error
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

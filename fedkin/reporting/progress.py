@@ -135,7 +135,11 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
     lines += [_stopped(s) for s in summaries if "stopped" in s]
     lines += [_replies(s) for s in summaries if s["nonfinite"] or s["missing"]]
-    lines += [f"{method_title(s['method'])}: failed, as {s['failed']}" for s in summaries if "failed" in s and "stopped" not in s]
+    lines += [
+        f"{method_title(s['method'])}: failed, as {s['failed']}"
+        for s in summaries
+        if "failed" in s and "stopped" not in s
+    ]
     lines += [_messages(s) for s in summaries if "messages_down" in s]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)

@@ -21,6 +21,7 @@ from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.final_scores import accuracy_all_clients, best_record, final_record
 from fedkin.run.instrumented_world import InstrumentedWorld
+from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.method_checks import check_model, check_names, check_plan, plan_warnings
 from fedkin.run.metrics import EvaluationResults, accuracy_record, ledger_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
@@ -225,6 +226,10 @@ class _Recorder:
             run_state.stopped = stopped
             if self.folder:
                 self._keep(run_state, self.folder)
+        if is_interrupted():
+            if self.folder and not keeping:
+                self._keep(run_state, self.folder)
+            raise_if_interrupted()
 
     def _keep(self, run_state: RunState, folder: Folder) -> None:
         """Write a checkpoint."""

@@ -47,6 +47,7 @@ CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
 _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, module:Class, that folders do without
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
+_DRAWN = ("figure.png", "figure.svg", "topology.png", "topology.svg")
 _log = logging.getLogger("fedkin")
 
 
@@ -95,6 +96,8 @@ class Folder:
             taken = holds_run(path)
         if taken:
             raise StorageError(f"{path} already holds a run; resume it (--resume {path}) or choose another folder")
+        if others := [name for name in (*SUMMED, integrity.SUMS, *_DRAWN, AGAINST) if (path / name).exists()]:
+            raise StorageError(f"{path} has {' and '.join(others)}, which a run would overwrite; choose another folder")
         created = make_folder(path)
         try:
             write_atomic(path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n")

@@ -22,6 +22,8 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.run.description import label_names, method_name, plain_values, server_optimizer_values, shift_name
+from fedkin.run.folder_lock import folder_lock
+from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
@@ -136,7 +138,7 @@ def simulate(
     trackers = make_trackers(track, folder)
     with shown(progress, rounds, on_round) as listener:
         settings = (plan, description, listener, resume, trackers, server_optimizer)
-        return Experiment(worlds, *settings).run(methods, folder)
+        return _run(Experiment(worlds, *settings), methods, folder)
 
 
 def execute(
@@ -160,7 +162,12 @@ def execute(
     """
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
-    return dataclasses.replace(experiment, trackers=trackers).run(methods, out)
+    return _run(dataclasses.replace(experiment, trackers=trackers), methods, out)
+
+
+def _run(experiment: Experiment[SimulatedWorlds], methods: Methods, out: Path | None) -> Run:
+    with folder_lock(out), interruptible():
+        return experiment.run(methods, out)
 
 
 def from_config(

@@ -16,6 +16,7 @@ from fedkin.core import storage
 from fedkin.core.errors import StorageError
 from fedkin.core.method import Method
 from fedkin.run.lifecycle import ClientFacts, Experiment, Methods, OpenWorld
+from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 from tests.deterministic.fake_disk import FakeDisk, KilledError, Machine
@@ -52,11 +53,11 @@ class ToyWorlds:
         return OpenWorld(fake_world(), lambda: ClientFacts(np.full(8, 10)))
 
 
-def go(out: Path, disk: FakeDisk | None = None, resume: bool = False) -> Run:
+def go(out: Path, disk: FakeDisk | None = None, resume: bool = False, on_round: OnRound | None = None) -> Run:
     """Three rounds and three checkpoints, written to this disk."""
     plan = Plan(rounds=3, cohort=4, checkpoint_every=2)
     described = {"data": {"name": "toy"}, "model": {"name": "toy"}, "run": {"rounds": 3, "seed": 0}}
-    experiment = Experiment(ToyWorlds(), plan, described, resume=resume)
+    experiment = Experiment(ToyWorlds(), plan, described, on_round, resume)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "file_system", disk or storage.FileSystem())
         return experiment.run([({"name": "tests.run.toy_method:Toy"}, Toy(warm=3))], out)

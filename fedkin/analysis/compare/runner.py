@@ -20,6 +20,8 @@ from fedkin.config.run import RunConfig
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
 from fedkin.core.records import Record
 from fedkin.run.fingerprint import fingerprint
+from fedkin.run.folder_lock import folder_lock
+from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
@@ -69,9 +71,10 @@ def compare(
     checked = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
     check_jobs(jobs, [setting.config(method) for setting, method in checked.cells])
     folder = Path(out)
-    created = reopen_same(folder, checked) if resume else create(folder, checked)
-    comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs)
-    comparison.write(folder)
+    with folder_lock(folder), interruptible(now=jobs > 1):
+        created = reopen_same(folder, checked) if resume else create(folder, checked)
+        comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs)
+        comparison.write(folder)
     return comparison
 
 

@@ -1,0 +1,193 @@
+"""Signals end a run after its round; two processes never share a folder; a folder of others is left alone."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fedkin.cli import app
+from fedkin.core.errors import StorageError
+from fedkin.core.records import Record
+from fedkin.run.folder_lock import folder_lock
+from fedkin.run.interruption import RunInterrupted, exit_status, interruptible, is_interrupted
+from fedkin.run.run_folder import Folder
+from tests.refusals import refused
+from tests.run.test_every_write import content, go
+
+DESCRIPTION: dict[str, Any] = {"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}}
+
+
+def signalling(*numbers: int, round: int = 1) -> Callable[[Record], None]:
+    """An observer that sends its own process signals."""
+
+    def on_round(record: Record) -> None:
+        if record["round"] == round:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+
+    return on_round
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_after_its_round(number: int, tmp_path: Path) -> None:
+    go(tmp_path / "whole")
+    before = signal.getsignal(number)
+    with pytest.raises(RunInterrupted) as caught, interruptible():
+        go(tmp_path / "run", on_round=signalling(number))
+    assert exit_status(caught.value) == 128 + number
+    assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2  # rounds 0 and 1
+    assert (tmp_path / "run/checkpoints/round-000001.safetensors").exists()
+    assert signal.getsignal(number) is before and not is_interrupted()
+    go(tmp_path / "run", resume=True)
+    assert content(tmp_path / "run") == content(tmp_path / "whole")
+
+
+def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(tmp_path: Path) -> None:
+    """An exception that is raised there is printed and forgotten."""
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        gc.callbacks.remove(collected)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def on_round(record: Record) -> None:
+        if record["round"] == 1:
+            gc.callbacks.append(collected)
+            gc.collect()
+
+    with pytest.raises(RunInterrupted), interruptible():
+        go(tmp_path / "run", on_round=on_round)
+    assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    heard: list[int] = []
+    with pytest.raises(RunInterrupted), interruptible(first=heard.append):
+        go(tmp_path / "run", on_round=signalling(signal.SIGINT, signal.SIGTERM))
+    assert heard == [signal.SIGINT]
+    assert not (tmp_path / "run/checkpoints/round-000001.safetensors").exists()
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            run = go(tmp_path / "run", on_round=signalling(signal.SIGHUP))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert len(run.records) == 4
+
+
+def test_a_signal_after_the_last_round_is_raised_at_the_end() -> None:
+    with pytest.raises(RunInterrupted), interruptible():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_where_other_processes_work_the_first_signal_is_the_end() -> None:
+    with pytest.raises(RunInterrupted), interruptible(now=True):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it goes on")
+
+
+METHOD = """
+import os, signal
+from dataclasses import dataclass
+from fedkin import FedAvg
+
+@dataclass(frozen=True)
+class Mine(FedAvg):
+    def round(self, world, state, cohort, stream):
+        if not os.path.exists("signalled"):
+            open("signalled", "w").close()
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().round(world, state, cohort, stream)
+"""
+
+
+def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "signalling_method.py").write_text(METHOD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    quick = ["run.rounds=3", "run.cohort=2", "local.epochs=1", "data.clients=6", "run.against=[]"]
+    result = CliRunner().invoke(app, ["run", *quick, "method.name=signalling_method:Mine", "--out", "a b"])
+    assert result.exit_code == 143, result.output
+    assert "interrupted; go on with: fedkin run --resume 'a b'" in result.stderr
+    again = CliRunner().invoke(app, ["run", "--resume", "a b"])
+    assert again.exit_code == 0 and "round 3/3" in again.stderr
+
+
+# --- one process at a time
+
+
+def test_a_folder_in_use_is_refused_with_its_owner(tmp_path: Path) -> None:
+    with folder_lock(tmp_path / "run"):
+        words = f"is in use by process {os.getpid()} on {socket.gethostname()}"
+        with pytest.raises(StorageError, match=words), folder_lock(tmp_path / "run"):
+            pass
+        result = CliRunner().invoke(app, ["run", "run.rounds=1", "--out", str(tmp_path / "run")])
+        refused(result, words)
+    with folder_lock(tmp_path / "run"):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from fedkin.run.folder_lock import folder_lock\n"
+        "with folder_lock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "locked\n"
+        with pytest.raises(StorageError, match=f"process {child.pid} on"), folder_lock(tmp_path / "run"):
+            pass
+        child.kill()
+    with folder_lock(tmp_path / "run"):
+        pass
+
+
+def test_a_lock_of_a_run_that_never_began_leaves_nothing(tmp_path: Path) -> None:
+    with folder_lock(tmp_path / "deep/er/run"):
+        assert list(tmp_path.rglob("*.lock"))
+    assert not list(tmp_path.iterdir())
+
+
+# --- folders of others
+
+
+@pytest.mark.parametrize("name", ["summary.json", "figure.png", "clients.parquet", "against"])
+def test_files_of_others_are_not_overwritten(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(StorageError, match=rf"has {name}, which a run would overwrite; choose another folder"):
+        Folder.create(tmp_path, DESCRIPTION)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_an_empty_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    for command in ("run", "compare"):
+        refused(CliRunner().invoke(app, [command, "--out", ""]), "--out is empty")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_deleted_folder_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})\nfrom fedkin.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "data", "list"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr == "error: the present folder was deleted; change into another one\n"
+
+
+def test_a_file_in_the_way_is_no_lack_of_space(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StorageError, match="Not a directory; choose another folder"):
+        Folder.create(tmp_path / "file/run", DESCRIPTION)
