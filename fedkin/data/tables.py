@@ -136,7 +136,7 @@ def _check_text(column: Any, name: Any, place: Path | str) -> None:
     ):
         return
     present = column.notna().to_numpy()
-    wrong = present & pd.to_numeric(column, errors="coerce").isna().to_numpy()
+    wrong = present & np.asarray(pd.isna(pd.to_numeric(column, errors="coerce")))
     if 0 < wrong.sum() < present.sum() / 2:
         row = int(np.argmax(wrong))
         raise DataError(

@@ -41,7 +41,7 @@ def parts_again(
     """
     stored = _environment(folder)
     parts = parts_of(located(config, folder, stored), model, method=method)
-    if isinstance(parts.samples, FederatedData) and not is_own(config, parts, identity):
+    if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
         what = config["data"].get("path") or config["data"]["name"]
         changes = environment_changes(stored, environment(config))
         if not changes and model is None:
@@ -52,7 +52,7 @@ def parts_again(
     return parts
 
 
-def is_own(config: dict[str, Any], parts: Parts, identity: str) -> bool:
+def _is_own(config: dict[str, Any], parts: Parts, identity: str) -> bool:
     """Whether data and model are those of the run with this fingerprint, as far as that is known."""
     return (
         not identity or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data)) == identity
@@ -72,7 +72,7 @@ def check_given(config: dict[str, Any], parts: Parts, clients: pd.DataFrame, ide
         CheckpointError: clients of other names.
     """
     check_names(parts, clients)
-    if isinstance(parts.samples, FederatedData) and not is_own(config, parts, identity):
+    if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
         _log.warning("%s is not what the run was trained on, with this model: %s", parts.data.name, _CURE)
 
 
@@ -86,7 +86,7 @@ def check_names(parts: Parts, clients: pd.DataFrame) -> None:
     if not isinstance(parts.samples, FederatedData):
         return
     names = parts.data.client_names
-    if names is not None and "name" in clients and len(names) > int(clients["client"].max()):
+    if names is not None and "name" in clients and len(names) > int(clients["client"].to_numpy().max(initial=-1)):
         for number, name in zip(clients["client"], clients["name"], strict=True):
             if str(names[number]) != str(name):
                 raise CheckpointError(

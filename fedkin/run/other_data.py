@@ -89,7 +89,8 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
     """The features of other data in the order of the run's, by name where both have names. Raises DataError for one
     that is missing, and for words of another vocabulary."""
     ours, theirs = getattr(own, "feature_names", None), data.feature_names
-    if getattr(own, "vocabulary", None) is not None and data.vocabulary != own.vocabulary:
+    words = getattr(own, "vocabulary", None)
+    if words is not None and data.vocabulary != words:
         raise DataError(
             f"{data.name}: its words are not numbered as those of the run; make it with the run's vocabulary"
         )
