@@ -161,9 +161,9 @@ class Clustered(ClassifierMixin, BaseEstimator):
             probabilities[models == k] = self._predictor(int(k)).predict(X[models == k], proba=True)
         return probabilities
 
-    def score(self, X: Any, y: Any, groups: Any = None) -> float:
+    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; arguments and errors as ``predict_proba``."""
-        return float(accuracy_score(y, self.predict(X, groups)))
+        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
         """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers, and remember it.

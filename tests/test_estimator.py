@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin as fk
@@ -133,6 +135,24 @@ def test_it_is_searched_like_any_other(samples: dict[str, np.ndarray]) -> None:
         search.fit(samples["X"], samples["y"], groups=samples["groups"])
     assert search.best_params_ == {"lr": 0.1} and search.best_score_ > 0.8  # models of all clients together have 0.5
     assert len(search.best_estimator_.groups_) == 12
+
+
+def test_a_pipeline_hands_the_clients_on(samples: dict[str, np.ndarray]) -> None:
+    X, y, groups = (samples[name] for name in ("X", "y", "groups"))
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = fk.Clustered("ifca", clusters=2, rounds=3, cohort=4)
+        estimator.set_fit_request(groups=True).set_score_request(groups=True)
+        folds = KFold(2, shuffle=True, random_state=0)
+        scores = cross_val_score(
+            make_pipeline(StandardScaler(), estimator), X, y, cv=folds, params={"groups": groups}, error_score="raise"
+        )
+    assert np.isfinite(scores).all()
+
+
+def test_a_score_may_be_weighted(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+    X, y, groups = (samples[name] for name in ("X", "y", "groups"))
+    right = fitted.predict(X, groups=groups) == y
+    assert fitted.score(X, y, groups=groups, sample_weight=right + 1e-9) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
