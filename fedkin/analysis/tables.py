@@ -46,7 +46,7 @@ def clusters_text(row: Mapping[str, Any]) -> str:
     if at_end is None:
         return "-"
     number = f"{round(at_end, 1):g}"
-    return number if configured in (None, at_end) else f"{number} of {configured}"
+    return number if configured in (None, at_end) else f"{number} of {configured:g}"
 
 
 def percent_and_half(row: Mapping[str, Any], name: str) -> str:

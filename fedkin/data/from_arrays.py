@@ -28,6 +28,7 @@ def from_arrays(
     num_clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    min_samples: int | None = None,
     test: Any = 0.2,
     seed: int = 0,
     name: str = "arrays",
@@ -49,6 +50,7 @@ def from_arrays(
         num_clients: N, of a partition.
         classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
+        min_samples: what every client of ``dirichlet`` has at least; None for 10.
         test: each client's share of test samples; or which samples are test samples, booleans [M] (or 0 for training
             samples, 1 for test samples, 2 for validation). A client with one sample trains on it.
         seed: of partition and split.
@@ -62,7 +64,7 @@ def from_arrays(
             without a training sample.
         ConfigError: clients and a partition, or none of them; options of another partition.
     """
-    options = own_partition(partition, num_clients, classes_per_client, alpha)
+    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
     if (clients is None) == (options is None):
         raise ConfigError(
             "whose is each sample? Give its client with clients=, an id for each of the samples, or divide them with "
@@ -96,6 +98,7 @@ def from_pandas(
     num_clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    min_samples: int | None = None,
     test: Any = 0.2,
     seed: int = 0,
     name: str = "frame",
@@ -109,7 +112,8 @@ def from_pandas(
         label: column of the labels: text, booleans, or whole numbers from 0.
         client: column that says whose a sample is. Either this, or a partition.
         features: columns of the features, in this order; None for all others.
-        partition, num_clients, classes_per_client, alpha: divide the samples over clients, as in ``from_arrays``.
+        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over clients, as in
+            ``from_arrays``.
         test: each client's share of test samples; or the column that says ``train``, ``test`` or
             ``validation`` (or 0, 1 or 2).
         seed: of partition and split.
@@ -122,7 +126,7 @@ def from_pandas(
             and row are named.
         ConfigError: client and a partition, or none of them; options of another partition.
     """
-    options = own_partition(partition, num_clients, classes_per_client, alpha)
+    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
     check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(

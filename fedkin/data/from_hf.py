@@ -27,6 +27,7 @@ def from_hf(
     num_clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    min_samples: int | None = None,
     test: Any = 0.2,
     seed: int = 0,
     name: str = "hf",
@@ -44,7 +45,8 @@ def from_hf(
         label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
         features: column of the features, images or arrays of one shape; or several columns of numbers. None for all
             others.
-        partition, num_clients, classes_per_client, alpha: divide the samples over clients, as in ``from_arrays``.
+        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over clients, as in
+            ``from_arrays``.
         test: each client's share of test samples; or another ``Dataset`` with the same columns, whose samples test the
             clients that ``by`` names.
         seed: of partition and split.
@@ -61,7 +63,7 @@ def from_hf(
     if by is not None and client is not None:
         raise ConfigError(f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out")
     by = client if by is None else by
-    options = own_partition(partition, num_clients, classes_per_client, alpha)
+    options = own_partition(partition, num_clients, classes_per_client, alpha, min_samples)
     _check_dataset(dataset, name)
     if (by is None) == (options is None):
         raise ConfigError(

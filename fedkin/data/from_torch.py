@@ -30,6 +30,7 @@ def from_torch(
     num_clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    min_samples: int | None = None,
     test: Any = 0.2,
     seed: int = 0,
     name: str = "torch",
@@ -46,7 +47,7 @@ def from_torch(
     Args:
         source: a list (or dictionary by name) of datasets or DataLoaders, one per client; or a single one.
         clients: of a single dataset: the client of each sample [M]. Either this, or a partition.
-        partition, num_clients, classes_per_client, alpha: divide a single dataset, as in ``from_arrays``.
+        partition, num_clients, classes_per_client, alpha, min_samples: divide a single dataset, as in ``from_arrays``.
         test: each client's share of test samples; or as many datasets or DataLoaders as in ``source``, whose samples
             test the same clients.
         seed: of partition and split.
@@ -65,7 +66,7 @@ def from_torch(
     import_torch()
     more = {"name": name, "label_names": label_names, "classes": classes, "integers": integers, "seed": seed}
     divide = {"partition": partition, "num_clients": num_clients, "classes_per_client": classes_per_client}
-    divide |= {"alpha": alpha, "clients": clients}
+    divide |= {"alpha": alpha, "min_samples": min_samples, "clients": clients}
     if not isinstance(source, (list, tuple, dict)):
         samples = _read(source, name)
         return from_arrays(samples.x, samples.y, test=_share(test), **divide, **more)

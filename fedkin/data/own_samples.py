@@ -108,6 +108,7 @@ def own_partition(
     clients: int | None,
     classes_per_client: int | None,
     alpha: float | int | None,
+    min_samples: int | None,
     count: str = COUNT,
 ) -> PartitionOptions | None:
     """The partition that divides samples without owners; None where none is wanted.
@@ -117,19 +118,23 @@ def own_partition(
         clients: N.
         classes_per_client: of the partitions by class.
         alpha: of the Dirichlet partition.
+        min_samples: of the Dirichlet partition: what every client has at least; None for 10.
         count: the option that ``clients`` comes from, for messages.
 
     Raises:
         ConfigError: unknown, or options without a partition, or of another one.
     """
     if partition is not None:
-        options = PartitionOptions(partition, clients, classes_per_client, alpha)
+        options = PartitionOptions(partition, clients, classes_per_client, alpha, min_samples=min_samples)
         options.check(POOLED)
         if clients is None:
             raise ConfigError(f"partition={partition!r} needs the number of clients: {count}=10 or so")
         positive(count, clients)
+        if min_samples is not None:
+            positive("min_samples", min_samples)
         return options
-    for name, value in ((count, clients), ("classes_per_client", classes_per_client), ("alpha", alpha)):
+    more = {"classes_per_client": classes_per_client, "alpha": alpha, "min_samples": min_samples}
+    for name, value in {count: clients, **more}.items():
         if value is not None:
             raise ConfigError(f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) as well")
     return None

@@ -43,7 +43,7 @@ def dirichlet(
             return clients_of_parts([[random.permutation(rows)] for rows in own], "dirichlet")
     raise DataError(
         f"dirichlet: alpha {alpha} leaves some of {clients} clients with under {minimum} samples in {MAX_DRAWS} draws; "
-        "take a larger alpha or fewer clients"
+        "take a larger alpha or fewer clients; of samples of your own, a smaller min_samples"
     )
 
 

@@ -18,7 +18,7 @@ from fedkin.data.federated import Ragged
 
 OPTIONS_OF = {  # the options of each partition
     "power_law": ("classes_per_client",),
-    "dirichlet": ("alpha",),
+    "dirichlet": ("alpha", "min_samples"),
     "shards": ("classes_per_client",),
     "iid": (),
     "writer": (),
@@ -99,12 +99,13 @@ class PartitionOptions:
     alpha: float | int | None = None
     tested: str = "own"
     samples: int | None = None
+    min_samples: int | None = None  # of every client, of dirichlet; None for 10, as in NIID-Bench
 
     def check(self, known: tuple[str, ...]) -> None:
         """Refuse unknown partitions, and options that the partition would silently ignore (ConfigError)."""
         if self.partition not in known:
             raise ConfigError(unknown("partition", self.partition, known))
-        for option in ("classes_per_client", "alpha"):
+        for option in ("classes_per_client", "alpha", "min_samples"):
             value = getattr(self, option)
             if value is not None and option not in OPTIONS_OF[self.partition]:
                 raise ConfigError(f"{option} = {value} does not apply to partition {self.partition!r}; leave it out")
@@ -119,12 +120,13 @@ class PartitionOptions:
         clients = clients if self.clients is None else self.clients
         k = 2 if self.classes_per_client is None else self.classes_per_client
         alpha = 0.5 if self.alpha is None else self.alpha
+        least = 10 if self.min_samples is None else self.min_samples
         stream = Stream(seed, purpose="data/deal")
         if self.partition == "blocks":
             return partition.blocks(labels, clients, k, stream)
         make: dict[str, Callable[[], Ragged]] = {
             "power_law": lambda: fedprox_partitions.power_law(labels, clients, k, legacy_random(seed)),
-            "dirichlet": lambda: partition.dirichlet(labels, clients, alpha, legacy_random(seed)),
+            "dirichlet": lambda: partition.dirichlet(labels, clients, alpha, legacy_random(seed), least),
             "shards": lambda: partition.shards(labels, clients, k, stream),
             "iid": lambda: partition.iid(len(labels), clients, stream),
         }

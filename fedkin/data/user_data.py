@@ -33,6 +33,7 @@ def load(
     clients: int | None = None,
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
+    min_samples: int | None = None,
 ) -> FederatedData:
     """A federation from a file with one entry per sample, or from a folder in LEAF's layout.
 
@@ -64,6 +65,7 @@ def load(
         clients: N, of a partition.
         classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
+        min_samples: what every client of ``dirichlet`` has at least; None for 10.
 
     Raises:
         DataError: anything that is missing, damaged, out of range or not finite; the file is named.
@@ -71,7 +73,7 @@ def load(
             partition.
     """
     path = Path(path)
-    options = own_partition(partition, clients, classes_per_client, alpha, "clients")
+    options = own_partition(partition, clients, classes_per_client, alpha, min_samples, "clients")
     if client is not None and options is not None:
         raise ConfigError(f"client = {client} does not apply to partition = {partition}; leave one of them out")
     if path.is_dir():

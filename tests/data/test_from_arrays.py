@@ -246,3 +246,17 @@ def test_what_a_frame_is_and_whose() -> None:
         from_pandas(TABLE, label="outcome", client="hospital", features=["outcome"])
     with pytest.raises(ConfigError, match="must be different columns"):
         from_pandas(TABLE, label="outcome", client="outcome")
+
+
+def test_a_small_alpha_needs_a_smaller_minimum() -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(3000, 4)), rng.integers(5, size=3000)
+    options: dict[str, Any] = {"partition": "dirichlet", "alpha": 0.1, "num_clients": 30}
+    with pytest.raises(DataError, match="a smaller min_samples"):
+        from_arrays(*samples, **options)
+    owned = from_arrays(*samples, **options, min_samples=2)
+    assert len(owned.train.sizes) == 30 and (owned.train.sizes + owned.test.sizes).min() >= 2
+    with pytest.raises(ConfigError, match="min_samples = 2 does not apply to partition 'iid'"):
+        from_arrays(*samples, partition="iid", num_clients=30, min_samples=2)
+    with pytest.raises(ConfigError, match="min_samples = 2 belongs to a partition"):
+        from_arrays(*samples, clients=np.arange(3000) % 30, min_samples=2)
