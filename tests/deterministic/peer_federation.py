@@ -334,7 +334,8 @@ class _Nowhere:
 def check_undisturbed(federation: PeerFederation, station: Station, peer: Peer) -> None:
     """A peer that nothing disturbs, with the same replies, ends with the same memory."""
     settings = PeerSettings(station.name, FEDERATION, station.client)
-    clock, script = FakeClock(1e9), _Script(station.rounds)
+    clock = FakeClock(1e9)
+    script: Any = _Script(station.rounds)
     again: Any = Peer(settings, federation.method, federation.world, script, _Nowhere(), clock=clock.time)
     again.client.stopped = FakeEvent(clock)
     while again.memory.age < peer.memory.age:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,10 +55,10 @@ def federated(table: pd.DataFrame) -> fk.data.FederatedData:
 
 def test_every_sample_is_predicted_by_the_model_of_its_client(folder: Path) -> None:
     run = fk.Run.load(folder / "run")
-    mixed = NEW[["hospital", "outcome", "dose", "age"]]  # columns in another order
+    mixed: Any = NEW[["hospital", "outcome", "dose", "age"]]  # columns in another order
     found = run.evaluate(data=federated(mixed))
     assert found.split == "all" and found.summary["samples"] == 60
-    for _, row in found.clients.iterrows():
+    for row in found.clients.to_dict("records"):
         own = NEW[NEW["hospital"] == row["name"]]
         expected = np.mean(run.predict(own, client=row["name"]) == own["outcome"])
         assert row["accuracy"] == pytest.approx(expected) and row["samples"] == 30
