@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns, seeds_of
+from fedkin.analysis.repeated_runs import COMPARISONS, CURVES, SEEDS, RepeatedRuns, seeds_of
 from fedkin.analysis.side_by_side import Job, check_jobs, replay, run_side_by_side
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
@@ -79,7 +79,7 @@ def execute_seeds(
 
     Raises as ``execute`` does.
     """
-    with folder_lock(out), interruptible(now=jobs > 1):
+    with folder_lock(out), interruptible():
         return _execute_seeds(config, out, resume, on_round, on_seed, track, jobs)
 
 
@@ -106,6 +106,8 @@ def _execute_seeds(
     if out is not None:
         if resume and (out / run_folder.METRICS).exists():
             raise CheckpointError(f"{out} holds one run, not several seeds; start them in another folder")
+        if not resume:
+            run_folder.refuse_others(out, (CURVES, COMPARISONS, SEEDS))
         opened = Folder.reopen if resume else Folder.create
         folder = opened(out, experiment.description, identity)
         _refuse_fewer_rounds(out, seeds, config.run.rounds)

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import types
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -26,6 +27,7 @@ from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.run.fingerprint import fingerprint
+from fedkin.run.interruption import SIGNALS, raise_if_interrupted
 from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
@@ -34,6 +36,7 @@ from fedkin.run.simulate import from_config
 from fedkin.run.stopping import STOP
 
 SECONDS_TO_END = 5
+POLL = 0.2  # seconds between looks for a signal
 _log = logging.getLogger("fedkin")
 # One device and no threads in matrix products; the same bits.
 ONE_CORE = "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false"
@@ -128,7 +131,8 @@ def run_side_by_side(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
                 job = left.pop(0)
                 running[_submit(pool, job)] = job, place
             while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                done, _ = wait(running, POLL, return_when=FIRST_COMPLETED)
+                raise_if_interrupted()
                 for future in done:
                     job, place = running.pop(future)
                     error = future.exception()
@@ -198,12 +202,23 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
 
 
 def _pool() -> ProcessPoolExecutor:
-    """One process that leaves Ctrl-C to this one."""
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts)
+    """One process that ends when this one does, and leaves signals of the terminal to it."""
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_follow_parent)
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _follow_parent() -> None:
+    for number in SIGNALS:
+        if number != signal.SIGTERM:  # by which the parent ends it
+            signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed frees the lock of the folder: nobody else may write there then."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _exit_status(pool: ProcessPoolExecutor) -> str:

@@ -18,8 +18,9 @@ from fedkin.core.errors import ConfigError, FedkinError
 if TYPE_CHECKING:
     from fedkin.config.run import RunConfig
 
-BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
-_NO_OUTPUT = (errno.ENOSPC, errno.EPIPE)  # a full device, a reader that has gone
+BAD_INPUT, FAILED = 2, 3
+_NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)  # a full device, a reader or a terminal that has gone
+_SHOW_CURSOR = b"\x1b[?25h"
 _WHOLE = 16  # characters of a first column that are not broken
 
 
@@ -83,31 +84,41 @@ def error_exit() -> Iterator[None]:
         reason = next(iter(str(error).splitlines()), "no more memory")
         print_error(f"the machine cannot do this: {reason}; try fewer or smaller clients, or run.clients_per_batch=1")
         raise typer.Exit(BAD_INPUT) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        from fedkin.run.interruption import exit_status
+
         print("interrupted", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_status(error)) from None
 
 
 @contextmanager
-def ending_on_signals(now: bool = False) -> Iterator[None]:
+def ending_on_signals() -> Iterator[None]:
     """Context in which a signal ends a run after its round, and a second one the process.
-
-    Args:
-        now: whether the first one ends the run at once.
 
     Raises:
         KeyboardInterrupt: of the first signal, after the round.
     """
-    from fedkin.run.interruption import SIGNALLED, interruptible
+    from fedkin.run.interruption import interruptible
 
-    def say(number: int) -> None:
-        os.write(2, b"\nstopping after this round; once more to stop at once\n")
-
-    def leave(number: int) -> None:
-        os._exit(SIGNALLED + number)  # whatever holds this process
-
-    with interruptible(first=say, again=leave, now=now):
+    with interruptible(first=_say_stopping, again=_leave):
         yield
+
+
+def _say_stopping(_: int) -> None:
+    for descriptor, words in ((1, b""), (2, b"\nstopping after this round; once more to stop at once\n")):
+        try:
+            os.write(descriptor, words)
+        except OSError:  # the terminal has gone: a run's last words must not keep it from ending well
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def _leave(number: int) -> None:
+    """End this process at once, whatever holds it; those of ``--jobs`` end with it."""
+    from fedkin.run.interruption import SIGNALLED
+
+    if os.isatty(2):
+        os.write(2, _SHOW_CURSOR)  # which a live display hides
+    os._exit(SIGNALLED + number)
 
 
 def _is_machine_error(error: Exception) -> bool:
@@ -145,9 +156,14 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse (ConfigError) the present folder where anything is in it: an empty ``--out`` means it, too."""
-    if out == Path() and any(Path.cwd().iterdir()):
-        raise ConfigError("--out is empty, or the present folder, and that is not empty; name a new folder")
+    """Refuse the present folder where anything is in it, before data are loaded: an empty ``--out`` means it, too.
+
+    Raises StorageError.
+    """
+    from fedkin.run.run_folder import refuse_others
+
+    if out is not None:
+        refuse_others(out, ())
 
 
 def new_run_folder(prefix: str) -> Path:

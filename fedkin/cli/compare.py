@@ -121,7 +121,7 @@ def _run(
 
     with Display(grid, jobs) as display:
         try:
-            with ending_on_signals(now=jobs > 1):
+            with ending_on_signals():
                 return run(grid, folder, display.cell, display.round, created, jobs), None
         except KeyboardInterrupt as error:
             interruption = error
@@ -137,8 +137,8 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
 
     comparison.write(folder)
     comparison_tables.write(comparison, folder)
-    console = Console(stderr=as_json, markup=False)
-    for table in tables(comparison):
+    console = Console(stderr=as_json)
+    for table in tables(comparison, console=console):
         console.print(table)
     for line in (*comparison_tables.findings(comparison), *comparison_tables.table_notes(comparison)):
         console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -49,13 +49,16 @@ def run_command(
     with error_exit():
         from fedkin.config import peer as peer_config
         from fedkin.p2p.launch import build_peer
+        from fedkin.run.folder_lock import folder_lock
 
-        peer = build_peer(peer_config.load(config, settings or []), on_round=_RoundPrinter())
-        _stop_on_signals(peer)
-        own = peer.settings
-        typer.echo(f"peer {own.name} of {own.federation}: after round {peer.memory.age}, in {own.folder}")
-        peer.run()
-        typer.echo(f"peer {own.name}: stopped after round {peer.memory.age}")
+        loaded = peer_config.load(config, settings or [])
+        with folder_lock(Path(loaded.peer.folder)):
+            peer = build_peer(loaded, on_round=_RoundPrinter())
+            _stop_on_signals(peer)
+            own = peer.settings
+            typer.echo(f"peer {own.name} of {own.federation}: after round {peer.memory.age}, in {own.folder}")
+            peer.run()
+            typer.echo(f"peer {own.name}: stopped after round {peer.memory.age}")
 
 
 @peer_app.command("init")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import INTERRUPTED, error_exit
+from fedkin.cli.common import ending_on_signals, error_exit
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def _list_tables(out: Path | None, as_json: bool) -> None:
 
 def _run_missing(request: TableRequest) -> int:
     """Run what the store lacks; how many runs that were."""
+    from fedkin.run.interruption import exit_status, raise_if_interrupted
     from papers.result_store import carry_out
     from papers.terminal_tables import Progress
 
@@ -97,17 +98,18 @@ def _run_missing(request: TableRequest) -> int:
         return 0
     progress = Progress(missing, request.seconds())
     try:
-        with progress:
+        with progress, ending_on_signals():
             progress.start_run(*missing[0])
             for _ in carry_out(missing, request.store):
                 progress.end_run(*missing[done])
                 done += 1
+                raise_if_interrupted()
                 if done < len(missing):
                     progress.start_run(*missing[done])
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         stored = f"{done} of {len(missing)} runs are kept in {request.store}"
         print(f"interrupted; {stored}, and the same command goes on", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_status(error)) from None
     return done
 
 

@@ -62,7 +62,7 @@ def run_command(
             raise ConfigError("--jobs runs several seeds at a time: set run.seeds=4, say, or leave it out")
         folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name'].rpartition(':')[2]}")
         if config.run.seeds:
-            with _resumable(folder, now=jobs > 1):
+            with _resumable(folder):
                 repeated = _execute_seeds(config, folder, resume is not None, track or [], jobs)
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
@@ -91,7 +91,7 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     """The tables over all seeds, the figure, and the summary as JSON."""
     from rich.console import Console
 
-    from fedkin.reporting.progress import compared, seeds_table
+    from fedkin.reporting.seeds_tables import compared, seeds_table
 
     summary, console = repeated.summary(), Console(stderr=as_json, markup=False)
     console.print(seeds_table(summary))
@@ -109,11 +109,12 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     """The table of methods, the figure, what to try next, and the summary as JSON."""
     from rich.console import Console
 
-    from fedkin.reporting.progress import table
+    from fedkin.reporting.fitting import fit
+    from fedkin.reporting.progress import LESS_NEEDED, table
 
     summaries = {name: other.summary() for name, other in run.against.items()}
     console = Console(stderr=as_json, markup=False)
-    console.print(table([run.summary(), *summaries.values()]))
+    console.print(fit(table([run.summary(), *summaries.values()]), console, LESS_NEEDED))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True, highlight=False)
     _suggest(folder, console, demo)
@@ -146,17 +147,12 @@ def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
 
 
 @contextmanager
-def _resumable(folder: Path, now: bool = False) -> Iterator[None]:
-    """Say after a signal how to resume the run.
-
-    Args:
-        folder: of the run.
-        now: whether the signal ends it at once, and not after its round.
-    """
+def _resumable(folder: Path) -> Iterator[None]:
+    """Say after a signal how to resume the run."""
     from fedkin.run.interruption import exit_status
 
     try:
-        with ending_on_signals(now):
+        with ending_on_signals():
             yield
     except KeyboardInterrupt as error:
         from fedkin.run.run_folder import holds_run

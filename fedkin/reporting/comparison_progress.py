@@ -17,7 +17,10 @@ from fedkin.analysis.compare.comparison_folder import Cell
 from fedkin.config.comparison_grid import Grid
 from fedkin.core.records import Record
 from fedkin.reporting.comparison_tables import HEADS, best_rows, cells
-from fedkin.reporting.progress import percent
+from fedkin.reporting.fitting import fits
+from fedkin.reporting.progress import percent, suppress_hangup
+
+_LEAST = 4  # columns that are always shown
 
 
 class Display:
@@ -48,7 +51,8 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        with suppress_hangup():
+            self._bars.stop()
 
     def cell(self, cell: Cell, finished: bool) -> None:
         """Show the next run; ``finished`` says whether it was run before."""
@@ -120,26 +124,40 @@ class Pace:
         return round(sum(rounds * each.get(method, mean) for method, rounds in remaining.items()))
 
 
-def tables(comparison: Comparison, measure: str | None = None) -> list[Table]:
-    """The final tables, one per setting."""
-    return [_table(comparison, setting, measure) for setting in comparison.settings]
+def tables(comparison: Comparison, measure: str | None = None, console: Console | None = None) -> list[Table]:
+    """The final tables, one per setting.
+
+    Args:
+        comparison: what to show.
+        measure: by which methods are compared; the comparison's own where nothing is said.
+        console: on which they are to be printed; columns from the right on that have no room there are left out.
+    """
+    count = len(HEADS)
+    made = [_table(comparison, setting, measure, count) for setting in comparison.settings]
+    while console is not None and count > _LEAST and not all(fits(table, console) for table in made):
+        count -= 1
+        made = [_table(comparison, setting, measure, count) for setting in comparison.settings]
+    if count < len(HEADS):
+        made[-1].caption, made[-1].caption_justify = f"no room here for {', '.join(HEADS[count:])}", "left"
+    return made
 
 
-def _table(comparison: Comparison, setting: str, measure: str | None) -> Table:
-    """As narrow as possible: seeds have a column where rows differ in them, else they are in the heading."""
+def _table(comparison: Comparison, setting: str, measure: str | None, count: int) -> Table:
+    """As narrow as possible: seeds have a column where rows differ in them, else they are in the heading; of the other
+    columns the first ``count``."""
     rows = [(row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting]
     seeds = sorted({row["seeds"] for row, _ in rows})
     same_seeds = f"{seeds[0]} seed{'' if seeds[0] == 1 else 's'}" if len(seeds) == 1 else ""
     heading = ", ".join(part for part in (escape(setting), same_seeds) if part)
     out = Table(title=heading or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
-    for head in ([] if same_seeds else ["seeds"]) + list(HEADS):
+    for head in ([] if same_seeds else ["seeds"]) + list(HEADS[:count]):
         shown = head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" / ", " /\n").replace(" of ", "\nof ")
         out.add_column(shown, justify="right", no_wrap=True)
     for row, best in rows:
         style = "bold" if row["method"] in best else None
         own_seeds = [] if same_seeds else [str(row["seeds"])]
-        out.add_row(escape(row["method"]), *own_seeds, *cells(row), style=style)
+        out.add_row(escape(row["method"]), *own_seeds, *cells(row)[:count], style=style)
     return out
 
 

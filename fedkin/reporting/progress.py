@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +21,19 @@ from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn"
-INCOMPLETE_SEED = (
-    "best -: some seed has no round in which every client had a cluster; run.selection=round_robin gives "
-    "every client a turn"
-)
 VALIDATED = "best: on test samples, of the round that is best on validation samples"
+LESS_NEEDED = ("seconds", "download /\nupload (MB)", "round")  # columns that a narrow terminal has no room for
 LINES = 20  # of a run, where the output is no terminal
+
+
+@contextmanager
+def suppress_hangup() -> Iterator[None]:
+    """Context in which a terminal may go: what is shown there ends no run."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 class Display:
@@ -54,7 +64,8 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        with suppress_hangup():
+            self._bars.stop()
 
     def begin(self, number: int, seed: int) -> None:
         """The next of several seeds, and its number (from 0)."""
@@ -63,7 +74,8 @@ class Display:
     def __call__(self, record: Record) -> None:
         """Show a round; where there are several seeds and no terminal, only the last one of each."""
         if self.console.is_terminal:
-            self._update_bar(record)
+            with suppress_hangup():
+                self._update_bar(record)
         elif in_notebook():
             self._update_bar(record)
             self._draw_in_notebook()
@@ -134,7 +146,7 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     lines = [INCOMPLETE] if incomplete else []
     lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
     lines += [_stopped(s) for s in summaries if "stopped" in s]
-    lines += [_replies(s) for s in summaries if s["nonfinite"] or s["missing"]]
+    lines += [_replies(s) for s in summaries if s.get("nonfinite") or s.get("missing")]
     lines += [
         f"{method_title(s['method'])}: failed, as {s['failed']}"
         for s in summaries
@@ -154,79 +166,6 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     for summary in summaries:
         out.add_row(*_row(summary), *_extra(summary, known, everybody))
     return out
-
-
-def seeds_table(summary: dict[str, Any]) -> Table:
-    """The final table of several seeds: one row per method, means and their 95% intervals."""
-    from fedkin.analysis.tables import clusters_text  # with pandas and scipy, which no round needs
-
-    seeds = summary["seeds"]
-    heading = f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
-    out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)  # as narrow as it can be: 80 columns
-    out.add_column("method", no_wrap=True)
-    for column in ("final", "best", "mean of\nrounds", "bottom\n10%", "download\n(MB)", "upload\n(MB)"):
-        out.add_column(column, justify="right", no_wrap=True)
-    for row in summary["methods"]:
-        names = ("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile")
-        traffic = (f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
-        title = f"{method_title(row['method'])}\nK {clusters_text(row)}"  # below it: 80 columns have no room beside
-        out.add_row(title, *(_with_interval(row, name) for name in names), *traffic)
-    out.caption, out.caption_justify = "\n".join(_notes(summary)) or None, "left"
-    return out
-
-
-def _notes(summary: dict[str, Any]) -> list[str]:
-    """How to read the table, and why numbers are missing."""
-    rows, lines = summary["methods"], []
-    if rows[0]["final_accuracy_low"] is not None:
-        lines.append("means over the seeds, and their 95% intervals; K: clusters with clients at the end")
-    if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
-        lines.append(INCOMPLETE_SEED)
-    return lines
-
-
-def compared(summary: dict[str, Any]) -> Table:
-    """The gain of the main method over each of the others in final accuracy, in percentage points, and its
-    significance."""
-    comparisons = summary["comparisons"]
-    out = Table(
-        title=f"{method_title(summary['method'])} against", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
-    )
-    out.add_column("", no_wrap=True)
-    for column in ("final accuracy,\npoints", "seeds", "p"):
-        out.add_column(column, justify="right", no_wrap=True)
-    out.add_column("difference", overflow="fold")
-    for row in comparisons:
-        out.add_row(method_title(row["against"]), _points(row), str(row["seeds"]), _p(row["p"]), row["verdict"])
-    out.caption, out.caption_justify = "\n".join(_test_notes(comparisons)) or None, "left"
-    return out
-
-
-def _points(row: dict[str, Any]) -> str:
-    """A difference with its interval; a dash where there is none."""
-    gain, low, high = (None if row[name] is None else 100 * row[name] for name in ("difference", "low", "high"))
-    return "-" if gain is None else f"{gain:+.1f}" + ("" if low is None else f" ({low:.1f} to {high:.1f})")
-
-
-def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
-    """How to read the tests, and which seeds are left out of them."""
-    tested = sum(row["p"] is not None for row in comparisons)
-    lines = ["p: two-sided paired t-test over seeds", "intervals: 95%, Student's t"] if tested else []
-    lines += [f"Holm-adjusted for {tested} comparisons"] if tested > 1 else []
-    return lines + list(dict.fromkeys(f"left out: {row['why']}" for row in comparisons if row["why"]))
-
-
-def _counted(seeds: list[int]) -> str:
-    return f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
-
-
-def _with_interval(row: dict[str, Any], name: str) -> str:
-    high = row[f"{name}_high"]
-    return percent(row[name]) + ("" if high is None else f" ±{100 * (high - row[name]):.1f}")
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _row(summary: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -14,47 +14,67 @@ from fedkin.core.errors import StorageError
 from fedkin.core.storage import storage_errors
 
 
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    lock, owner = _beside(folder, "lock"), _beside(folder, "owner")
-    new = [parent for parent in folder.parents if not parent.exists()]
-    with storage_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    file_lock = FileLock(lock)
-    with storage_errors(folder):
-        try:
-            file_lock.acquire(blocking=False)
-        except Timeout:  # an OSError, too
-            raise StorageError(f"{folder} is in use by {_owner(owner)}; wait until it has ended, or stop it") from None
-    try:
-        with storage_errors(folder):
-            owner.write_text(f"process {os.getpid()} on {socket.gethostname()}")
-        yield
-    finally:
-        owner.unlink(missing_ok=True)
-        if not folder.exists():  # nothing was begun: leave nothing
-            lock.unlink(missing_ok=True)
-            for parent in new:
-                if parent.exists() and not any(parent.iterdir()):
-                    parent.rmdir()
-        file_lock.release()
-
-
 def folder_lock(folder: Path | None) -> AbstractContextManager[None]:
     """Hold the lock of a run's folder: the system frees it when the process ends, however that comes about.
 
     Args:
-        folder: of the run, which need not be there yet; the lock is the hidden file ``.NAME.lock`` beside it. None: of
-            a run that keeps nothing.
+        folder: of the run, which need not be there yet. None: of a run that keeps nothing.
 
     Raises:
         StorageError: another process has it, with its id and host; or the lock cannot be written.
     """
-    return nullcontext() if folder is None else _held(Path(os.path.abspath(folder)))
+    return nullcontext() if folder is None else _held(folder)
 
 
-def _beside(folder: Path, kind: str) -> Path:
-    return folder.with_name(f".{folder.name}.{kind}")
+def lock_file(folder: Path) -> Path:
+    """The lock of a folder: the hidden file ``.NAME.lock`` beside it, or inside where nothing can be written beside it,
+    such as a volume of a container.
+
+    Args:
+        folder: by whatever path; links are followed.
+
+    Raises:
+        StorageError: there is no present folder, from which the path goes on.
+    """
+    try:
+        real = Path(os.path.realpath(folder))
+    except FileNotFoundError:
+        raise StorageError("the present folder was deleted; change into another one") from None
+    with storage_errors(folder):
+        inside = real.is_dir() and not os.access(real.parent, os.W_OK)
+    return (real if inside else real.parent) / f".{real.name}.lock"
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    path = lock_file(folder)
+    lock, owner = FileLock(path), path.with_suffix(".owner")
+    with storage_errors(folder):
+        new = [parent for parent in path.parents if not parent.exists()]
+    try:
+        with storage_errors(folder):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        _acquire(lock, folder, owner)
+        try:
+            with storage_errors(folder):
+                owner.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            yield
+        finally:
+            owner.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # whoever has it open already sees that, and tries again
+            lock.release()
+    finally:
+        for parent in new:
+            with suppress(OSError):  # something is in it
+                parent.rmdir()
+
+
+def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
+    with storage_errors(folder):
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:  # an OSError, too
+            raise StorageError(f"{folder} is in use by {_owner(owner)}; wait until it has ended, or stop it") from None
 
 
 def _owner(path: Path) -> str:

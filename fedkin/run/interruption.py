@@ -15,6 +15,7 @@ from types import FrameType
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )  # Ctrl-C, the end of a service, the end of a terminal
+HUNG_UP = getattr(signal, "SIGHUP", 0)  # one closed terminal sends several: from the system, from its shell
 SIGNALLED = 128  # plus the signal's number: the exit status, as shells have it
 
 
@@ -42,15 +43,14 @@ _noted = _Noted()
 
 @contextmanager
 def interruptible(
-    first: Callable[[int], object] | None = None, again: Callable[[int], object] | None = None, now: bool = False
+    first: Callable[[int], object] | None = None, again: Callable[[int], object] | None = None
 ) -> Iterator[None]:
     """Context in which a signal ends a run after its round, and a second one at once. In a thread other than the main
     one, and inside another such context, nothing changes; neither does a signal that is ignored, as ``nohup`` does.
 
     Args:
         first: called with the number of the first signal, such as to say that it was heard.
-        again: called with the number of a second signal; by default KeyboardInterrupt is raised.
-        now: whether the first signal ends the run already, where other processes do its rounds.
+        again: called with the number of a second signal other than SIGHUP; by default KeyboardInterrupt is raised.
 
     Raises:
         RunInterrupted: at the end, of a signal that no round has seen.
@@ -60,17 +60,14 @@ def interruptible(
         return
 
     def handle(number: int, _: FrameType | None) -> None:
-        if now and not _noted.number:
-            _noted.number = number
-            raise RunInterrupted(number)
-        if _noted.number:
+        before, _noted.number = _noted.number, _noted.number or number  # noted before anything can fail
+        if not before:
+            (first or _ignore)(number)
+        elif number != HUNG_UP:
             (again or _raise)(number)
-        elif first:
-            first(number)
-        _noted.number = _noted.number or number
 
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    taken = [number for number in SIGNALS if before[number] not in (signal.SIG_IGN, None)]
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    taken = [number for number in SIGNALS if handlers[number] not in (signal.SIG_IGN, None)]
     _noted.active, _noted.number = True, 0
     try:
         for number in taken:
@@ -79,7 +76,7 @@ def interruptible(
         raise_if_interrupted()
     finally:
         for number in taken:
-            signal.signal(number, before[number])
+            signal.signal(number, handlers[number])
         _noted.active, _noted.number = False, 0
 
 
@@ -101,3 +98,7 @@ def exit_status(error: KeyboardInterrupt) -> int:
 
 def _raise(number: int) -> None:
     raise RunInterrupted(number)
+
+
+def _ignore(_: int) -> None:
+    pass

@@ -48,6 +48,7 @@ _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, modul
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _DRAWN = ("figure.png", "figure.svg", "topology.png", "topology.svg")
+_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, integrity.SUMS, *_DRAWN, AGAINST)  # a killed start left others
 _log = logging.getLogger("fedkin")
 
 
@@ -96,8 +97,7 @@ class Folder:
             taken = holds_run(path)
         if taken:
             raise StorageError(f"{path} already holds a run; resume it (--resume {path}) or choose another folder")
-        if others := [name for name in (*SUMMED, integrity.SUMS, *_DRAWN, AGAINST) if (path / name).exists()]:
-            raise StorageError(f"{path} has {' and '.join(others)}, which a run would overwrite; choose another folder")
+        refuse_others(path, _OWN)
         created = make_folder(path)
         try:
             write_atomic(path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n")
@@ -222,6 +222,24 @@ def _environment(description: dict[str, Any], path: Path) -> dict[str, Any]:
 def holds_run(path: Path) -> bool:
     """Whether a folder has a run in it."""
     return any((path / name).exists() for name in (CONFIG, METRICS, CHECKPOINTS))
+
+
+def refuse_others(path: Path, names: Sequence[str]) -> None:
+    """Refuse a new folder that is not to be written into.
+
+    Args:
+        path: of the folder, which need not be there.
+        names: of files that would be written.
+
+    Raises:
+        StorageError: it has one of them; or it is the present folder, and anything is in that.
+    """
+    if path == Path() and any(path.iterdir()):
+        raise StorageError("out is empty, or the present folder, and that is not empty; name a new folder")
+    with storage_errors(path):
+        others = [name for name in names if (path / name).exists()]
+    if others:
+        raise StorageError(f"{path} has {' and '.join(others)}, which would be overwritten; choose another folder")
 
 
 def read_config(path: Path) -> dict[str, Any]:

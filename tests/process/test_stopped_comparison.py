@@ -23,11 +23,12 @@ SETTINGS = [
 ]
 SECONDS = {"comparison.csv", "comparison.md", "comparison.tex"}  # they hold them
 
-# The process writes that it has come to a round, and waits there for its end.
+# The process writes that it has come to a round, and waits there until it has noted the signal.
 WAITING = """
 import sys, time, pathlib
 from fedkin import cli
 from fedkin.reporting.comparison_progress import Display
+from fedkin.run.interruption import is_interrupted
 shown, at = Display.round, int(sys.argv.pop(1))
 seen = []
 def round(self, record):
@@ -35,7 +36,8 @@ def round(self, record):
     seen.append(record)
     if len(seen) == at:
         pathlib.Path("here").touch()
-        time.sleep(600)
+        while not is_interrupted():
+            time.sleep(0.01)
 Display.round = round
 cli.main()
 """

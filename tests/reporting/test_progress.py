@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedkin.reporting.progress import Display, compared, plain_line, seeds_table, table
+from fedkin.reporting.progress import Display, plain_line, table
+from fedkin.reporting.seeds_tables import compared, seeds_table
 from tests.analysis.written_seeds import by_hand
 
 RECORD: dict[str, Any] = {

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,35 @@ def test_a_signal_after_the_last_round_is_raised_at_the_end() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_where_other_processes_work_the_first_signal_is_the_end() -> None:
-    with pytest.raises(RunInterrupted), interruptible(now=True):
-        os.kill(os.getpid(), signal.SIGINT)
-        raise AssertionError("it goes on")
+def test_a_terminal_that_closes_may_say_so_more_than_once(tmp_path: Path) -> None:
+    with pytest.raises(RunInterrupted), interruptible():
+        go(tmp_path / "run", on_round=signalling(signal.SIGHUP, signal.SIGHUP))
+    assert (tmp_path / "run/checkpoints/round-000001.safetensors").exists()
+
+
+def test_a_signal_is_noted_even_where_it_cannot_be_told(tmp_path: Path) -> None:
+    def tell(_: int) -> None:
+        raise OSError("the terminal has gone")
+
+    with pytest.raises(OSError, match="has gone"), interruptible(first=tell):
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+        except OSError:
+            assert is_interrupted()
+            raise
+
+
+def test_a_thread_leaves_signals_to_the_main_one() -> None:
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def run() -> None:
+        with interruptible():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [before]
 
 
 METHOD = """
@@ -139,6 +165,33 @@ def test_a_folder_in_use_is_refused_with_its_owner(tmp_path: Path) -> None:
         pass
 
 
+def test_a_link_to_a_folder_in_use_is_refused_too(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+    with folder_lock(tmp_path / "run"), pytest.raises(StorageError, match="link is in use by process"):
+        folder_lock(tmp_path / "link").__enter__()
+
+
+def test_where_nothing_can_be_written_beside_a_folder_the_lock_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    (tmp_path / "run").mkdir()
+    with folder_lock(tmp_path / "run"):
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+        with pytest.raises(StorageError, match="in use by process"):
+            folder_lock(tmp_path / "run").__enter__()
+
+
+def test_a_peer_has_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["peer", "init", "fed", "--peers", "1"]).exit_code == 0
+    with folder_lock(Path("fed/peer-0")):
+        refused(
+            CliRunner().invoke(app, ["peer", "--config", "fed/peer-0/peer.toml"]), "fed/peer-0 is in use by process"
+        )
+
+
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from fedkin.run.folder_lock import folder_lock\n"
@@ -166,7 +219,7 @@ def test_a_lock_of_a_run_that_never_began_leaves_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["summary.json", "figure.png", "clients.parquet", "against"])
 def test_files_of_others_are_not_overwritten(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(StorageError, match=rf"has {name}, which a run would overwrite; choose another folder"):
+    with pytest.raises(StorageError, match=rf"has {name}, which would be overwritten; choose another folder"):
         Folder.create(tmp_path, DESCRIPTION)
     assert (tmp_path / name).read_text() == "mine"
 
@@ -175,8 +228,55 @@ def test_an_empty_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     for command in ("run", "compare"):
-        refused(CliRunner().invoke(app, [command, "--out", ""]), "--out is empty")
+        refused(CliRunner().invoke(app, [command, "--out", ""]), "out is empty")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", ["summary.json", "comparison.csv", "differences.csv", "figure.png", "cells"])
+def test_neither_does_a_comparison_overwrite_them(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    refused(CliRunner().invoke(app, ["compare", "--out", str(tmp_path)]), f"has {name}, which would be overwritten")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["curves.csv", "comparisons.csv", "seeds"])
+def test_nor_do_seeds(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    quick = ["run", "run.rounds=1", "run.cohort=2", "data.clients=6", "run.seeds=2", "--out", str(tmp_path)]
+    refused(CliRunner().invoke(app, quick), f"has {name}, which would be overwritten")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_a_killed_start_has_left_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/environment.json").write_text("{}")
+    go(tmp_path / "run")
+
+
+def test_an_empty_name_is_refused_from_python_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match="out is empty"):
+        go(Path(""))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(("parts", "cause"), [("x" * 300, "File name too long"), ("file/run", "File exists")])
+def test_a_path_that_cannot_be_says_why_and_leaves_nothing(parts: str, cause: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StorageError, match=f"cannot write .*: {cause}; choose another folder"):
+        folder_lock(tmp_path / parts).__enter__()
+    with pytest.raises(StorageError, match=cause if len(parts) > 9 else "Not a directory"):
+        folder_lock(tmp_path / parts / "inner").__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_was_deleted_is_named_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(StorageError, match="the present folder was deleted; change into another one"):
+        folder_lock(Path("run")).__enter__()
 
 
 def test_a_deleted_folder_is_named(tmp_path: Path) -> None:

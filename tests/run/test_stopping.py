@@ -359,7 +359,10 @@ def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
     options: dict[str, Any] = {"methods": ["fedavg", "ifca"], "seeds": 2, "out": tmp_path / "study"}
     first = fk.compare(None, *settings, **options, by="best")
     assert all(run.summary()["stopped"]["of"] == 8 for run in first.finished.values())
-    assert np.isfinite(first.table()["best_accuracy"].to_numpy(float)).all()
+    table = first.table()
+    assert np.isfinite(table["best_accuracy"].to_numpy(float)).all()
+    validated = [np.mean([run.summary()["validation_accuracy"] for run in first.runs("", m)]) for m in first.methods]
+    assert table["validation_accuracy"].tolist() == pytest.approx(validated)
     assert first.curves("") and len(first.differences()) == 1
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "study").rglob("metrics.jsonl")}
     again = fk.compare(None, *settings, **options, by="best", resume=True)

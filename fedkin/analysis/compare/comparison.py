@@ -112,6 +112,7 @@ class Comparison:
     def table(self) -> pd.DataFrame:
         """One row per cell: its finished seeds; the mean over them of the final accuracy, of that over all clients, of
         the best accuracy and of the bottom 10% of clients, with its 95% interval (Student's t; none below three seeds);
+        where the data have a validation split, the same of the best accuracy on it, by which options are chosen;
         clusters that have clients at the end (mean) and those configured; rounds to the target (mean over the
         ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
         bytes and seconds per run."""
@@ -123,6 +124,8 @@ class Comparison:
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
         for name in ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile"):
             row |= mean_and_interval(name, [summary[name] for summary in summaries])
+        if any("validation_accuracy" in summary for summary in summaries):
+            row |= mean_and_interval("validation_accuracy", [one.get("validation_accuracy") for one in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
         rounds = [r for run in runs if (r := _first_round(run, target)) is not None]

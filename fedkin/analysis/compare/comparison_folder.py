@@ -29,6 +29,10 @@ from fedkin.run.run_folder import holds_run
 from fedkin.run.stopping import stop_of_resumed
 
 COMPARISON, CELLS = "comparison.toml", "cells"
+_WRITTEN = (
+    *(f"comparison.{ending}" for ending in ("csv", "md", "tex")),
+    *("differences.csv", "curves.csv", "figure.png", "figure.svg", run_folder.SUMMARY, CELLS),
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ def create(path: Path, grid: Grid) -> list[Path]:
         raise StorageError(f"{path} already holds {f'one of other {other}; choose another folder' if other else how}")
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")
+    run_folder.refuse_others(path, _WRITTEN)
     created = run_folder.make_folder(path)
     _write(path, grid)
     return created

@@ -71,7 +71,7 @@ def compare(
     checked = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
     check_jobs(jobs, [setting.config(method) for setting, method in checked.cells])
     folder = Path(out)
-    with folder_lock(folder), interruptible(now=jobs > 1):
+    with folder_lock(folder), interruptible():
         created = reopen_same(folder, checked) if resume else create(folder, checked)
         comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs)
         comparison.write(folder)

@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from fedkin.core.errors import StorageError
 from fedkin.core.storage import storage_errors
+from fedkin.run.folder_lock import lock_file
 
 _TIMEOUT, _POLL = 180.0, 0.5  # seconds
 _log = logging.getLogger("fedkin")
@@ -28,7 +29,7 @@ def run_lock(folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = 
     Raises:
         StorageError: the other server is still there after ``timeout`` seconds, or the lock cannot be written.
     """
-    path = folder.with_name(f".{folder.name}.lock")
+    path = lock_file(folder)
     lock = FileLock(path, poll_interval=poll)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
