@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.schedule import Schedule, read_schedule
 
-MOST = 1_000_000  # epochs, steps or samples of a mini-batch: a client's plan of its mini-batches must fit in memory
+_MOST = {"epochs": 1_000_000, "steps": 1_000_000, "batch_size": 2**31 - 1}  # a plan of all steps must fit in memory
 OPTIMIZERS = ("sgd", "adam", "adamw")
 # Options that came later: a description, or a message, names them only where they are used, so that runs from before
 # are described as they were.
@@ -124,8 +124,8 @@ class LocalTraining:
         object.__setattr__(self, "class_weights", _read_weights(self.class_weights))  # a list or an array, too
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
-            if not (name == "steps" and value is None) and not _is_count(value):
-                raise ConfigError(f"{name} must be an integer from 1 to {MOST:,}, got {value}")
+            if not (name == "steps" and value is None) and not _is_count(value, _MOST[name]):
+                raise ConfigError(f"{name} must be an integer from 1 to {_MOST[name]:,}, got {value}")
         if self.positive is not None and self.positive.size and not _is_count(self.positive + 1):
             raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
         self._check_numbers()
@@ -179,10 +179,10 @@ def _read_weights(value: Any) -> tuple[float, ...] | str | None:
     return weights
 
 
-def _is_count(value: object) -> bool:
-    """Whether a value is an integer from 1 to ``MOST``, or an array of them."""
+def _is_count(value: object, most: int = 2**31 - 1) -> bool:
+    """Whether a value is an integer from 1 to ``most``, or an array of them."""
     array = np.asarray(value)
-    return bool(np.issubdtype(array.dtype, np.integer) and array.size and 1 <= array.min() <= array.max() <= MOST)
+    return bool(np.issubdtype(array.dtype, np.integer) and array.size and 1 <= array.min() <= array.max() <= most)
 
 
 def SGD(  # noqa: N802
