@@ -9,9 +9,10 @@ from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
-from fedkin.core.requirements import requirements_of
+from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
+from fedkin.data.machine_memory import check_memory
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_name
 from fedkin.run.fingerprint import data_digest, model_digest
@@ -58,10 +59,22 @@ class SimulatedWorlds:
                 f"run.patience needs a validation split, and {self.data.name} has none: set data.validation=0.1 (in "
                 "Python data.with_validation(0.1)); test samples choose no round"
             )
+        for _, method in methods:
+            self._check_memory(requirements_of(method), plan)
         world = self.make()
         with error_context("scenario"):  # whichever clients arrive or leave, one is reachable in every round
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
+
+    def _check_memory(self, needs: Requirements, plan: Plan) -> None:
+        """Refuse (ConfigError) models that clearly do not fit before one is made: those of clusters or peers, before
+        and after a round; weights, gradient, update and the optimiser's memory of a client; updates of a cohort."""
+        model = 4 * self.spec.parameters
+        models = 2 * (self.data.clients if needs.peers else needs.clients)
+        parts = {"models": models * model, "local training": 4 * (self.clients_per_batch or 1) * model}
+        if needs.updates == "single":
+            parts["updates of a cohort"] = min(plan.cohort, self.data.clients) * model
+        check_memory(parts, "take a smaller model, or fewer clusters or clients in a cohort")
 
     def make(self) -> SimulatedWorld:
         """A new world."""

@@ -43,6 +43,12 @@ def test_numbers_and_brackets_without_end(override: str, words: list[str], tmp_p
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_that_does_not_fit_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    result = fedkin("run", "model.name=mlp", "model.hidden=1000000000", "--out", tmp_path / "run")
+    refused(result, "GB of memory", "for models", "take a smaller model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_of_brackets(tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     file.write_text("x = " + "[" * 3000)
