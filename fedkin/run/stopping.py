@@ -58,7 +58,7 @@ def rounds_without_reply(records: Sequence[Record]) -> int:
     Args:
         records: of the run.
     """
-    unusable = [one["round"] > 0 and one["train_loss"] is None and one["nonfinite"] > 0 for one in records]
+    unusable = [one["round"] > 0 and one.get("train_loss", 0) is None and one["nonfinite"] > 0 for one in records]
     return len(unusable) - max((i + 1 for i, each in enumerate(unusable) if not each), default=0)
 
 
