@@ -21,7 +21,7 @@ _MEMORY = {"calls_until_now": Memory("", np.int64)}
 
 
 @dataclass(frozen=True)
-class CountCalls(Task):
+class CountRequests(Task):
     """How often a client was called, this call included."""
 
     up = Rows(calls=integers(low=1, high=10_000))
@@ -52,7 +52,7 @@ class Counting:
         return Counts(start.models, start.assignment, np.zeros(world.total_clients, np.int64))
 
     def round(self, world: World, state: Counts, cohort: Int[np.ndarray, "n"], stream: Stream) -> Counts:
-        reply, calls = world.run(CountCalls(), cohort), state.calls.copy()
+        reply, calls = world.run(CountRequests(), cohort), state.calls.copy()
         calls[cohort[reply.arrived]] = reply.calls[reply.arrived]
         return replace(state, models=train_and_average(world, state, cohort, world.work, stream), calls=calls)
 

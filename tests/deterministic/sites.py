@@ -23,7 +23,7 @@ from fedkin.server.node import Node, respond
 from fedkin.server.task_messages import call_digest
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.workers import check_samples
-from tests.deterministic.counting import CountCalls
+from tests.deterministic.counting import CountRequests
 from tests.deterministic.fake_disk import KilledError
 
 FEATURES, HIDDEN, CLASSES = 2, 2, 3
@@ -89,8 +89,8 @@ class Site:
         except KilledError:
             self.counted.killed(request.header)
             raise
-        if request.header["operation"] == CountCalls.name and "calls" in reply.arrays:
-            key = f"{request.header['run']} {call_digest(CountCalls, request)}"
+        if request.header["operation"] == CountRequests.name and "calls" in reply.arrays:
+            key = f"{request.header['run']} {call_digest(CountRequests, request)}"
             self.counted.check(key, request.arrays["clients"], reply.arrays["calls"])
         return encode(reply)
 
@@ -113,7 +113,7 @@ class CountedCalls:
 
     def killed(self, header: dict[str, object]) -> None:
         """A process ended in a call: nobody knows whether it was done."""
-        self._unknown += header["operation"] == CountCalls.name
+        self._unknown += header["operation"] == CountRequests.name
 
     def check(self, key: str, clients: np.ndarray, calls: np.ndarray) -> None:
         """Compare a reply with the number of calls."""

@@ -109,7 +109,11 @@ def start(part: Part, command: Sequence[str], variables: Mapping[str, str], pipe
     """
     environment = {**os.environ, **variables, MARK: part.mark}
     try:
-        with open(os.devnull if piped else part.log, "ab") as log:
+        log = open(os.devnull if piped else part.log, "ab")  # noqa: SIM115 (it is closed below)
+    except OSError as error:
+        raise StorageError(f"{part.log}: {error.strerror}") from error
+    with log:
+        try:
             process = subprocess.Popen(
                 command,
                 cwd=part.folder,
@@ -119,12 +123,10 @@ def start(part: Part, command: Sequence[str], variables: Mapping[str, str], pipe
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        _children.append(process)
-        return process
-    except FileNotFoundError as error:
-        raise ConfigError(f"{command[0]} is not there; is its folder in PATH?") from error
-    except OSError as error:
-        raise StorageError(f"{part.log}: {error.strerror}") from error
+        except FileNotFoundError as error:
+            raise ConfigError(f"{command[0]} is not there; is its folder in PATH?") from error
+    _children.append(process)
+    return process
 
 
 def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
