@@ -109,7 +109,7 @@ def start(part: Part, command: Sequence[str], variables: Mapping[str, str], pipe
     """
     environment = {**os.environ, **variables, MARK: part.mark}
     try:
-        log = open(os.devnull if piped else part.log, "ab")  # noqa: SIM115 (it is closed below)
+        log = open(os.devnull if piped else part.log, "ab")
     except OSError as error:
         raise StorageError(f"{part.log}: {error.strerror}") from error
     with log:
