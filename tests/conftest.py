@@ -10,7 +10,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,6 +222,13 @@ def _finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = ["run.rounds=2", "run.cohort=3", "local.epochs=1", "data.clients=8"]
     assert CliRunner().invoke(app, ["run", *settings, "--out", str(folder)]).exit_code == 0
     return folder
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """An empty folder whose path leaves room for a socket's, which systems limit to about 100 bytes."""
+    with tempfile.TemporaryDirectory(prefix="fedkin-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

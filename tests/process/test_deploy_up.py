@@ -31,8 +31,8 @@ SETTINGS = [f"run.rounds={ROUNDS}", "run.against=[]", "local.epochs=1", "federat
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "fed"
+def trial(short_path: Path) -> Iterator[Path]:
+    folder = short_path / "fed"  # short, so that the system's list of sockets has the paths of the sites'
     init(folder, 2, port=free_ports(1)[0], settings=SETTINGS)
     yield folder
     stop(parts(folder), 0.0)

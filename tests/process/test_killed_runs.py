@@ -26,7 +26,7 @@ SETTINGS = [
 # and 5) and adds 12 lines (records and timings of rounds 0 to 5). FedAvg's come after FedGroup's, and what is written
 # at the end after both.
 MOMENTS = [
-    ("before a sync", 3),  # the first record stands, no checkpoint yet
+    ("before a sync", 13),  # the first record stands, no checkpoint yet
     ("in a line", 3),  # a record
     ("before a rename", 5),
     ("before a rename", 8),  # the second method's folder has no configuration yet
@@ -92,6 +92,8 @@ def killed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int
     paths = folders(tmp_path_factory.mktemp("killed"))
     jobs = [(how, n, ["run", *SETTINGS, "--out", str(p)]) for (how, n), p in zip(MOMENTS, paths, strict=True)]
     assert exit_codes(jobs) == [-signal.SIGKILL] * len(jobs)
+    first = paths[0]  # where it was meant to die
+    assert len(complete_lines(first / "metrics.jsonl")) == 1 and not list(first.glob("checkpoints/round*"))
     return dict(zip(MOMENTS, paths, strict=True))
 
 

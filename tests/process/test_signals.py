@@ -17,7 +17,8 @@ QUICK = ["run.rounds=4", "run.cohort=2", "local.epochs=1", "data.clients=6", "ru
 
 # The process says that it has come to round 2, and waits there until it has noted the signal.
 WAITING = """
-import pathlib, time
+import os, pathlib, time
+os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that a session opens is its own
 from fedkin import cli
 from fedkin.reporting.progress import Display
 from fedkin.run.interruption import is_interrupted
@@ -91,15 +92,15 @@ def python(code: str, *arguments: str) -> list[str]:
 
 
 def test_a_terminal_that_closes_ends_a_run_after_its_round(tmp_path: Path) -> None:
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(tmp_path)
-        os.execv(sys.executable, python(WAITING, "run", *QUICK, "--out", "run"))
+    terminal, end = pty.openpty()
+    command = python(WAITING, "run", *QUICK, "--out", "run")
+    process = subprocess.Popen(command, cwd=tmp_path, stdin=end, stdout=end, stderr=end, start_new_session=True)
+    os.close(end)
     while not (tmp_path / "here").exists():
-        assert os.waitpid(child, os.WNOHANG) == (0, 0), os.read(terminal, 10_000)
+        assert process.poll() is None, os.read(terminal, 10_000)
         time.sleep(0.01)
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGHUP
+    assert process.wait() == 128 + signal.SIGHUP
     assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 3  # rounds 0 to 2
     assert (tmp_path / "run/checkpoints/round-000002.safetensors").exists()
 

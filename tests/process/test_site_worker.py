@@ -108,9 +108,9 @@ def test_a_worker_gives_the_bits_of_a_new_process_for_every_message(
 
 
 def test_a_worker_that_is_killed_while_it_answers_costs_no_message(
-    tmp_path: Path, site: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
+    short_path: Path, site: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = sites(tmp_path)[0]
+    config = sites(short_path)[0]
     worker, request = SiteWorker(config, site.pid), RpcMessage({"operation": "no such task"})
     expected = from_parts(worker.reply(to_parts(request)))
     assert "no such task" in expected.header["failed"]
