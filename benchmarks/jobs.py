@@ -1,9 +1,10 @@
-"""A comparison in two processes against the same one in one process: six cells of MNIST, 784-128-10.
+"""A comparison in two processes against one process, on one core and on all: six cells of MNIST, 784-128-10.
 
     python -m benchmarks.jobs [--rounds 60] [--jobs 2]
 
-Both use the same cache of compiled programs, which a first short comparison fills. The two take turns, and each turn is
-one ratio, so that whatever else the machine does weighs on both alike.
+One process by itself divides a round's clients among all cores; ``--jobs`` gives every process one. All use the same
+cache of compiled programs, which a first short comparison fills. The three take turns, and each turn is one ratio, so
+that whatever else the machine does weighs on all alike.
 """
 
 from __future__ import annotations
@@ -13,25 +14,11 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks.compare import timed
+from benchmarks.compare import STUDY, timed
 
 METHODS = ("fedavg", "ifca", "fedgroup")
-TURNS = 3
-STUDY = """
-[data]
-name = "mnist"
-[model]
-name = "mlp"
-[method]
-name = "fedavg"
-[local]
-epochs = 20
-batch_size = 10
-lr = 0.03
-[run]
-rounds = {rounds}
-cohort = 20
-"""
+TURNS = 2
+ONE_CORE = ("taskset", "--cpu-list", "0")
 
 
 def main() -> None:
@@ -43,21 +30,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         study = root / "study.toml"
-        study.write_text(STUDY.format(rounds=options.rounds))
+        study.write_text(STUDY.format(model="mlp", rounds=options.rounds))
         command = ("compare", str(study), "--methods", ",".join(METHODS), "--seeds", "2")
-        for jobs in (1, options.jobs):  # a device more or less is another program
-            timed(*command, "run.rounds=2", "--jobs", str(jobs), "--out", str(root / f"first-{jobs}"))
-        turns = []
-        for turn in range(TURNS):
-            one = timed(*command, "--out", str(root / f"one-{turn}"))
-            several = timed(*command, "--jobs", str(options.jobs), "--out", str(root / f"several-{turn}"))
-            turns.append((one, several))
-    ratios = [one / several for one, several in turns]
-    one, several = (statistics.median(times) for times in zip(*turns, strict=True))
-    print(
-        f"{2 * len(METHODS)} cells of {options.rounds} rounds: {one:.0f} s in one process, {several:.0f} s in "
-        f"{options.jobs}, {statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
-    )
+        one, several = ("run.devices=1",), ("--jobs", str(options.jobs))
+        for name, way in (("one", one), ("all", ()), ("several", several)):  # a device more or less is another program
+            timed(*command, *way, "run.rounds=2", "--out", str(root / f"first-{name}"))
+        turns = [
+            (
+                timed(*command, *one, "--out", str(root / f"one-{turn}"), prefix=ONE_CORE),
+                timed(*command, "--out", str(root / f"all-{turn}")),
+                timed(*command, *several, "--out", str(root / f"several-{turn}")),
+            )
+            for turn in range(TURNS)
+        ]
+    for name, times in zip(("on one core", "on all cores"), list(zip(*turns, strict=True))[:2], strict=True):
+        ratios = [time / turn[2] for time, turn in zip(times, turns, strict=True)]
+        print(
+            f"{2 * len(METHODS)} cells of {options.rounds} rounds: {statistics.median(times):.0f} s in one process "
+            f"{name}, {statistics.median(turn[2] for turn in turns):.0f} s in {options.jobs}, "
+            f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
 
 
 if __name__ == "__main__":

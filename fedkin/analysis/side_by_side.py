@@ -38,8 +38,12 @@ from fedkin.run.stopping import STOP
 SECONDS_TO_END = 5
 POLL = 0.2  # seconds between looks for a signal
 _log = logging.getLogger("fedkin")
-# One device and no threads in matrix products; the same bits.
-ONE_CORE = "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false"
+# One device, no threads in matrix products, and one thread for programs: several processes with as many threads as
+# there are cores spend a third of their time on switches between them. The same bits.
+ONE_CORE = {
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false",
+    "NPROC": "1",
+}
 
 
 def replay(run: Run, on_round: OnRound) -> None:
@@ -124,7 +128,7 @@ def run_side_by_side(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
     """
     left = list(jobs)
     with _one_core():
-        pools = [_pool() for _ in range(min(workers, len(left)))]
+        pools = [_pool(place, workers) for place in range(min(workers, len(left)))]
         running: dict[Future[None], tuple[Job, int]] = {}
         try:
             for place, pool in enumerate(pools):
@@ -138,7 +142,7 @@ def run_side_by_side(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
                     error = future.exception()
                     if isinstance(error, BrokenProcessPool):
                         error = ConfigError(f"its process died{_exit_status(pools[place])}; resume to try it again")
-                        pools[place] = _pool()
+                        pools[place] = _pool(place, workers)
                     if left:
                         following = left.pop(0)
                         running[_submit(pools[place], following)] = following, place
@@ -201,12 +205,24 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
         sys.modules["__main__"] = main
 
 
-def _pool() -> ProcessPoolExecutor:
+def _pool(place: int, workers: int) -> ProcessPoolExecutor:
     """One process that ends when this one does, and leaves signals of the terminal to it."""
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_follow_parent)
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),))
 
 
-def _follow_parent() -> None:
+def _core(place: int, workers: int) -> int | None:
+    """The core that a process stays on where there is a process for each; None where the system is to choose.
+
+    With fewer processes than cores, another program's could be idle or taken, and only the system knows.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return cores[place % len(cores)] if cores and workers >= len(cores) else None
+
+
+def _prepare_process(core: int | None) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})
     for number in SIGNALS:
         if number != signal.SIGTERM:  # by which the parent ends it
             signal.signal(number, signal.SIG_IGN)
@@ -243,12 +259,13 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 @contextmanager
 def _one_core() -> Iterator[None]:
     """Processes that are started meanwhile have one core each."""
-    before = os.environ.get("XLA_FLAGS")
-    os.environ["XLA_FLAGS"] = f"{before or ''} {ONE_CORE}".strip()
+    before = {name: os.environ.get(name) for name in ONE_CORE}
+    os.environ |= ONE_CORE | {"XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {ONE_CORE['XLA_FLAGS']}".strip()}
     try:
         yield
     finally:
-        if before is None:
-            os.environ.pop("XLA_FLAGS", None)
-        else:
-            os.environ["XLA_FLAGS"] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import model_validator
 
 from fedkin.config import registry
 from fedkin.config.loader import Sections, read
@@ -22,6 +23,7 @@ from fedkin.config.run import LocalSection, RunSection, resolve_against, resolve
 from fedkin.config.schema import Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
+from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 
@@ -32,12 +34,22 @@ CLIENT = ("client", "samples", "model", "data")
 class SamplesSection(Section):
     """[samples]: the samples of every client: the shape of one, and the number of classes.
 
-    ``words`` is the size of the vocabulary, where samples are numbers of words.
+    ``words`` is the size of the vocabulary, where samples are numbers of words. ``labels`` and ``features`` are the
+    names of the classes and of a table's columns, in their order, which must be the same at all sites.
     """
 
     shape: list[Positive]
     classes: Positive
     words: Positive | None = None
+    labels: list[str] | None = None
+    features: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _names(self) -> SamplesSection:
+        for what, names, number in (("labels", self.labels, self.classes), ("features", self.features, self.shape[0])):
+            if names is not None and (len(names) != number or len(set(names)) != number):
+                raise ValueError(f"{what} must be {number} different names, got {listed(names)}")
+        return self
 
 
 @dataclass(frozen=True)
@@ -52,13 +64,16 @@ class DataDescription:
     vectors: np.ndarray | None = None
     feature_names: tuple[str, ...] | None = None  # of a table, where they are known
     from_uint8: bool = False  # whether samples are known to be uint8 pixels divided by 255
+    label_names: tuple[str, ...] | None = None  # of the classes, where they are known
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
         """From [samples]; ``name`` is for messages."""
         dtype = np.float32 if samples.words is None else np.int64
         words = None if samples.words is None else tuple(map(str, range(samples.words)))
-        return cls(name, np.zeros((1, *samples.shape), dtype), samples.classes, words)
+        labels, features = (None if names is None else tuple(names) for names in (samples.labels, samples.features))
+        x = np.zeros((1, *samples.shape), dtype)
+        return cls(name, x, samples.classes, words, feature_names=features, label_names=labels)
 
 
 @dataclass(frozen=True)

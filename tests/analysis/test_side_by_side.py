@@ -17,6 +17,7 @@ import fedkin as fk
 from fedkin.analysis.compare import comparison_folder, runner
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.repeat import execute_seeds
+from fedkin.analysis import side_by_side
 from fedkin.analysis.side_by_side import ONE_CORE, Job, Outcome, replay
 from fedkin.config.comparison import load
 from fedkin.core.errors import CheckpointError, ConfigError
@@ -67,7 +68,7 @@ def test_one_that_fails_or_dies_is_named_and_the_others_go_on(compared: tuple[Pa
     failed = {key[1]: reason for key, reason in found.failed.items()}
     assert "its process died" in failed["Dies"] and "clusters" in failed["IFCA"]
     assert sorted(told) == ["Dies", "FedAvg", "FedProx", "IFCA"]
-    assert ONE_CORE not in os.environ.get("XLA_FLAGS", "")
+    assert ONE_CORE["XLA_FLAGS"] not in os.environ.get("XLA_FLAGS", "")
 
 
 def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> None:
@@ -150,3 +151,21 @@ def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"jobs=2 needs a folder"):
         execute_seeds(settings(2, 2), out=None, jobs=2)
     assert not list(tmp_path.iterdir())
+
+
+def test_processes_stay_on_cores_of_their_own_only_where_all_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1, 7}, raising=False)
+    assert [side_by_side._core(place, 3) for place in range(3)] == [1, 3, 7]
+    assert [side_by_side._core(place, 4) for place in range(4)] == [1, 3, 7, 1]
+    assert [side_by_side._core(place, 2) for place in range(2)] == [None, None]
+
+
+def test_the_environment_is_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_own=1")
+    monkeypatch.delenv("NPROC", raising=False)
+    with side_by_side._one_core():
+        assert os.environ["NPROC"] == "1" and os.environ["XLA_FLAGS"].split() == [
+            "--xla_own=1",
+            *ONE_CORE["XLA_FLAGS"].split(),
+        ]
+    assert os.environ["XLA_FLAGS"] == "--xla_own=1" and "NPROC" not in os.environ

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from jaxtyping import Int
 from fedkin import __version__
 from fedkin.config import registry
 from fedkin.config.schema import error_context
-from fedkin.config.server import ClientConfig, DataDescription, load_client
+from fedkin.config.server import ClientConfig, load_client
 from fedkin.config.server_settings import SiteSettings
+from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.layout import ModelSpec
 from fedkin.data.federated import FederatedData
@@ -21,6 +23,7 @@ from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
+BOOLEANS = ("False", "True")  # names of labels that are numbered alike everywhere
 HANDSHAKE_SEED = np.array([1, 2], np.uint32)  # from which both sides make the initial model that they compare
 
 
@@ -42,8 +45,7 @@ def node_from_config(config: ClientConfig) -> Node:
     with error_context("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
-        data = registry.make_site_data(config.data)
-        _check_shape(data, config.data_description())
+        data = _site_data(config)
     with error_context("model"):
         model = registry.make(registry.models(), config.model, config.data_description())
     return build_node(model, data, config.site, config.shared_digest)
@@ -72,10 +74,33 @@ def build_node(model: Any, data: FederatedData, site: SiteSettings, config_diges
     return Node(site.name, handshake, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
 
 
-def _check_shape(data: FederatedData, expected: DataDescription) -> None:
+def _site_data(config: ClientConfig) -> FederatedData:
+    """The site's own data, which must be of the samples that [samples] describes; its classes have their names."""
+    values, labels = config.data, config.samples.labels
+    if labels is not None and values.get("name") == "file":
+        values = {"label_names": labels, **values}
+    data, expected = registry.make(registry.datasets(), values), config.data_description()
     if data.x.shape[1:] != expected.x.shape[1:] or data.classes != expected.classes:
         actual, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
         raise DataError(
             f"{data.name}: samples of shape {actual} and {data.classes} classes; "
             f"[samples] says {shape} and {expected.classes}"
         )
+    _check_order("labels", data.label_names, expected.label_names, "data.label_names")
+    _check_order("features", data.feature_names, expected.feature_names, "data.features")
+    return data
+
+
+def _check_order(what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str) -> None:
+    """Names must stand in the same order at all sites, or one trains what the others call something else."""
+    if actual in (None, expected) or (expected is None and actual == BOOLEANS):
+        return
+    if expected is None:
+        raise DataError(
+            f"this site's {what} have names, and [samples] does not say in which order all sites number them; write "
+            f"into [samples] of server.toml and of every client.toml: {what} = {json.dumps(actual, ensure_ascii=False)}"
+        )
+    raise DataError(
+        f"this site's {what} are {listed(actual)}, and [samples] says {listed(expected)}; {option} of the site's "
+        "[data] gives them another order"
+    )

@@ -40,7 +40,7 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     with error_context("model"):
         model = wrap_module(registry.make(registry.models(), config.model, samples))
     run, arrays = _newest(Path(site.folder), site.name)
-    labels = config.data.get("label_names")
+    labels = config.data.get("label_names") or config.samples.labels
     entries = []
     for name in ("cluster", "personal"):
         if name not in arrays:
@@ -62,6 +62,8 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
     """The site's columns of features in the order of training; None of what is no table, and where no file is here to
     say."""
     data = config.data
+    if config.samples.features:
+        return tuple(config.samples.features)
     if data.get("name") != "file" or Path(data["path"]).suffix == ".npz":
         return None
     if data.get("features"):

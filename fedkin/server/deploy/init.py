@@ -220,9 +220,11 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
     values = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
     with error_context("data"):
-        loaded = registry.make(registry.datasets(), values)
-    words = {} if loaded.vocabulary is None else {"words": len(loaded.vocabulary)}
-    return {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes, **words} | changes
+        loaded = registry.make_site_data(values)
+    more = {} if loaded.vocabulary is None else {"words": len(loaded.vocabulary)}
+    for key, names in (("labels", loaded.label_names), ("features", loaded.feature_names)):
+        more |= {} if names is None else {key: list(names)}
+    return {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes, **more} | changes
 
 
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
