@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import fedkin as fk
+from fedkin.analysis import side_by_side
 from fedkin.analysis.compare import comparison_folder, runner
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.repeat import execute_seeds
-from fedkin.analysis import side_by_side
 from fedkin.analysis.side_by_side import ONE_CORE, Job, Outcome, replay
 from fedkin.config.comparison import load
 from fedkin.core.errors import CheckpointError, ConfigError
