@@ -119,18 +119,34 @@ class ModelAccess:
 
         return place(self.trained, x, y, resamples, seed)
 
-    def fine_tune(self, client: int | str, epochs: int) -> Predictor:
+    def fine_tune(
+        self,
+        client: int | str | None = None,
+        epochs: int = 1,
+        *,
+        cluster: int | None = None,
+        x: Any = None,
+        y: Any = None,
+    ) -> Predictor:
         """The model that serves a client, after local training on the client's training samples; the run stays as it
-        is.
+        is. For a client that the run has not seen: the model of a cluster, after training on samples of its own.
 
         Args:
             client: as ``model_for``.
             epochs: E, with the run's settings of local training.
+            cluster: of a newcomer, as ``place`` finds it, in place of ``client``.
+            x: the newcomer's samples [s ...], as the run's data hold them.
+            y: their labels [s], by number or by name.
 
         Raises:
-            ConfigError, MethodError: as ``model_for``; detectors are refused.
-            DataError: a run on real clients, whose data are with them.
+            ConfigError, MethodError: as ``model_for``; detectors are refused; client and cluster, or neither.
+            DataError: a run on real clients, whose data are with them; samples that do not fit.
         """
+        if (client is None) == (cluster is None) or any((part is None) != (cluster is None) for part in (x, y)):
+            raise ConfigError("fine_tune takes a client of the run, or cluster=, x= and y= of one that it has not seen")
+        if cluster is not None:
+            return self.trained.fine_tune_newcomer(cluster, x, y, epochs)
+        assert client is not None
         return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
     def export(self, path: str | Path, format: str = "safetensors") -> Path:

@@ -12,14 +12,13 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float
 
-from fedkin.core.errors import ConfigError, DataError, MethodError
+from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
-from fedkin.data.federated import FederatedData, Ragged
-from fedkin.export.predictor import as_samples, encoded_labels
+from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.trained_models import TrainedModels
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -30,7 +29,9 @@ class Placement:
 
     Attributes:
         cluster: its number; -1 where the method leaves the newcomer without one, as it resembles no client.
-        confidence: share of the resamples of the newcomer's samples that go to the same cluster; 0 without a cluster.
+        confidence: how stable that is: the share of the resamples of the newcomer's samples that go to the same
+            cluster; 0 without a cluster, NaN of a single sample, of which every resample is the same. It is no
+            probability of being right: few samples can agree on a wrong cluster.
         shares: the same of every cluster; what is missing to 1 are resamples without a cluster.
     """
 
@@ -62,10 +63,7 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     """
     if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
         raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
-    samples = as_samples(x, trained.parts.samples)
-    labels = encoded_labels(y, getattr(trained.parts.samples, "label_names", None), int(trained.parts.samples.classes))
-    if not len(samples) or len(labels) != len(samples):
-        raise DataError(f"a newcomer needs a label for each sample, at least one; got {len(samples)} and {len(labels)}")
+    samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method, clusters = _placing(trained.method, trained.parts.method, trained.state), trained.state.clusters
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
@@ -73,14 +71,16 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
     total = len(trained.state.assignment)
     newcomers = total + np.arange(len(drawn))
-    data, work = _newcomer_data(trained, samples, labels, drawn), replace(trained.parts.local, schedule=None)
-    world = SimulatedWorld(data, trained.parts.model, work)
+    stand_ins = [np.zeros(1, np.int64)] * total  # for the clients of the run
+    data = newcomer_data(trained.parts.samples, samples, labels, [*stand_ins, *drawn])
+    world = SimulatedWorld(data, trained.parts.model, replace(trained.parts.local, schedule=None))
     state = _extended(trained.state, len(drawn))
     placed = method.place(world, state, newcomers, Stream(seed, trained.rounds + 1, "place"))
     found = placed.assignment[newcomers]
     shares = np.bincount(found[1:][found[1:] != UNASSIGNED], minlength=clusters) / resamples
     cluster = int(found[0])
-    return Placement(cluster, 0.0 if cluster == UNASSIGNED else float(shares[cluster]), shares)
+    stability = float(shares[cluster]) if size > 1 else np.nan
+    return Placement(cluster, 0.0 if cluster == UNASSIGNED else stability, shares)
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:
@@ -102,17 +102,6 @@ def _placing(name: str, method: Method | None, state: State) -> Method:
     if newcomers == "round":  # it chooses in its first round, by the same rule
         return replace(method, newcomers="loss")  # type: ignore[type-var]
     return method
-
-
-def _newcomer_data(
-    trained: TrainedModels, x: Shaped[np.ndarray, "s ..."], y: Int[np.ndarray, "s"], drawn: list[np.ndarray]
-) -> FederatedData:
-    """The rows of the newcomer and its resamples behind a stand-in for every client of the run."""
-    samples = trained.parts.samples
-    stand_ins = [np.zeros(1, np.int64)] * len(trained.state.assignment)
-    rows = Ragged.of([*stand_ins, *drawn])
-    text: dict[str, Any] = {name: getattr(samples, name, None) for name in ("vocabulary", "vectors")}
-    return FederatedData(samples.name, x, y, int(samples.classes), rows, rows, **text)
 
 
 def _extended(state: State, more: int) -> State:

@@ -19,6 +19,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.export.predictor import Predictor
+from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.parts import Parts
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
@@ -187,13 +188,39 @@ class TrainedModels:
             MethodError: as ``of_client``, and for detectors.
             DataError: its data are not here.
         """
-        if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
-            raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
-        predictor = self.of_client(number)
-        if predictor.detects:
-            raise MethodError(f"{self.method} trains detectors, several for a client; only one model can be fine-tuned")
+        predictor = self._tunable(self.of_client(number), epochs)
         tuned = self.tuned(predictor.vectors, np.array([number]), int(epochs))
         return replace(predictor, name=f"client-{self.client_name(number)}", vectors=tuned)
+
+    def fine_tune_newcomer(self, cluster: int, x: Any, y: Any, epochs: int) -> Predictor:
+        """The model of a cluster, after local training on the samples of a client that the run has not seen, as
+        ``fine_tune``.
+
+        Args:
+            cluster: its number.
+            x: the client's samples [s ...].
+            y: their labels [s], by number or by name.
+            epochs: E, of the training; 0: none.
+
+        Raises:
+            ConfigError, MethodError: as ``of_cluster`` and ``fine_tune``.
+            DataError: samples or labels that do not fit the run's.
+        """
+        predictor = self._tunable(self.of_cluster(cluster), epochs)
+        samples, labels = newcomer_samples(self.parts.samples, x, y)
+        data = newcomer_data(self.parts.samples, samples, labels, [np.arange(len(samples))])
+        world = SimulatedWorld(data, self.parts.model, self.parts.local)
+        clients = np.zeros(1, np.int64)
+        tuned = self._tuned(world, predictor.vectors, clients, int(epochs)) if epochs else predictor.vectors
+        return replace(predictor, name=f"{predictor.name}-fine-tuned", vectors=tuned)
+
+    def _tunable(self, predictor: Predictor, epochs: int) -> Predictor:
+        """The model that is to be fine-tuned. Raises ConfigError for no number of epochs, MethodError for detectors."""
+        if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
+            raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
+        if predictor.detects:
+            raise MethodError(f"{self.method} trains detectors, several for a client; only one model can be fine-tuned")
+        return predictor
 
     def tuned(self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int) -> Float[np.ndarray, "n P"]:
         """The models of some clients after local training, each on its client's training samples; the learning rate is
@@ -204,9 +231,13 @@ class TrainedModels:
             clients: their numbers.
             epochs: E.
         """
-        if not epochs:
-            return models
-        world, work = self.world(), replace(self.parts.local, epochs=epochs, steps=None, schedule=None)
+        return self._tuned(self.world(), models, clients, epochs) if epochs else models
+
+    def _tuned(
+        self, world: SimulatedWorld, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int
+    ) -> Float[np.ndarray, "n P"]:
+        """``tuned`` in a world of these clients."""
+        work = replace(self.parts.local, epochs=epochs, steps=None, schedule=None)
         stream = Stream(self.seed, self.rounds, "fine_tune")
         reply = train(world, models, clients, np.arange(len(clients)), work=work, stream=stream)
         if not reply.arrived.all():

@@ -269,6 +269,27 @@ def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.Federate
         athena.fine_tune(1, 1)
 
 
+def test_a_newcomer_is_tuned_from_its_cluster_on_its_own_samples(tiny: fk.data.FederatedData) -> None:
+    local = fk.SGD(epochs=1, batch_size=100, lr=0.5)  # one step on all samples, whose order is nobody's
+    run = simulated(fk.IFCA(clusters=2), tiny, local=local)
+    client = int(np.flatnonzero(run.assignment == 1)[0])
+    rows = tiny.train[client]
+    tuned = run.fine_tune(cluster=1, x=tiny.x[rows], y=tiny.y[rows])
+    np.testing.assert_allclose(tuned.vector, run.fine_tune(client, 1).vector, atol=1e-6)
+    assert tuned.name == "cluster-1-fine-tuned" and np.abs(tuned.vector - run.models[1]).max() > 1e-3
+    assert (run.fine_tune(epochs=0, cluster=1, x=tiny.x[rows], y=tiny.y[rows]).vector == run.models[1]).all()
+    for wrong in ({}, {"client": 1, "cluster": 1}, {"cluster": 1}, {"client": 1, "x": tiny.x, "y": tiny.y}):
+        with pytest.raises(fk.ConfigError, match="fine_tune takes a client of the run, or cluster=, x= and y="):
+            run.fine_tune(**wrong)
+    with pytest.raises(fk.DataError, match="a newcomer needs a label for each sample"):
+        run.fine_tune(cluster=1, x=tiny.x[rows], y=tiny.y[rows][:1])
+
+
+def test_one_sample_says_nothing_of_stability(tiny: fk.data.FederatedData) -> None:
+    placement = simulated(fk.IFCA(clusters=2), tiny).place(tiny.x[:1], tiny.y[:1])
+    assert placement.cluster in (0, 1) and np.isnan(placement.confidence)
+
+
 def test_clients_have_numbers_or_names(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.IFCA(clusters=2), replace(tiny, client_names=tuple(f"site {i}" for i in range(12))))
     assert (run.model_for("site 3").vector == run.model_for(3).vector).all()
