@@ -28,7 +28,12 @@ def list_command() -> None:
 
 @data_app.command("describe")
 def describe_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set (`fedkin data list`), or a file.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A data set (`fedkin data list`), a file of samples, or a TOML file with [data]."
+        ),
+    ],
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
     ] = None,
@@ -52,7 +57,12 @@ def describe_command(
 
 @data_app.command("pni")
 def pni_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set (`fedkin data list`), or a file.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A data set (`fedkin data list`), a file of samples, or a TOML file with [data]."
+        ),
+    ],
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
     ] = None,
@@ -80,10 +90,16 @@ def pni_command(
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
-    """A named data set, or the user's own file, with ``key=value`` options."""
+    """A named data set, the user's own file, or the [data] of a configuration, with ``key=value`` options."""
     from fedkin.config import registry
+    from fedkin.config.loader import read_toml
     from fedkin.data.user_data import ENDINGS
 
-    named = {"name": "file", "path": name} if name.endswith(ENDINGS) or "/" in name else {"name": name}
+    if name.endswith(".toml"):
+        named = {"name": "digits"} | read_toml(Path(name)).get("data", {})
+    elif name.endswith(ENDINGS) or "/" in name:
+        named = {"name": "file", "path": name}
+    else:
+        named = {"name": name}
     values = {**named, **dict(parse_option(text) for text in options)}
     return registry.make(registry.datasets(), registry.resolve("data set", registry.datasets(), values, str))

@@ -132,7 +132,7 @@ def parse_override(text: str) -> Override:
     dotted, equals, value = text.partition("=")
     section, dot, key = dotted.strip().partition(".")
     if not (equals and dot and section and key):
-        raise ConfigError(f"expected section.key=value, got {text!r}")
+        raise ConfigError(f"expected section.key=value, got {text!r}; such as run.rounds=5 or local.lr=0.1")
     return Override(section, key, parse_value(value))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fedkin.config import registry
 from fedkin.config.loader import Sections, parse_override, read
@@ -74,6 +74,12 @@ class RunSection(Section):
     until: Share | None = None  # stop at the first complete round with this score
     devices: Positive | None = None
     clients_per_batch: Positive | None = None
+
+    @field_validator("against", mode="before")
+    @classmethod
+    def _names(cls, value: object) -> object:
+        """``run.against=fedavg,ifca`` on the command line is a list of names."""
+        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
     @property
     def others(self) -> list[Values]:

@@ -33,13 +33,16 @@ def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: st
         The path of ``figure.png``.
 
     Raises:
-        ConfigError: no folder is given and the result has none, or it is nothing that can be drawn.
+        ConfigError: no folder is given and the result has none, a figure's name in its place, or a result that is
+            nothing that can be drawn.
         StorageError: the folder cannot be written.
     """
     place = getattr(result, "folder", None) if folder is None else folder
     if place is None:
         raise ConfigError("draw needs a folder to write in: this result has none of its own")
     target = Path(place)
+    if target.suffix in (".png", ".svg", ".pdf") and not target.is_dir():
+        raise ConfigError(f"draw writes figure.png and figure.svg into a folder; {str(target)!r} looks like a figure")
     if isinstance(result, Run):
         make_folder(target)
         _draw_run(result, target)

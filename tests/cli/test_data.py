@@ -71,5 +71,8 @@ def test_a_file_is_described_by_its_path(tmp_path: Path) -> None:
     result = fedkin("data", "describe", "patients.csv", *COLUMNS)
     assert result.exit_code == 0, result.output
     assert "ill, well" in result.stdout and (tmp_path / "data-patients.png").exists()
+    Path("study.toml").write_text('[data]\nname = "file"\npath = "patients.csv"\nlabel = "outcome"\n')
+    by_study = fedkin("data", "describe", "study.toml", "client=hospital")
+    assert by_study.exit_code == 0 and by_study.stdout.splitlines()[:8] == result.stdout.splitlines()[:8]
     result = fedkin("data", "describe", "file", "path=patients.csv", *COLUMNS)
     assert result.exit_code == 0, result.output

@@ -164,7 +164,7 @@ def test_another_environment_is_one_line(elsewhere: Path, run_folder: Path, capl
         (["study"], ["expected FILE.toml or section.key=value", "'study'"]),
         (["nothere.toml"], ["nothere.toml", "no such file"]),
         (["a.toml", "b.toml"], ["at most one file"]),
-        (["rounds=3"], ["expected section.key=value", "'rounds=3'"]),
+        (["rounds=3"], ["expected section.key=value", "such as run.rounds=5", "'rounds=3'"]),
         (["data.name=file", "data.path=nothere.npz"], ["nothere.npz"]),
         (["data.name=file"], ["data.path", "is required"]),
         (["scenario.dropout=1.5"], ["dropout", "[0, 1]"]),

@@ -130,6 +130,7 @@ def test_a_file_alone_is_compared_with_nothing(tmp_path: Path) -> None:
 def test_the_main_method_is_not_run_beside_itself() -> None:
     assert load(None, ["method.name=fedavg"]).against == []
     assert len(load(None, ["run.against=['fedgroup', 'fedavg']"]).against) == 1
+    assert [entry["name"] for entry in load(None, ["run.against=ifca, fedavg"]).against] == ["ifca", "fedavg"]
 
 
 def test_overrides_win_over_the_file(file: Path) -> None:
@@ -192,7 +193,7 @@ def test_data_stay_where_no_shift_is_named() -> None:
         ("run.against=['fedavh']", r"^run\.against: name: unknown method 'fedavh'; did you mean 'fedavg'\?"),
         ("run.against=['fedavg', 'fedavg']", r"^run\.against: method 'fedavg' is named twice"),
         ("run.against=[{mu = 1}]", r"^run\.against: expected a method's name or a table with one"),
-        ("run.against=fedavg", r"^run\.against: expected a valid (array|list), got 'fedavg'"),
+        ("run.against=3", r"^run\.against: expected a valid (array|list), got 3"),
         ("run.against=[{name = 'fedprox', mu = -1}]", r"^run\.against: mu must be a number from 0 up"),
     ],
 )

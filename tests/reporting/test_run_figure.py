@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+import fedkin as fk
 from fedkin.config.plan import Plan
 from fedkin.config.registry import method_title
 from fedkin.core.errors import StorageError
@@ -175,3 +176,10 @@ def test_labels_are_pushedspread() -> None:
 def test_titles() -> None:
     assert method_title("fedgrouprox") == "FedGrouProx"
     assert method_title("mine") == "mine"
+
+
+@pytest.mark.parametrize("name", ["figure.pdf", "a.png"])
+def test_a_figures_name_is_no_folder(name: str, run_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(fk.ConfigError, match="into a folder"):
+        fk.draw(Run.load(run_folder), tmp_path / name)
+    assert not (tmp_path / name).exists()
