@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fedkin.estimator import Clustered as Clustered
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
+    from fedkin.methods import PACFL as PACFL
     from fedkin.methods import PANM as PANM
     from fedkin.methods import PENS as PENS
     from fedkin.methods import Athena as Athena
@@ -148,6 +149,7 @@ _HOME = {
     "ModelError": "fedkin.core.errors",
     "ModelSpec": "fedkin.core.layout",
     "Oracle": "fedkin.methods",
+    "PACFL": "fedkin.methods",
     "PANM": "fedkin.methods",
     "PANMLoss": "fedkin.methods",
     "PENS": "fedkin.methods",
@@ -230,6 +232,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "ModelError",
     "ModelSpec",
     "Oracle",
+    "PACFL",
     "PANM",
     "PANMLoss",
     "PENS",

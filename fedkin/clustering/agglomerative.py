@@ -10,6 +10,7 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import MethodError, unknown
 
 LINKAGES = ("complete", "average", "single", "ward")
+MERGING = ("complete", "average", "single", "weighted")  # of ``merge_up_to``
 
 _ROUNDING = 1e-6  # of the largest eigenvalue: how far below zero rounding may move those of Euclidean distances
 
@@ -50,6 +51,34 @@ def agglomerative(
         linkage=linkage,
     )
     return _by_first_appearance(fit.fit_predict(_points(distances) if ward else distances - lowest))
+
+
+def merge_up_to(
+    distances: Float[np.ndarray, "n n"], threshold: float | int, linkage: str = "weighted"
+) -> Int[np.ndarray, "n"]:
+    """Cluster labels, numbered by first appearance: the nearest two clusters merge while they are at most ``threshold``
+    apart.
+
+    Args:
+        distances: symmetric, finite and not negative; the diagonal is not read.
+        threshold: where merging stops; at exactly this distance clusters still merge.
+        linkage: ``complete``, ``average`` or ``single``, as above; or ``weighted``: a merged cluster's distance to
+            another is the mean of its two parts', whatever their sizes (WPGMA).
+
+    Raises:
+        MethodError: an unknown linkage, a distance that is not finite or negative.
+    """
+    from scipy.cluster.hierarchy import fcluster
+    from scipy.cluster.hierarchy import linkage as tree
+
+    if linkage not in MERGING:
+        raise MethodError(unknown("linkage", linkage, MERGING))
+    if len(distances) < 2:
+        return np.zeros(len(distances), np.int64)
+    upper = distances[np.triu_indices(len(distances), 1)].astype(np.float64)
+    if not (np.isfinite(upper) & (upper >= 0)).all():
+        raise MethodError("distances must be finite and not negative; leave out the rows that have others")
+    return _by_first_appearance(fcluster(tree(upper, linkage), threshold, "distance").astype(np.int64))
 
 
 def _check(distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str) -> None:

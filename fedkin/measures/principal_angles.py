@@ -1,5 +1,5 @@
-"""Principal angles between subspaces of clients' samples (PACFL). Shapes: N clients, d numbers of a sample, s samples,
-p directions. Angles are in degrees.
+"""Principal angles between subspaces of clients' samples (PACFL). Shapes: N, n and m clients, d numbers of a sample,
+s samples, p directions, C classes. Angles are in degrees.
 
 S. Vahidian et al.: Efficient Distribution Similarity Identification in Clustered Federated Learning via Principal
 Angles Between Client Data Subspaces. AAAI 2023, arXiv 2209.10526.
@@ -8,12 +8,14 @@ Angles Between Client Data Subspaces. AAAI 2023, arXiv 2209.10526.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Float, Float64, Num
+from jaxtyping import Bool, Float, Float64, Int, Num
 
 from fedkin.core.validation import check_choice
 from fedkin.measures.gram import gram, leading_eigenpairs
 
 _WEAKEST = 0.5  # shorter columns are no directions: they are zero, or NaN
+_DEPENDENT = 1e-5  # of the largest singular value: weaker directions of a basis are rounding of float32
+_BLOCK = 2**23  # cosines that are held at a time
 
 
 def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.ndarray, "d p"]:
@@ -35,6 +37,72 @@ def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.nd
     return np.where(largest < 0, -basis, basis)
 
 
+def directions_by_label(
+    samples: Num[np.ndarray, "s d"], labels: Int[np.ndarray, "s"], classes: int, p: int
+) -> Float64[np.ndarray, "d C p"]:
+    """The first p directions of the samples of each label; zero for a label without samples.
+
+    Args:
+        samples: one per row.
+        labels: theirs.
+        classes: C.
+        p: how many of each label.
+    """
+    own = (leading_directions(samples[labels == label], p) for label in range(classes))
+    return np.stack(list(own), axis=1)
+
+
+def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d q"]:
+    """The directions of all labels as the q = C p columns of one matrix, in the order of labels; what is no direction
+    becomes zero, and comes last."""
+    columns = bases.reshape(*bases.shape[:2], -1)
+    known = _directions(columns)
+    order = np.argsort(~known, axis=1, kind="stable")
+    return np.take_along_axis(np.where(known[:, None], columns, 0), order[:, None], axis=2)
+
+
+def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r"]:
+    """Orthonormal columns with the same span, for principal angles between columns that are not; zero where the span
+    has fewer dimensions than there are columns."""
+    left, values, _ = np.linalg.svd(np.nan_to_num(bases.astype(np.float64)), full_matrices=False)
+    return left * (values > _DEPENDENT * np.maximum(values[:, :1], _WEAKEST))[:, None]
+
+
+def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
+    """Which columns are directions."""
+    return np.einsum("ndp,ndp->np", bases, bases, dtype=np.float64) > _WEAKEST
+
+
+def angles_between(
+    first: Float[np.ndarray, "n d p"], second: Float[np.ndarray, "m d p"], form: str = "smallest"
+) -> Float64[np.ndarray, "n m"]:
+    """The angles of all pairs of one client of each set, as ``subspace_angles`` has them; memory is bounded.
+
+    Args:
+        first, second: columns of each client; for principal angles, orthonormal ones.
+        form: as there.
+
+    Raises:
+        MethodError: another form.
+    """
+    check_choice("form", form, tuple(FORMS))
+    known = _directions(first), _directions(second)
+    columns = np.where(known[1][:, None], second, 0).astype(np.float64).transpose(1, 0, 2)
+    columns = columns.reshape(columns.shape[0], -1)
+    clients, directions = len(second), second.shape[2]
+    angles = np.full((len(first), clients), np.nan)
+    rows = max(1, _BLOCK // max(1, clients * directions * directions))
+    for start in range(0, len(first) if clients else 0, rows):
+        block = slice(start, start + rows)
+        own = np.where(known[0][block, None], first[block], 0).astype(np.float64).transpose(0, 2, 1)
+        cosines = (own @ columns).reshape(len(own), directions, clients, directions).transpose(0, 2, 1, 3)
+        both = known[0][block, None, :, None] & known[1][None, :, None, :]
+        flat = (part.reshape(-1, directions, directions) for part in (cosines, both))
+        found = FORMS[form](*flat).reshape(len(own), clients)
+        angles[block] = np.where(both.any(axis=(2, 3)), found, np.nan)
+    return angles
+
+
 def subspace_angles(bases: Float[np.ndarray, "N d p"], form: str = "smallest") -> Float64[np.ndarray, "N N"]:
     """How far apart the subspaces of all pairs of clients are.
 
@@ -54,7 +122,7 @@ def subspace_angles(bases: Float[np.ndarray, "N d p"], form: str = "smallest") -
         MethodError: another form.
     """
     check_choice("form", form, tuple(FORMS))
-    known = np.einsum("ndp,ndp->np", bases, bases, dtype=np.float64) > _WEAKEST
+    known = _directions(bases)
     angles = np.full((len(bases), len(bases)), np.nan)
     first, second = np.triu_indices(len(bases), 1)
     cosines = _cosines(np.where(known[:, None], bases, 0))[first, second]

@@ -19,6 +19,7 @@ from fedkin.methods.hierarchical import Hierarchical as Hierarchical
 from fedkin.methods.ifca import IFCA as IFCA
 from fedkin.methods.ifca import IFCAMig as IFCAMig
 from fedkin.methods.oracle import Oracle as Oracle
+from fedkin.methods.pacfl import PACFL as PACFL
 from fedkin.methods.panm import PANM as PANM
 from fedkin.methods.panm import PANMLoss as PANMLoss
 from fedkin.methods.pens import PENS as PENS
@@ -38,6 +39,7 @@ METHODS: dict[str, type] = {
     "fesem": FeSEM,
     "fesem_mig": FeSEMMig,
     "fedsim": FedSim,
+    "pacfl": PACFL,
     "hierarchical": Hierarchical,
     "athena": Athena,
     "panm": PANM,

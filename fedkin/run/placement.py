@@ -77,6 +77,7 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     state = _extended(trained.state, len(drawn))
     placed = method.place(world, state, newcomers, Stream(seed, trained.rounds + 1, "place"))
     found = placed.assignment[newcomers]
+    found = np.where(found < clusters, found, UNASSIGNED)  # a new cluster of newcomers only has no trained model
     shares = np.bincount(found[1:][found[1:] != UNASSIGNED], minlength=clusters) / resamples
     cluster = int(found[0])
     stability = float(shares[cluster]) if size > 1 else np.nan
@@ -111,10 +112,10 @@ def _extended(state: State, more: int) -> State:
     changed: dict[str, np.ndarray] = {"assignment": np.append(state.assignment, np.full(more, UNASSIGNED))}
     for name in (f.name for f in fields(state) if f.name not in ("models", "assignment")):
         array = getattr(state, name)
-        if hints.get(name, "N" if array.shape[:1] == (total,) else "").split(" ")[0] != "N":
-            continue
-        value = np.nan if array.dtype.kind == "f" else 0
-        changed[name] = np.concatenate([array, np.full((more, *array.shape[1:]), value, array.dtype)])
+        axes = hints.get(name, "N" if array.shape[:1] == (total,) else "").split(" ")
+        if axes[0] == "N":
+            widths = [(0, more if axis == "N" else 0) for axis in (*axes, *[""] * (array.ndim - len(axes)))]
+            changed[name] = np.pad(array, widths, constant_values=np.nan if array.dtype.kind == "f" else 0)
     return replace(state, **changed)
 
 

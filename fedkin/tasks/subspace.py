@@ -1,4 +1,4 @@
-"""Subspaces of clients' samples (PACFL). Shapes: d numbers of a sample, p directions."""
+"""Subspaces of clients' samples (PACFL). Shapes: d numbers of a sample, p directions, C classes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.client import Client
+from fedkin.core.errors import TaskError
 from fedkin.core.schema import Rows, floats
 from fedkin.core.task import Task
 from fedkin.core.validation import check_positive_integer
-from fedkin.measures.principal_angles import leading_directions
+from fedkin.measures.principal_angles import directions_by_label, leading_directions
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,36 @@ class Subspace(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         features, _ = client.samples()
         return {"basis": leading_directions(features.reshape(len(features), -1), self.p).astype(np.float32)}
+
+    def sizes(self) -> dict[str, int]:
+        return super().sizes() | {"p": int(self.p)}
+
+
+@dataclass(frozen=True)
+class LabelSubspaces(Task):
+    """The first p left singular vectors of each client's training samples of each label; NaN without a reply.
+
+    Samples are taken as in ``Subspace``. Every reply has the room of all C labels: columns of zeros stand for those
+    that a client does not have.
+
+    Attributes:
+        p: how many vectors of each label.
+    """
+
+    p: int = 3
+
+    up = Rows(basis=floats("d C p", np.float32, low=-1 - 1e-3, high=1 + 1e-3))
+    detectors = None
+
+    def __post_init__(self) -> None:
+        check_positive_integer("p", self.p)
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        features, labels = client.samples()
+        if not np.issubdtype(features.dtype, np.floating):
+            raise TaskError(f"task {self.name}: subspaces are of numeric features, got word numbers ({client})")
+        rows = features.reshape(len(features), -1)
+        return {"basis": directions_by_label(rows, labels, client.classes, self.p).astype(np.float32)}
 
     def sizes(self) -> dict[str, int]:
         return super().sizes() | {"p": int(self.p)}

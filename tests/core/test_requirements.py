@@ -38,6 +38,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "fesem": {"clients": 3, "updates": "single"},  # distances of single solutions to the centers
     "fesem_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),)},
     "fedsim": {"clients": 5, "cohort": 5, "updates": "single"},  # each round's cohort is divided into 5 clusters
+    "pacfl": {},  # subspaces are the samples', and means of solutions are enough
     "hierarchical": LAST_LAYER,
     "athena": {"detectors": True, **LAST_LAYER},
     "panm": {"clients": 4, "rounds_of_a_peer": 100, **PEERS},  # k = 3 neighbours, T1 = 100

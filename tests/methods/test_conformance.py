@@ -47,6 +47,7 @@ class Case:
     models_down: float | Fraction = 1  # messages to each client of a round
     models_up: float | Fraction = 1  # and back
     detects: bool = False  # its models are detectors, and a cluster has several
+    samples: bool = False  # it clusters by samples: quadratic clients then have their target for a sample
     hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has a model of its own, and asks others
 
@@ -126,6 +127,14 @@ CASES = {
         resting={"cluster_round": 99},  # when clusters are made everybody trains, not the cohort alone
         grows=True,
     ),
+    "pacfl": Case(
+        options={"p": 1, "threshold": 20.0},
+        as_fedavg={"threshold": 180.0},
+        impossible=({"p": 0}, {"threshold": -1.0}, {"threshold": float("nan")}),
+        clusters=3,
+        samples=True,
+        grows=True,
+    ),
     "hierarchical": replace(LAST_LAYER, as_fedavg={"clusters": 1}),
     "athena": replace(
         LAST_LAYER,
@@ -175,7 +184,10 @@ def fake(name: str, **options: Any) -> FakeWorld:
     if CASES[name].hidden:
         options = {"head": slice(1, 3), **options}
     options = {"true_clusters": np.arange(CLIENTS) % 3, **options}
-    return FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalTraining(2, lr=0.3), **options)
+    world = FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalTraining(2, lr=0.3), **options)
+    if CASES[name].samples:
+        world.data.x = world.target
+    return world
 
 
 def simulated(name: str, **options: Any) -> SimulatedWorld:

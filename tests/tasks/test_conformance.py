@@ -33,7 +33,7 @@ from fedkin.tasks.losses import Losses
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
-from fedkin.tasks.subspace import Subspace
+from fedkin.tasks.subspace import LabelSubspaces, Subspace
 from fedkin.tasks.train import Train
 from tests.simulation import numpy_detectors, training_digests
 from tests.simulation.small_federation import federation, models
@@ -102,6 +102,7 @@ EXAMPLES = {
     ),
     "gradients": Example(lambda g: Gradients(g.models, g.index)),
     "label errors": Example(lambda g: LabelErrors(g.models)),
+    "label subspaces": Example(lambda g: LabelSubspaces(2)),
     "losses": Example(lambda g: Losses(g.models)),
     "note": Example(lambda g: Note()),
     "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
@@ -119,7 +120,7 @@ EXAMPLES = {
     "train to means": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, gradient=True)),
     "train with a test": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)),
 }
-MODELLESS = {"ask", "classes", "directions", "note", "shifted", "subspace"}  # one model is enough
+MODELLESS = {"ask", "classes", "directions", "note", "shifted", "subspace", "label subspaces"}  # one model is enough
 
 
 def models_for(name: str) -> list[str]:
