@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
+    from fedkin.methods import CFLGP as CFLGP
     from fedkin.methods import FLHC as FLHC
     from fedkin.methods import IFCA as IFCA
     from fedkin.methods import PACFL as PACFL
@@ -121,6 +122,7 @@ _HOME = {
     "DataError": "fedkin.core.errors",
     "EpsStudy": "fedkin.analysis.eps_study",
     "FLHC": "fedkin.methods",
+    "CFLGP": "fedkin.methods",
     "FeSEM": "fedkin.methods",
     "FeSEMMig": "fedkin.methods",
     "FedAdagrad": "fedkin.methods.server_optimizers",
@@ -196,6 +198,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "AdamW",
     "Advice",
     "Athena",
+    "CFLGP",
     "CheckpointError",
     "ChecksumError",
     "Clustered",

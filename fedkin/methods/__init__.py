@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedkin.methods.athena import Athena as Athena
+from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.fedavg import FedAvg as FedAvg
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
@@ -39,6 +40,7 @@ METHODS: dict[str, type] = {
     "fesem": FeSEM,
     "fesem_mig": FeSEMMig,
     "fedsim": FedSim,
+    "cflgp": CFLGP,
     "pacfl": PACFL,
     "hierarchical": Hierarchical,
     "athena": Athena,

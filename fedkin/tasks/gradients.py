@@ -31,3 +31,10 @@ class Gradients(Task):
         for some in rows.portions(self.models.shape[1]):
             gradients = rows.trainer.gradients(self.models, rows.clients[some], self.model_index[some])
             yield some, {"gradients": gradients}
+
+
+@dataclass(frozen=True)
+class CriterionGradients(Gradients):
+    """The same, of clients that may fail to reply: it is how a clustering begins, and not the end of a training."""
+
+    can_be_lost = True

@@ -38,6 +38,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "fesem": {"clients": 3, "updates": "single"},  # distances of single solutions to the centers
     "fesem_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),)},
     "fedsim": {"clients": 5, "cohort": 5, "updates": "single"},  # each round's cohort is divided into 5 clusters
+    "cflgp": {
+        "clients": 4,
+        "first_clustering": 1,
+        "updates": "single",
+    },  # K = 4; the first query, of gradients, is in round 1
     "pacfl": {},  # subspaces are the samples', and means of solutions are enough
     "hierarchical": LAST_LAYER,
     "athena": {"detectors": True, **LAST_LAYER},

@@ -127,6 +127,14 @@ CASES = {
         resting={"cluster_round": 99},  # when clusters are made everybody trains, not the cohort alone
         grows=True,
     ),
+    "cflgp": Case(
+        options={"clusters": 3},
+        as_fedavg={"clusters": 1},
+        impossible=({"clusters": 0}, {"period": 0}, {"last_query": 0}, {"max_clusters": 0}, {"warm_up": -1}),
+        clusters=3,
+        resting={"warm_up": 98},  # at a query everybody is asked, not the cohort alone
+        grows=True,
+    ),
     "pacfl": Case(
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},

@@ -27,7 +27,7 @@ from fedkin.tasks.ask import Ask
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate
-from fedkin.tasks.gradients import Gradients
+from fedkin.tasks.gradients import CriterionGradients, Gradients
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
@@ -100,6 +100,7 @@ EXAMPLES = {
         lambda g: EvaluatePersonal(g.bodies, g.index, g.models[0], g.spec.head, "train"),
         before=(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head),),
     ),
+    "criterion gradients": Example(lambda g: CriterionGradients(g.models, g.index)),
     "gradients": Example(lambda g: Gradients(g.models, g.index)),
     "label errors": Example(lambda g: LabelErrors(g.models)),
     "label subspaces": Example(lambda g: LabelSubspaces(2)),

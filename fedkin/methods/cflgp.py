@@ -1,0 +1,150 @@
+"""CFL-GP: spectral clustering of the gradients of all clients at one model, averaged over several queries.
+
+H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based Partitioning. ICML 2024 (PMLR 235).
+
+    every p-th round before T_c: all clients get the criterion model, and reply with the gradient g_i there
+    G    <- (1 - beta) G + beta [g_1 .. g_N]       columns are clients; beta = 1, 1/2, 1/3 ..: the mean of all queries
+    Z    =  U_K^T G                                U_K the first K left singular vectors of G
+    clusters: K-means on the columns of Z, numbered so that most clients keep their cluster
+    in all rounds: FedAvg in each cluster (one step of one batch a round is the paper's averaging of gradients)
+
+With ``clusters = None`` K is the number, up to ``max_clusters``, with the highest silhouette of K-means at the first
+query, in max(3, r) directions, r the rank of the largest gap between singular values. It should see a model that has
+trained: ``warm_up`` rounds with one model come first.
+
+Differs from the paper: it has a block of G for each of its K models in turn; here there is one, of the criterion model,
+which is that of cluster 0. Differs from the authors' code: (1) there, clients outside cluster 0 get their own model in
+place of the criterion, so that columns of G are gradients at different models. (2) beta stays 1 while t + 1 < K p, so
+that the first queries are forgotten: ``weighting="as_coded"``. (3) The gradient is that of all samples, not of one
+batch. (4) Clusters begin as copies of the one model before the first query. (5) Ids are matched by linear assignment,
+where all K! orders are tried.
+
+A newcomer answers all queries of the past at once, from the criterion models that the state keeps, and joins the
+nearest mean of Z; who missed a query has the mean of the others. The state holds N gradients and T_c / p models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import simple_mean_by_cluster
+from fedkin.clustering.matching import match_labels
+from fedkin.clustering.spectral import count_by_silhouette, spectral_clusters, spectrum
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.core.world import World
+from fedkin.measures.gram import gram
+from fedkin.methods import policies
+from fedkin.methods.fedavg import single_model_state, train_and_average
+from fedkin.tasks.gradients import CriterionGradients
+
+
+@dataclass(frozen=True)
+class CFLGPState(State):
+    """What CFL-GP keeps from round to round."""
+
+    profiles: Float[np.ndarray, "N P"]  # G, a row for each client
+    answers: Int[np.ndarray, "N"]  # how many queries are in it
+    criteria: Float[np.ndarray, "Q P"]  # the criterion model of each query
+    asked: Bool[np.ndarray, "Q"]  # which queries there were
+
+
+@dataclass(frozen=True)
+class CFLGP:
+    """Clusters by gradients at a common model, made anew by each of the first queries."""
+
+    clusters: int | None = 4  # K; None: found at the first query
+    period: int = 2  # p, rounds
+    last_query: int = 10  # T_c: no query after so many rounds
+    weighting: Literal["mean", "as_coded"] = "mean"
+    warm_up: int = 0  # rounds with one model, before the first query
+    max_clusters: int = 10  # where K is looked for
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "period", "last_query", "max_clusters"):
+            if getattr(self, name) is not None:
+                check_positive_integer(name, getattr(self, name))
+        check_not_negative("warm_up", self.warm_up)
+        check_choice("weighting", self.weighting, ("mean", "as_coded"))
+
+    def requirements(self) -> Requirements:
+        return Requirements(
+            self.clusters or 3, clients_because="clusters", first_clustering=self.warm_up + 1, updates="single"
+        )
+
+    def init(self, world: World, stream: Stream) -> CFLGPState:
+        """One model, and all clients in its cluster. Raises MethodError where there are fewer clients than clusters."""
+        clients, parameters = world.total_clients, world.spec.parameters
+        if clients < (self.clusters or 1):
+            raise MethodError(f"{self.clusters} clusters need as many clients, got {clients}; lower method.clusters")
+        one, queries = single_model_state(world, stream), -(-self.last_query // self.period)
+        profiles, criteria = (np.zeros((rows, parameters), np.float32) for rows in (clients, queries))
+        answers, asked = np.zeros(clients, np.int64), np.zeros(queries, bool)
+        return CFLGPState(one.models, one.assignment, profiles, answers, criteria, asked)
+
+    def round(self, world: World, state: CFLGPState, cohort: Int[np.ndarray, "n"], stream: Stream) -> CFLGPState:
+        t = stream.round - 1 - self.warm_up
+        if 0 <= t < self.last_query and t % self.period == 0:
+            state = self._query(world, state, t // self.period, stream)
+        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+
+    def place(self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> CFLGPState:
+        """The nearest mean of Z, once there are clusters."""
+        for query in np.flatnonzero(state.asked).tolist():
+            state = self._answers(world, state, query, newcomers)
+        known = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
+        newcomers = newcomers[state.answers[newcomers] > 0]
+        if not len(known) or not len(newcomers):
+            return state
+        inner, n, K = gram(state.profiles[np.concatenate([known, newcomers])]), len(known), len(state.models)
+        found = spectrum(inner[:n, :n])
+        means = simple_mean_by_cluster(found.projected(K), state.assignment[known], K)
+        empty = np.bincount(state.assignment[known], minlength=K) == 0
+        distance = np.linalg.norm(found.project(inner[n:, :n], K)[:, None] - means, axis=2)
+        return policies.assign(world, state, newcomers, np.where(empty, np.inf, distance).argmin(axis=1))
+
+    def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
+        """The state after the gradients of all reachable clients at the model of cluster 0, with new clusters."""
+        criteria, asked = state.criteria.copy(), state.asked.copy()
+        criteria[query], asked[query] = state.models[0], True
+        state = replace(state, criteria=criteria, asked=asked)
+        state = self._answers(world, state, query, world.clients(stream.round))
+        known, seed = np.flatnonzero(state.answers > 0), int(stream.child("kmeans").words()[0])
+        if len(known) < max(len(state.models), self.clusters or 3):
+            return state  # too few have replied so far
+        found, first = spectrum(gram(state.profiles[known])), len(state.models) == 1
+        K = len(state.models)
+        if first:
+            K = self.clusters or count_by_silhouette(found, self.max_clusters, seed)
+        before = np.full(len(known), UNASSIGNED) if first else state.assignment[known]
+        cluster = match_labels(spectral_clusters(found, K, seed), before, K)
+        assignment = np.full_like(state.assignment, UNASSIGNED) if first else state.assignment
+        models = np.repeat(state.models, K, axis=0) if first else state.models
+        state = replace(state, models=models, assignment=assignment)
+        return policies.update_assignment(world, state, known, cluster)
+
+    def _answers(self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]) -> CFLGPState:
+        """The state with the gradients of some clients at the criterion model of a query."""
+        task = CriterionGradients(state.criteria[query][None], np.zeros(len(clients), np.int64))
+        reply = world.run(task, clients)
+        clients, gradients = clients[reply.arrived], reply.gradients[reply.arrived]
+        first = state.answers[clients] == 0
+        beta = np.where(first, 1, self._beta(state, query, clients)).astype(np.float32)[:, None]
+        profiles, answers = state.profiles.copy(), state.answers.copy()
+        profiles[clients] = np.where(first[:, None], 0, (1 - beta) * profiles[clients]) + beta * gradients
+        answers[clients] += 1
+        return replace(state, profiles=profiles, answers=answers)
+
+    def _beta(self, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """The weight of a client's newest gradient."""
+        if self.weighting == "mean":
+            return 1 / (state.answers[clients] + 1)
+        models = self.clusters or len(state.models)
+        return np.full(len(clients), 1 / ((query * self.period + 1) // (models * self.period) + 1))
