@@ -15,6 +15,7 @@ from fedkin.data.from_arrays import from_arrays, from_pandas
 from fedkin.data.from_hf import from_hf
 from fedkin.data.from_torch import from_torch
 from fedkin.data.goodreads import goodreads
+from fedkin.data.heart_disease import heart_disease
 from fedkin.data.image_sets import cifar10, digits, fashion_mnist, mnist
 from fedkin.data.mex import mex
 from fedkin.data.sent140 import sent140
@@ -39,6 +40,7 @@ DATASETS: dict[str, Callable[..., FederatedData]] = {
     "goodreads": goodreads,
     "sent140": sent140,
     "shakespeare": shakespeare,
+    "heart_disease": heart_disease,
 }
 
 _LATER = {"available": "catalogue", "picture": "label_figure", "table": "describe"}
@@ -58,6 +60,7 @@ __all__ = [
     "from_pandas",
     "from_torch",
     "goodreads",
+    "heart_disease",
     "load",
     "mex",
     "mnist",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fedkin.data.download import Source, locate
 from fedkin.data.femnist import LETTERS
 from fedkin.data.goodreads import COUNTS, TEXT
+from fedkin.data.heart_disease import HEART, JOINED
 from fedkin.data.images import CIFAR10, FASHION_MNIST, MNIST
 from fedkin.data.leaf import find_leaf_folder
 from fedkin.data.mex import PUBLISHED, TEST_PART
@@ -42,6 +43,7 @@ _CATALOGUE: tuple[tuple[str, Source | None, int, str, str], ...] = (
     ("goodreads", COUNTS, 100, "485", "sentences of book reviews, spoilers or not; word counts, or text"),
     ("sent140", SENT140, 772, "40,783", "tweets, positive or negative, by user; LEAF's draw, others differ a little"),
     ("shakespeare", ROLES, 809, "808,705", "the next character, by speaking role; windows of 80, every fifth"),
+    ("heart_disease", HEART, 4, "740", "patients of four hospitals, ill or not, in FLamby's split"),
 )
 
 CATALOGUE = tuple(CatalogueEntry(*row) for row in _CATALOGUE)
@@ -59,6 +61,7 @@ FILE_FORMS: dict[str, tuple[tuple[str, Callable[[], Path | None]], ...]] = {
         ("text", partial(locate, TEXT)),
         ("LEAF's layout", partial(find_leaf_folder, COUNTS)),
     ),
+    "heart_disease": (("UCI's files", partial(locate, HEART)), ("one table", partial(locate, JOINED))),
 }
 
 
