@@ -20,9 +20,10 @@ quick: .venv/dev ## the unit tests, under two minutes: every formula, nothing th
 test: .venv/dev ## all tests; real data are read from FEDKIN_DATA
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-chaos: .venv/dev ## federations on random faults: SCHEDULES of them (1000), from SEED on (0)
+chaos: .venv/dev ## federations on random faults: SCHEDULES of them (1000), from SEED on (0); damaged files: CASES (10000)
 	$(BIN)/python -m tests.deterministic --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --peers --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.fuzzing --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
 
 check: .venv/dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -42,6 +42,7 @@ LEVELS = {
     "estimator": "simulation",
     "export": "simulation",
     "fidelity": "unit",
+    "fuzzing": "simulation",
     "house": "unit",
     "house/test_public.py": "process",
     "measures": "unit",

@@ -177,7 +177,9 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Valu
     Raises:
         ConfigError: an unknown name or option, a wrong type.
     """
-    name = values["name"]
+    name = values.get("name")
+    if name is None:
+        raise ConfigError(f"{place('name')}: is required: the name of a {kind}; known: {', '.join(sorted(registry))}")
     if not isinstance(name, str):
         raise ConfigError(f"{place('name')}: expected the name of a {kind}, got {name!r}")
     if name not in registry:

@@ -46,7 +46,8 @@ class SamplesSection(Section):
 
     @model_validator(mode="after")
     def _names(self) -> SamplesSection:
-        for what, names, number in (("labels", self.labels, self.classes), ("features", self.features, self.shape[0])):
+        columns = sum(self.shape[:1])
+        for what, names, number in (("labels", self.labels, self.classes), ("features", self.features, columns)):
             if names is not None and (len(names) != number or len(set(names)) != number):
                 raise ValueError(f"{what} must be {number} different names, got {listed(names)}")
         return self

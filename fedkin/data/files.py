@@ -129,7 +129,10 @@ def read_table(path: Path, names: str | None = None) -> Table:
     with reading(path, "a Parquet file" if parquet else "a CSV file"):
         import pandas as pd
 
-        table = pd.read_parquet(path) if parquet else _read_csv(path, names)
+        try:
+            table = pd.read_parquet(path) if parquet else _read_csv(path, names)
+        except TypeError as error:  # the types of columns, as a damaged file names them
+            raise ValueError(error) from error
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")
     return table

@@ -89,6 +89,8 @@ def _check_checkpoints(path: Path, state: FolderState) -> None:
     try:
         newest, _ = checkpoint.newest(folder)
         state.kept = newest.round
+        if state.finished and state.recorded is not None:
+            state.problems += filter(None, [integrity.missing_end(path, [{"round": state.recorded}], newest)])
         changed = integrity.changed_files(path, newest)
         state.problems += [f"{path / name} is not what the run has written" for name in changed]
     except CheckpointError as error:

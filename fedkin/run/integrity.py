@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import storage_errors, write_atomic
@@ -87,6 +88,20 @@ def check_files(folder: Path, newest: Checkpoint) -> None:
     """
     if changed := changed_files(folder, newest):
         raise refusal(folder, changed)
+
+
+def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Checkpoint) -> str:
+    """That a finished run's models are not those of its last round, in words; empty where they are.
+
+    Args:
+        folder: of the run.
+        records: of its rounds.
+        newest: its newest checkpoint that is whole.
+    """
+    last = records[-1]["round"] if records else newest.round
+    if newest.round >= last:
+        return ""
+    return f"{folder} has no whole checkpoint of its last round, {last}: its models are those of round {newest.round}"
 
 
 def changed_files(folder: Path, newest: Checkpoint) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS, SUMMARY, AGAINST = run_folder.CLIENTS, run_folder.SUMMARY, run_folder.AGAINST
+
+_log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,6 +236,8 @@ class Run(ModelAccess):
         registry.define_states(config["method"]["name"])
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
+        if reason := integrity.missing_end(source, records, last):
+            _log.warning("%s; resume it to make that again: fedkin run --resume %s", reason, source)
         given = model is not None or data is not None or method is not None
         made_of = _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]

@@ -15,6 +15,7 @@ from jaxtyping import Int
 
 from fedkin.core.errors import FedkinError, StorageError
 from fedkin.core.layout import ModelSpec
+from fedkin.core.schema import MAX_COUNT
 from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.server.handshake import Handshake, check
@@ -67,6 +68,8 @@ class Node:
             raise InvalidMessageError(
                 f"{self.name} had {count} clients when it was accepted, and has {len(self.samples)} now"
             )
+        if not 0 <= first <= MAX_COUNT:
+            raise InvalidMessageError(f"a request for clients from id {first:.3g} on, which no server gives")
         world = self.world(first + np.arange(count))
         check(self.handshake(world.spec), Handshake.of(RpcMessage(request.value("handshake", dict))))
         memory = NodeMemory(self.disk, run, world)
