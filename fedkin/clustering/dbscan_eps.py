@@ -68,6 +68,30 @@ def knee(curve: Float[np.ndarray, "n"]) -> float:
     return float(curve[away.argmax() if bent else -1])
 
 
+def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
+    """Position of the first knee of an ascending curve, from its upper end, by Kneedle (Satopaa et al., ICDCS workshops
+    2011) without smoothing and with sensitivity 1; None where it has none.
+
+    The curve is scaled to the unit square and turned upside down and around, so that its bend is a bulge. A local
+    maximum of its distance from the diagonal is a knee if that falls by more than the step from one value to the next
+    before it rises again.
+    """
+    size, rise = len(curve), float(curve[-1] - curve[0]) if len(curve) else 0.0
+    if size < 2 or not rise > 0:
+        return None
+    place = np.arange(size) / (size - 1)
+    away, step = 1 - (curve[::-1] - curve[0]) / rise - place, float(np.diff(place).mean())
+    left, right = np.append(away[:1], away[:-1]), np.append(away[1:], away[-1:])
+    peaks, troughs = (
+        np.flatnonzero(kind) for kind in ((away >= left) & (away >= right), (away <= left) & (away <= right))
+    )
+    for peak, following in zip(peaks, [*peaks[1:], size], strict=True):
+        until = troughs[troughs >= peak][:1]
+        if len(until) and peak < until[0] < following and away[until[0]] < away[peak] - step:
+            return size - 1 - int(peak)
+    return None
+
+
 def eps_ranges(points: Float[np.ndarray, "n d"], min_samples: int, scored: int = 100) -> list[EpsRange]:
     """All partitions that DBSCAN can find, each with its eps from low (included) to high (excluded), ascending.
 

@@ -19,7 +19,7 @@ from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.schema import Memory
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates, Scorer, ScoreSums, Trainer
+from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates, Scorer, ScoreSums, Trainer
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
 
@@ -76,17 +76,29 @@ class Client:
 
     # --- the model engine
 
-    def train(self, model: Float[np.ndarray, "P"], work: LocalTraining, gradient: bool = False) -> LocalUpdates:
+    def train(
+        self,
+        model: Float[np.ndarray, "P"],
+        work: LocalTraining,
+        gradient: bool = False,
+        terms: GradientTerms = NO_TERMS,
+    ) -> LocalUpdates:
         """Local training from a model.
 
         A client that runs out of time in the work that the task asks for runs out of it in the same share of any other.
+
+        Args:
+            model: where it starts.
+            work: its settings.
+            gradient: whether to return the full gradient at the start too.
+            terms: added to every step's gradient, of one row.
 
         Returns:
             update [P], loss, first_loss, and gradient [P] of the full training loss at the start if it is requested.
         """
         own = work.select(_FIRST)
         steps = np.array([_shortened(own.count, self.steps, self._asked)])
-        options = (own, steps, self._rows.drawn(), gradient)
+        options = (own, steps, self._rows.drawn(), gradient, *(() if terms is NO_TERMS else (terms,)))
         local = self._rows.trainer.train(model[None], self._position, _FIRST, *options)
         return LocalUpdates(*(None if part is None else part[0] for part in local))
 
@@ -112,6 +124,10 @@ class Client:
     def raw_scores(self, detector: Float[np.ndarray, "P"], split: str = "train") -> Float[np.ndarray, "s"]:
         """A detector's scores of its samples."""
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
+
+    def scores(self, model: Float[np.ndarray, "P"], split: str = "train") -> Float[np.ndarray, "s C"]:
+        """All scores that a model gives its samples."""
+        return self._rows.scorer.scores(model, self._position, split)
 
     @property
     def _position(self) -> Int[np.ndarray, "1"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
@@ -21,6 +21,18 @@ class LocalUpdates(NamedTuple):
     loss: Any  # [r] mean training loss during the last local epoch
     first_loss: Any  # [r] ... during the first local epoch
     gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
+
+
+class GradientTerms(NamedTuple):
+    """What is added to every step's gradient of local training, before it is cut to ``clip_norm``."""
+
+    correction: Float[np.ndarray, "r P"] | None = None  # a constant vector of each row
+    anchor: Float[np.ndarray, "r P"] | None = None  # the point of a proximal term, strength/2 |w - anchor|^2
+    strength: Float[np.ndarray, "r"] | None = None  # of each row's proximal term
+    trained: Bool[np.ndarray, "P"] | None = None  # which parameters move; None: all
+
+
+NO_TERMS = GradientTerms()
 
 
 class ScoreSums(NamedTuple):
@@ -44,6 +56,7 @@ class Trainer(Protocol):
         num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
+        terms: GradientTerms = NO_TERMS,
     ) -> LocalUpdates:
         """Local training of every row.
 
@@ -55,6 +68,7 @@ class Trainer(Protocol):
             num_steps: epochs of each row, or steps where ``work.steps`` is set.
             stream: randomness of the call.
             gradient: whether to return full gradients at the start too.
+            terms: added to the gradients; not of detectors.
         """
         ...
 
@@ -97,4 +111,10 @@ class Scorer(Protocol):
         split: str,
     ) -> Float[np.ndarray, "t"]:
         """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
+        ...
+
+    def scores(
+        self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> Float[np.ndarray, "t C"]:
+        """All scores that one model gives the samples of all rows, end to end."""
         ...

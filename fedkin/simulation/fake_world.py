@@ -16,7 +16,7 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates, ScoreSums
+from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates, ScoreSums
 from fedkin.data.federated import Ragged
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
@@ -133,6 +133,7 @@ class _Quadratic:
         num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
+        terms: GradientTerms = NO_TERMS,
     ) -> LocalUpdates:
         """Gradient steps, as many as the largest number of epochs."""
         start, target = models[model_index].astype(np.float64), self._world.target[clients].astype(np.float64)
@@ -140,7 +141,10 @@ class _Quadratic:
             target = target + work.positive[:, None]
         w = start
         for _ in range(int(np.max(work.epochs))):
-            w = w - work.rate(stream.round) * ((w - target) + work.mu * (w - start))
+            step = (w - target) + work.mu * (w - start)
+            step = step if terms.correction is None else step + terms.correction
+            step = step if terms.anchor is None else step + terms.strength[:, None] * (w - terms.anchor)
+            w = w - work.rate(stream.round) * (step if terms.trained is None else step * terms.trained)
         garbage = np.isin(clients, list(self._world.garbage))[:, None]
         update = np.where(garbage, np.nan, w - start).astype(np.float32)
         last, first = (0.5 * np.sum((point - target) ** 2, axis=1) for point in (w, start))
@@ -176,6 +180,14 @@ class _Quadratic:
     ) -> list[Float[np.ndarray, "t"]]:
         """Numbers that are as far from the label as the model from the target."""
         return list(np.sqrt(2 * self.losses(models, clients)).T + self._world.data.y[clients])
+
+    def scores(
+        self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> Float[np.ndarray, "t C"]:
+        """Those of a linear layer, the model, on as many numbers of the target as it takes."""
+        classes = self._world.data.classes
+        weight = model[: len(model) - classes].reshape(classes, -1)
+        return self._world.target[clients, : weight.shape[1]] @ weight.T + model[len(model) - classes :]
 
     def raw_scores(
         self,

@@ -47,6 +47,7 @@ class Shared(NamedTuple):
     models: Any  # [K P]
     lr: Any
     mu: Any
+    trained: Any = None  # which parameters move [P]; None: all
 
 
 class SampleBlocks(NamedTuple):
@@ -102,7 +103,7 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 
 
 def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
-    models, lr, mu = shared
+    models, lr, mu, trained = shared
     optimizer, objective = direction(recipe), partial(batch_loss, model, recipe.label_smoothing)
 
     def one(
@@ -113,12 +114,14 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         per_epoch: Array,
         words: Array,
         class_weights: Array | None,
+        *terms: Array | None,
     ) -> LocalUpdates:
         start = model.unflatten(models[model_index])
         base_key = jax.random.wrap_key_data(words) if model.random else None
 
         def step(s: Array, carry: tuple[Tree, Any, Array, Array]) -> tuple[Tree, Any, Array, Array]:
             w, memory, last_sum, first_sum = carry
+            before = w
             indices, count = work.batches[first + s], work.valid[first + s]
             mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
             key = None if base_key is None else jax.random.fold_in(base_key, s)
@@ -128,12 +131,14 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
+            gradient = _with_terms(model, gradient, w, *terms, trained)
             if recipe.clip_norm is not None and updated is not None:  # running statistics have no gradient
                 gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
             change, memory = optimizer.update(gradient, memory, w)
             rate = lr if work.rates is None else work.rates[first + s]
             w = jax.tree.map(lambda a, m: a - rate * m, w, change)
             w = w if updated is None else model.with_statistics(w, updated)
+            w = w if trained is None else jax.tree.map(jnp.where, model.unflatten(trained), w, before)
             share = jnp.stack([loss * count, count])
             last_sum = last_sum + jnp.where(s >= steps - per_epoch, share, 0)
             return w, memory, last_sum, first_sum + jnp.where(s < per_epoch, share, 0)
@@ -152,7 +157,25 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         return jax.vmap(lambda k, c: one(k, c, *rest))(model_index, positive)
 
     rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words, work.class_weights)
+    rows += (work.correction, work.anchor, work.strength)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
+
+
+def _with_terms(
+    model: Model,
+    gradient: Tree,
+    w: Tree,
+    correction: Array | None,
+    anchor: Array | None,
+    strength: Array | None,
+    trained: Array | None,
+) -> Tree:
+    """A gradient with the terms of its row; zero where nothing is trained."""
+    if correction is not None:
+        gradient = jax.tree.map(jnp.add, gradient, model.unflatten(correction))
+    if anchor is not None:
+        gradient = jax.tree.map(lambda g, a, b: g + strength * (a - b), gradient, w, model.unflatten(anchor))
+    return gradient if trained is None else jax.tree.map(lambda g, t: g * t, gradient, model.unflatten(trained))
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
@@ -238,8 +261,8 @@ def detector_scores(
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
-def raw_scores(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks) -> Float[Array, "D b S 1"]:
-    """The score that a detector gives each sample.
+def raw_scores(model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks) -> Float[Array, "D b S C"]:
+    """The scores of each sample; of a detector, its one.
 
     Args:
         model, mesh, models, blocks: as for ``score``.

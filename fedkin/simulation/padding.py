@@ -27,6 +27,9 @@ class Plan(NamedTuple):
     words: UInt32[np.ndarray, "n 2"]  # random key data of each row
     rates: Float[np.ndarray, "S"] | None = None  # learning rate of each step; None: that of the call
     class_weights: Float[np.ndarray, "n C"] | None = None  # of each row's loss; None: all 1
+    correction: Float[np.ndarray, "n P"] | None = None  # terms of each row's gradients, as in GradientTerms
+    anchor: Float[np.ndarray, "n P"] | None = None
+    strength: Float[np.ndarray, "n"] | None = None
 
 
 def plan(
@@ -77,7 +80,8 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
     samples = power_of_two(max(len(p.x) for p in plans))
     rows = rounded_up(sum(len(p.model_index) for p in plans))
     steps = _padded_steps(plans, samples, rows)
-    sizes = (samples, samples, steps, steps, rows, rows, rows, rows, rows, rows, steps, rows)  # in the order of Plan
+    by_row = (rows,) * 6
+    sizes = (samples, samples, steps, steps, *by_row, steps, rows, rows, rows, rows)  # in the order of Plan
     return Plan(*(_stacked(arrays, n) for n, *arrays in zip(sizes, *plans, strict=True)))
 
 

@@ -118,6 +118,16 @@ class Scorer:
         scores = np.concatenate([np.asarray(part).ravel() for part in scored])[place]
         return np.where(np.isnan(scores), -np.inf, scores)
 
+    def scores(
+        self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> Float[np.ndarray, "t C"]:
+        if not self._data.part(split).sizes[clients].sum():
+            return np.zeros((0, self._data.classes), np.float32)
+        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
+        whole = replicate(self._mesh, model[None])
+        scored = [local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches]
+        return np.concatenate([np.asarray(part).reshape(-1, part.shape[-1]) for part in scored])[place]
+
     def score(
         self,
         models: Float[np.ndarray, "K P"],

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
+from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
@@ -38,14 +38,15 @@ class Trainer:
         num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
+        terms: GradientTerms = NO_TERMS,
     ) -> LocalUpdates:
         if work.positive is not None:
             return self._train_detectors(models, clients, model_index, work, num_steps, stream)
         batches = self._batches(clients, work, num_steps, stream)
         separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
         recipe = _recipe(work, self._lanes, gradient=gradient and not separate)
-        owned, plans = self._distribute(clients, model_index, batches, stream, work=work)
-        updates = self._compute(recipe, models, work, stream.round, owned, plans)
+        owned, plans = self._distribute(clients, model_index, batches, stream, work=work, terms=terms)
+        updates = self._compute(recipe, models, work, stream.round, owned, plans, terms.trained)
         return updates._replace(gradient=self.gradients(models, clients, model_index)) if separate else updates
 
     def _train_detectors(
@@ -77,9 +78,10 @@ class Trainer:
         round: int,
         owned: list[Int[np.ndarray, "_"]],
         plans: Plan,
+        trained: Bool[np.ndarray, "P"] | None = None,
     ) -> LocalUpdates:
         mesh = mesh_of(self._devices[: len(owned)])
-        shared = replicate(mesh, Shared(models, np.float32(work.rate(round)), np.float32(work.mu)))
+        shared = replicate(mesh, Shared(models, np.float32(work.rate(round)), np.float32(work.mu), trained))
         updates = local_training.train(self._model, recipe, mesh, shared, shard(mesh, plans))
         return jax.tree.map(lambda part: _gathered(np.asarray(part), owned), updates)
 
@@ -101,14 +103,16 @@ class Trainer:
         stream: Stream | None,
         positive: Int[np.ndarray, "r ..."] | None = None,
         work: LocalTraining | None = None,
+        terms: GradientTerms = NO_TERMS,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """The rows of each device, and the plans of all devices as one."""
         owned = rows_by_device(batches, min(len(self._devices), len(clients)))
         positive = np.zeros_like(model_index) if positive is None else positive
-        plans = []
+        plans, by_row = [], {name: getattr(terms, name) for name in ("correction", "anchor", "strength")}
         for r in owned:
             own = [batches[i] for i in r]
             plan = self._plan(clients[r], model_index[r], own, stream, positive[r])
+            plan = plan._replace(**{n: v[r].astype(np.float32) for n, v in by_row.items() if v is not None})
             plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))
         return owned, stack_plans(plans)
 

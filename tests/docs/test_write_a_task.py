@@ -68,7 +68,7 @@ def test_what_it_lists_exists() -> None:
     """Ways to travel, the model engine, and names that are taken."""
     ways = set(get_args(get_type_hints(Down)["kind"]))
     assert set(re.findall(r"^\| `(\w+)\(", TEXT, re.MULTILINE)) >= (ways - {"setting"}) and len(ways) == 7
-    engine = {"train", "gradient", "losses", "score", "predict", "raw_scores"}
+    engine = {"train", "gradient", "losses", "score", "predict", "scores", "raw_scores"}
     assert engine <= set(re.findall(r"^\| `(\w+)\(", TEXT, re.MULTILINE)) and all(hasattr(Client, n) for n in engine)
     taken = next(line for line in TEXT.splitlines() if line.startswith("* Call an array of its reply"))
     assert set(re.findall(r"`(\w+)`", taken)) == RESERVED

@@ -31,6 +31,7 @@ from fedkin.tasks.gradients import CriterionGradients, Gradients
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.score_moments import ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.subspace import LabelSubspaces, Subspace
@@ -107,6 +108,8 @@ EXAMPLES = {
     "losses": Example(lambda g: Losses(g.models)),
     "note": Example(lambda g: Note()),
     "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
+    "score moments": Example(lambda g: ScoreMoments(g.models[0])),
+    "score moments without labels": Example(lambda g: ScoreMoments(g.models[1], False)),
     "shifted": Example(lambda g: Shifted("label_aware", 0.1), before=(lambda g: Note(),)),
     "similarities": Example(
         lambda g: Similarities(g.models[0], g.models, WORK), before=(lambda g: Directions(g.models),)

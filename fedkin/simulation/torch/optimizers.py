@@ -6,14 +6,16 @@ seconds, and a real client starts a process for every message. Tests hold them t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import NO_TERMS, GradientTerms
 from fedkin.simulation.torch.flat_module import FlatModule, error_reason
 
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
@@ -21,7 +23,11 @@ Factory = Callable[..., Any]  # (parameters, lr) -> torch.optim.Optimizer
 
 
 def make_optimizer(
-    entries: Sequence[Tensor], work: LocalTraining, rate: float, model: FlatModule
+    entries: Sequence[Tensor],
+    work: LocalTraining,
+    rate: float,
+    model: FlatModule,
+    terms: EntryTerms | None = None,
 ) -> Optimizer | OwnOptimizer:
     """The optimiser of one client.
 
@@ -30,20 +36,63 @@ def make_optimizer(
         work: settings of the run.
         rate: learning rate of the round.
         model: may have a factory of its own.
+        terms: added to the gradients.
 
     Raises:
         ConfigError: settings of the run that the model's own optimiser would ignore.
         ModelError: the model's own factory fails.
     """
     factory = model.optimizer
-    return Optimizer(entries, work) if factory is None else OwnOptimizer(entries, work, rate, factory, model.name)
+    gradients = Gradients(entries, work, terms)
+    return Optimizer(gradients, work) if factory is None else OwnOptimizer(gradients, work, rate, factory, model.name)
+
+
+class EntryTerms(NamedTuple):
+    """The terms of one client's gradients (``GradientTerms``), by entry; None where there is none."""
+
+    correction: list[Tensor] | None
+    anchor: list[Tensor] | None
+    strength: float
+    trained: list[Tensor] | None
+
+
+def row_terms(terms: GradientTerms, row: int) -> GradientTerms:
+    """The terms of one row, its vectors without an axis of rows."""
+    if terms is NO_TERMS:
+        return terms
+    own = (None if part is None else part[row] for part in (terms.correction, terms.anchor, terms.strength))
+    return GradientTerms(*own, trained=terms.trained)
+
+
+def terms_by_entry(
+    terms: GradientTerms, entries: Mapping[str, Tensor], slices: Mapping[str, slice]
+) -> EntryTerms | None:
+    """One client's terms as tensors.
+
+    Args:
+        terms: of one row.
+        entries: what is trained, by name.
+        slices: where each entry is in a flat model.
+    """
+    if terms is NO_TERMS:
+        return None
+
+    def cut(vector: np.ndarray | None) -> list[Tensor] | None:
+        if vector is None:
+            return None
+        flat = torch.from_numpy(np.array(vector, np.float32))
+        return [flat[slices[name]].reshape(entry.shape) for name, entry in entries.items()]
+
+    strength = 0.0 if terms.strength is None else float(terms.strength)
+    return EntryTerms(cut(terms.correction), cut(terms.anchor), strength, cut(terms.trained))
 
 
 class Gradients:
-    """Gradients of a batch's loss with the proximal term of FedProx, cut to the largest norm."""
+    """Gradients of a batch's loss with the proximal term of FedProx and other terms, cut to the largest norm."""
 
-    def __init__(self, entries: Sequence[Tensor], work: LocalTraining) -> None:
-        self.entries, self._work = entries, work
+    def __init__(self, entries: Sequence[Tensor], work: LocalTraining, terms: EntryTerms | None = None) -> None:
+        self.entries, self._work, self._terms = entries, work, terms
+        self._before: list[Tensor] = []
         self._start = [entry.detach().clone() for entry in entries] if work.mu else []
 
     def of(self, loss: Tensor) -> list[Tensor]:
@@ -53,18 +102,42 @@ class Gradients:
             if self._start:
                 away = zip(gradients, self.entries, self._start, strict=True)
                 gradients = [g.add(entry - start, alpha=self._work.mu) for g, entry, start in away]
+            gradients = self._with_terms(gradients)
             if self._work.clip_norm is not None:
                 norm = torch.sqrt(sum((g.square().sum() for g in gradients), torch.zeros(())))
                 if norm > self._work.clip_norm:
                     gradients = [g * (self._work.clip_norm / norm) for g in gradients]
         return gradients
 
+    def _with_terms(self, gradients: list[Tensor]) -> list[Tensor]:
+        terms = self._terms
+        if terms is None:
+            return gradients
+        if terms.correction is not None:
+            gradients = [g + c for g, c in zip(gradients, terms.correction, strict=True)]
+        if terms.anchor is not None:
+            away = zip(gradients, self.entries, terms.anchor, strict=True)
+            gradients = [g.add(entry - anchor, alpha=terms.strength) for g, entry, anchor in away]
+        if terms.trained is not None:
+            self._before = [entry.detach().clone() for entry in self.entries]
+            gradients = [g * t for g, t in zip(gradients, terms.trained, strict=True)]
+        return gradients
+
+    def hold(self) -> None:
+        """Put back the parameters that are not trained, as they were when the last gradients were taken: weight decay
+        moves them, too."""
+        if self._terms is not None and self._terms.trained is not None:
+            with torch.no_grad():
+                for entry, old, moves in zip(self.entries, self._before, self._terms.trained, strict=True):
+                    entry.copy_(torch.where(moves > 0, entry, old))
+
 
 class Optimizer:
     """SGD with momentum, Adam or AdamW, as the settings of the run say."""
 
-    def __init__(self, entries: Sequence[Tensor], work: LocalTraining) -> None:
-        self._entries, self._work, self._gradients = entries, work, Gradients(entries, work)
+    def __init__(self, gradients: Gradients, work: LocalTraining) -> None:
+        self._entries, self._work, self._gradients = gradients.entries, work, gradients
+        entries = gradients.entries
         adaptive = work.optimizer != "sgd"
         self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or adaptive else []
         self._square = [torch.zeros_like(entry) for entry in entries] if adaptive else []
@@ -78,6 +151,7 @@ class Optimizer:
             moves = self._direction(gradients if decoupled else self._decayed(gradients))
             for entry, move in zip(self._entries, self._decayed(moves) if decoupled else moves, strict=True):
                 entry.sub_(move, alpha=rate)
+        self._gradients.hold()
 
     def _decayed(self, moves: list[Tensor]) -> list[Tensor]:
         """With the weight decay."""
@@ -104,12 +178,12 @@ class OwnOptimizer:
     """The optimiser that a user's factory makes. The proximal term, clipping and schedules stay the run's."""
 
     def __init__(
-        self, entries: Sequence[Tensor], work: LocalTraining, rate: float, factory: Factory, model: str
+        self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str
     ) -> None:
         _refuse_unused(work, model)
-        self._gradients, self._rate, self._model = Gradients(entries, work), rate, model
+        self._gradients, self._rate, self._model = gradients, rate, model
         try:
-            self._optimizer = factory(list(entries), rate)
+            self._optimizer = factory(list(gradients.entries), rate)
         except Exception as error:  # whatever the user's own code raises
             raise ModelError(f"model {model!r}: its optimizer failed to start: {error_reason(error)}") from error
         if not isinstance(self._optimizer, torch.optim.Optimizer):
@@ -127,6 +201,7 @@ class OwnOptimizer:
             cast(Any, self._optimizer).step()
         except Exception as error:
             raise ModelError(f"model {self._model!r}: a step of its optimizer failed: {error_reason(error)}") from error
+        self._gradients.hold()
 
 
 def _refuse_unused(work: LocalTraining, model: str) -> None:

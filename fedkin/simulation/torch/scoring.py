@@ -51,6 +51,13 @@ class Scorer:
         scores = np.concatenate(rows or [_NONE])
         return np.where(np.isnan(scores), -np.inf, scores)
 
+    def scores(
+        self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> Float[np.ndarray, "t C"]:
+        """All scores that one model gives the samples of all rows, end to end."""
+        rows = self._scores(model[None], clients, np.zeros(len(clients), np.int64), split)
+        return np.concatenate(rows or [np.zeros((0, self._data.classes), np.float32)])
+
     def score(
         self,
         models: Float[np.ndarray, "K P"],

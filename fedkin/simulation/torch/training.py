@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
+from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.batching import local_batches
 from fedkin.simulation.torch.flat_module import (
@@ -26,7 +26,7 @@ from fedkin.simulation.torch.flat_module import (
     to_tensor,
     trainable_entries,
 )
-from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
+from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer, row_terms, terms_by_entry
 
 _WIDTH = 64  # samples at a time of a full gradient
 
@@ -46,6 +46,7 @@ class Trainer:
         num_steps: Int[np.ndarray, "r"],
         stream: Stream,
         gradient: bool = False,
+        terms: GradientTerms = NO_TERMS,
     ) -> LocalUpdates:
         """As the protocol says.
 
@@ -59,7 +60,7 @@ class Trainer:
             for row, client in enumerate(clients.tolist()):
                 start = models[model_index[row]]
                 update[row], last[row], first[row] = self._train_client(
-                    start, client, work, int(num_steps[row]), stream, positive[row]
+                    start, client, work, int(num_steps[row]), stream, positive[row], row_terms(terms, row)
                 )
         return LocalUpdates(update, last, first, self.gradients(models, clients, model_index) if gradient else None)
 
@@ -84,6 +85,7 @@ class Trainer:
         num_steps: int,
         stream: Stream,
         positive: int | None,
+        terms: GradientTerms,
     ) -> tuple[Float[np.ndarray, "P"], float, float]:
         """Update, last and first loss of one client."""
         x, y = self._samples(client)
@@ -94,8 +96,9 @@ class Trainer:
         network = self._model.network(start).train()
         rates = work.step_rates(stream.round, len(batches.valid))
         rates = np.full(len(batches.valid), work.rate(stream.round)) if rates is None else rates
-        entries = list(trainable_entries(network).values())
-        optimizer = make_optimizer(entries, work, work.rate(stream.round), self._model)
+        named = trainable_entries(network)
+        entries, own_terms = list(named.values()), terms_by_entry(terms, named, self._model.spec.slices)
+        optimizer = make_optimizer(entries, work, work.rate(stream.round), self._model, own_terms)
         weights, losses = self._class_weights(client, work), np.empty(len(batches.valid))
         for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
             indices = torch.from_numpy(rows[:count])
@@ -106,7 +109,9 @@ class Trainer:
         last, first = (
             np.average(losses[s], weights=batches.valid[s]) for s in (slice(-per_epoch, None), slice(per_epoch))
         )
-        return flat_vector(network) - start, float(last), float(first)
+        update = flat_vector(network) - start
+        update = update if terms.trained is None else np.where(terms.trained, update, np.float32(0))
+        return update, float(last), float(first)
 
     def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
         """Gradient of the mean loss over all samples of a client, by entry."""
