@@ -82,6 +82,7 @@ class Client:
         work: LocalTraining,
         gradient: bool = False,
         terms: GradientTerms = NO_TERMS,
+        weights: Float[np.ndarray, "s"] | None = None,
     ) -> LocalUpdates:
         """Local training from a model.
 
@@ -92,6 +93,7 @@ class Client:
             work: its settings.
             gradient: whether to return the full gradient at the start too.
             terms: added to every step's gradient, of one row.
+            weights: of its samples; a batch's loss is their weighted sum, divided by the number of its samples.
 
         Returns:
             update [P], loss, first_loss, and gradient [P] of the full training loss at the start if it is requested.
@@ -99,7 +101,8 @@ class Client:
         own = work.select(_FIRST)
         steps = np.array([_shortened(own.count, self.steps, self._asked)])
         options = (own, steps, self._rows.drawn(), gradient, *(() if terms is NO_TERMS else (terms,)))
-        local = self._rows.trainer.train(model[None], self._position, _FIRST, *options)
+        more = {} if weights is None else {"weights": weights}
+        local = self._rows.trainer.train(model[None], self._position, _FIRST, *options, **more)
         return LocalUpdates(*(None if part is None else part[0] for part in local))
 
     def gradient(self, model: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
@@ -124,6 +127,10 @@ class Client:
     def raw_scores(self, detector: Float[np.ndarray, "P"], split: str = "train") -> Float[np.ndarray, "s"]:
         """A detector's scores of its samples."""
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
+
+    def sample_losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K s"]:
+        """The loss of every model on each of its training samples, without a penalty."""
+        return self._rows.scorer.sample_losses(models, self._position)
 
     def scores(self, model: Float[np.ndarray, "P"], split: str = "train") -> Float[np.ndarray, "s C"]:
         """All scores that a model gives its samples."""

@@ -57,6 +57,7 @@ class Trainer(Protocol):
         stream: Stream,
         gradient: bool = False,
         terms: GradientTerms = NO_TERMS,
+        weights: Float[np.ndarray, "t"] | None = None,
     ) -> LocalUpdates:
         """Local training of every row.
 
@@ -69,6 +70,9 @@ class Trainer(Protocol):
             stream: randomness of the call.
             gradient: whether to return full gradients at the start too.
             terms: added to the gradients; not of detectors.
+            weights: of the samples in the loss, those of all rows end to end; None: all 1. The loss of a batch of B
+                samples is their weighted sum divided by B, so that half the weight is half the step. Not of detectors;
+                a full gradient has none.
         """
         ...
 
@@ -111,6 +115,12 @@ class Scorer(Protocol):
         split: str,
     ) -> Float[np.ndarray, "t"]:
         """The scores of each row's detector on its samples, those of all rows end to end; NaN is -inf."""
+        ...
+
+    def sample_losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "K t"]:
+        """The loss of each model on each training sample of all rows, end to end, without a penalty."""
         ...
 
     def scores(

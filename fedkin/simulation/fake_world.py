@@ -141,7 +141,8 @@ class _Quadratic:
             target = target + work.positive[:, None]
         w = start
         for _ in range(int(np.max(work.epochs))):
-            step = (w - target) + work.mu * (w - start)
+        weights: Float[np.ndarray, "r"] | None = None,
+            step = (w - target if weights is None else weights[:, None] * (w - target)) + work.mu * (w - start)
             step = step if terms.correction is None else step + terms.correction
             step = step if terms.anchor is None else step + terms.strength[:, None] * (w - terms.anchor)
             w = w - work.rate(stream.round) * (step if terms.trained is None else step * terms.trained)
@@ -188,6 +189,12 @@ class _Quadratic:
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
         return self._world.target[clients, : weight.shape[1]] @ weight.T + model[len(model) - classes :]
+    def sample_losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "K t"]:
+        """Those of each client's one sample."""
+        return self.losses(models, clients).T
+
 
     def raw_scores(
         self,

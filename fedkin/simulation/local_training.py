@@ -127,7 +127,8 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             key = None if base_key is None else jax.random.fold_in(base_key, s)
             x, y = rows_of(work.x, indices), work.y[indices]
             y = y if positive is None else y == positive
-            batch = (x, y, mask, key) if class_weights is None else (x, y, mask, key, class_weights)
+            weights = None if work.weights is None else work.weights[first + s]
+            batch = (x, y, mask, key, class_weights, weights)
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)

@@ -30,6 +30,7 @@ class Plan(NamedTuple):
     correction: Float[np.ndarray, "n P"] | None = None  # terms of each row's gradients, as in GradientTerms
     anchor: Float[np.ndarray, "n P"] | None = None
     strength: Float[np.ndarray, "n"] | None = None
+    weights: Float[np.ndarray, "S B"] | None = None  # of the samples of each step; None: all 1
 
 
 def plan(
@@ -81,7 +82,7 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
     rows = rounded_up(sum(len(p.model_index) for p in plans))
     steps = _padded_steps(plans, samples, rows)
     by_row = (rows,) * 6
-    sizes = (samples, samples, steps, steps, *by_row, steps, rows, rows, rows, rows)  # in the order of Plan
+    sizes = (samples, samples, steps, steps, *by_row, steps, rows, rows, rows, rows, steps)  # in the order of Plan
     return Plan(*(_stacked(arrays, n) for n, *arrays in zip(sizes, *plans, strict=True)))
 
 

@@ -118,6 +118,15 @@ class Scorer:
         scores = np.concatenate([np.asarray(part).ravel() for part in scored])[place]
         return np.where(np.isnan(scores), -np.inf, scores)
 
+    def sample_losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "K t"]:
+        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
+        each = [replicate(self._mesh, model[None]) for model in models]
+        scored = [[local_training.score(self._model, self._mesh, one, part)[1] for one in each] for part in batches]
+        losses = (np.concatenate([np.asarray(part).ravel() for part in parts]) for parts in zip(*scored, strict=True))
+        return np.stack([own[place] for own in losses])
+
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:

@@ -39,13 +39,14 @@ class Trainer:
         stream: Stream,
         gradient: bool = False,
         terms: GradientTerms = NO_TERMS,
+        weights: Float[np.ndarray, "t"] | None = None,
     ) -> LocalUpdates:
         if work.positive is not None:
             return self._train_detectors(models, clients, model_index, work, num_steps, stream)
         batches = self._batches(clients, work, num_steps, stream)
         separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
         recipe = _recipe(work, self._lanes, gradient=gradient and not separate)
-        owned, plans = self._distribute(clients, model_index, batches, stream, work=work, terms=terms)
+        owned, plans = self._distribute(clients, model_index, batches, stream, None, work, terms, weights)
         updates = self._compute(recipe, models, work, stream.round, owned, plans, terms.trained)
         return updates._replace(gradient=self.gradients(models, clients, model_index)) if separate else updates
 
@@ -104,15 +105,19 @@ class Trainer:
         positive: Int[np.ndarray, "r ..."] | None = None,
         work: LocalTraining | None = None,
         terms: GradientTerms = NO_TERMS,
+        weights: Float[np.ndarray, "t"] | None = None,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """The rows of each device, and the plans of all devices as one."""
         owned = rows_by_device(batches, min(len(self._devices), len(clients)))
         positive = np.zeros_like(model_index) if positive is None else positive
+        of_steps = None if weights is None else self._step_weights(clients, batches, weights)
         plans, by_row = [], {name: getattr(terms, name) for name in ("correction", "anchor", "strength")}
         for r in owned:
             own = [batches[i] for i in r]
             plan = self._plan(clients[r], model_index[r], own, stream, positive[r])
             plan = plan._replace(**{n: v[r].astype(np.float32) for n, v in by_row.items() if v is not None})
+            if of_steps is not None:
+                plan = plan._replace(weights=np.concatenate([of_steps[i] for i in r]).astype(np.float32))
             plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))
         return owned, stack_plans(plans)
 
@@ -137,8 +142,19 @@ class Trainer:
     def _batches(
         self, clients: Int[np.ndarray, "r"], work: LocalTraining, num_steps: Int[np.ndarray, "r"], stream: Stream
     ) -> list[Batches]:
-        sizes, pairs = self._data.train.sizes, zip(clients, num_steps, strict=True)
-        return [local_batches(int(sizes[c]), work, int(n), int(self._ids[c]), stream, self._largest) for c, n in pairs]
+        sizes, pairs = self._data.train.sizes, list(zip(clients.tolist(), num_steps.tolist(), strict=True))
+        drawn = {  # rows of one client have the same
+            (c, n): local_batches(int(sizes[c]), work, n, int(self._ids[c]), stream, self._largest)
+            for c, n in dict.fromkeys(pairs)
+        }
+        return [drawn[pair] for pair in pairs]
+
+    def _step_weights(
+        self, clients: Int[np.ndarray, "r"], batches: list[Batches], weights: Float[np.ndarray, "t"]
+    ) -> list[Float[np.ndarray, "_ B"]]:
+        """The weights of the samples of each step, of every row."""
+        own = np.split(weights, np.cumsum(self._data.train.sizes[clients])[:-1])
+        return [values[b.rows] for values, b in zip(own, batches, strict=True)]
 
     def _plan(
         self,

@@ -44,6 +44,7 @@ def batch_loss(
     mask: Float[Array, "B"],
     key: Array | None,
     class_weights: Float[Array, "C"] | None = None,
+    weights: Float[Array, "B"] | None = None,
 ) -> tuple[Float[Array, ""], Tree | None]:
     """Mean loss of a batch plus the model's penalty; and parameters with new running statistics, where there are any.
 
@@ -53,13 +54,15 @@ def batch_loss(
         mask: 1 for samples, 0 for padding.
         key: for dropout; None without.
         class_weights: of the loss; None: all 1.
+        weights: of the samples; None: all 1. The divisor is as without them.
     """
+    counted = mask if weights is None else mask * weights
     scores, updated = (model.apply(w, x, key), None) if model.fit is None else model.fit(w, x, mask, key)
     if smoothing or class_weights is not None:
-        weights = jnp.ones(scores.shape[-1]) if class_weights is None else class_weights
-        losses, own = weighted_losses(scores, y, weights, smoothing)
-        loss = jnp.sum(losses * mask) / jnp.maximum(jnp.sum(own * mask), jnp.finfo(jnp.float32).tiny)
+        of_classes = jnp.ones(scores.shape[-1]) if class_weights is None else class_weights
+        losses, own = weighted_losses(scores, y, of_classes, smoothing)
+        loss = jnp.sum(losses * counted) / jnp.maximum(jnp.sum(own * mask), jnp.finfo(jnp.float32).tiny)
         return (loss if model.penalty is None else loss + model.penalty(w)), updated
     losses = (detection_losses if model.spec.detects else sample_losses)(scores, y)
-    loss = jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
+    loss = jnp.sum(losses * counted) / jnp.maximum(jnp.sum(mask), 1)
     return (loss if model.penalty is None else loss + model.penalty(w)), updated

@@ -51,6 +51,14 @@ class Scorer:
         scores = np.concatenate(rows or [_NONE])
         return np.where(np.isnan(scores), -np.inf, scores)
 
+    def sample_losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "K t"]:
+        """The loss of each model on each training sample of all rows, end to end."""
+        y = to_tensor(np.concatenate(self._labels(clients, "train")))
+        scores = [torch.from_numpy(self.scores(model, clients, "train")) for model in models]
+        return np.stack([cross_entropy(own, y, reduction="none").numpy() for own in scores])
+
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:

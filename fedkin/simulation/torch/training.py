@@ -47,6 +47,7 @@ class Trainer:
         stream: Stream,
         gradient: bool = False,
         terms: GradientTerms = NO_TERMS,
+        weights: Float[np.ndarray, "t"] | None = None,
     ) -> LocalUpdates:
         """As the protocol says.
 
@@ -56,11 +57,13 @@ class Trainer:
         update = np.empty((len(clients), models.shape[1]), np.float32)
         last, first = np.empty((2, len(clients)))
         positive = [None] * len(clients) if work.positive is None else work.positive.tolist()
+        ends = np.cumsum(self._data.train.sizes[clients])[:-1]
+        of_rows = [None] * len(clients) if weights is None else np.split(weights.astype(np.float32), ends)
         with self._model.torch_settings():
             for row, client in enumerate(clients.tolist()):
                 start = models[model_index[row]]
                 update[row], last[row], first[row] = self._train_client(
-                    start, client, work, int(num_steps[row]), stream, positive[row], row_terms(terms, row)
+                    start, client, work, int(num_steps[row]), stream, positive[row], row_terms(terms, row), of_rows[row]
                 )
         return LocalUpdates(update, last, first, self.gradients(models, clients, model_index) if gradient else None)
 
@@ -86,6 +89,7 @@ class Trainer:
         stream: Stream,
         positive: int | None,
         terms: GradientTerms,
+        sample_weights: Float[np.ndarray, "s"] | None,
     ) -> tuple[Float[np.ndarray, "P"], float, float]:
         """Update, last and first loss of one client."""
         x, y = self._samples(client)
@@ -102,7 +106,9 @@ class Trainer:
         weights, losses = self._class_weights(client, work), np.empty(len(batches.valid))
         for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
             indices = torch.from_numpy(rows[:count])
-            loss = mean_loss(self._scores(network, x[indices], client), y[indices], weights, work.label_smoothing)
+            counted = None if sample_weights is None else torch.from_numpy(sample_weights)[indices]
+            scores = self._scores(network, x[indices], client)
+            loss = mean_loss(scores, y[indices], weights, work.label_smoothing, counted)
             optimizer.step(loss, float(rates[step]))
             losses[step] = loss.item()
         per_epoch = batches.per_epoch
@@ -147,14 +153,20 @@ class Trainer:
             ) from error
 
 
-def mean_loss(scores: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
+def mean_loss(
+    scores: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0, counted: Tensor | None = None
+) -> Tensor:
     """Mean cross entropy of class numbers; or, where ``y`` is 0.0 or 1.0, of a detector's scores [B 1].
 
     Args:
         scores, y: of a batch.
         weights: of the classes [C]; None: all 1.
         smoothing: share of a label that is spread over all classes.
+        counted: weights of the samples [B]; None: all 1. The divisor is as without them.
     """
     if y.is_floating_point():
         return binary_cross_entropy_with_logits(scores[:, 0], y)
-    return cross_entropy(scores, y, weights, label_smoothing=smoothing)
+    if counted is None:
+        return cross_entropy(scores, y, weights, label_smoothing=smoothing)
+    losses = cross_entropy(scores, y, weights, label_smoothing=smoothing, reduction="none")
+    return (losses * counted).sum() / (len(y) if weights is None else weights[y].sum())
