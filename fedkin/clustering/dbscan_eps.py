@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
 
-_MIN_BEND = 1e-9  # of a curve's rise: a smaller distance from the chord is rounding
+_MIN_BEND = 1e-9  # of what a bend is measured by: less is rounding
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
 
     The curve is scaled to the unit square and turned upside down and around, so that its bend is a bulge. A local
     maximum of its distance from the diagonal is a knee if that falls by more than the step from one value to the next
-    before it rises again.
+    before it rises again. (A fall of exactly one step, as two equal values have, is none; the package ``kneed``
+    leaves that to rounding.)
     """
     size, rise = len(curve), float(curve[-1] - curve[0]) if len(curve) else 0.0
     if size < 2 or not rise > 0:
         return None
-    place = np.arange(size) / (size - 1)
-    away, step = 1 - (curve[::-1] - curve[0]) / rise - place, float(np.diff(place).mean())
+    away, step = 1 - (curve[::-1] - curve[0]) / rise - np.linspace(0, 1, size), (1 + _MIN_BEND) / (size - 1)
     left, right = np.append(away[:1], away[:-1]), np.append(away[1:], away[-1:])
     peaks, troughs = (
         np.flatnonzero(kind) for kind in ((away >= left) & (away >= right), (away <= left) & (away <= right))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.spatial.distance import pdist
 from sklearn.cluster import DBSCAN
 from sklearn.metrics import silhouette_score
 
-from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, suggest_eps, useful_range
+from fedkin.clustering.dbscan_eps import EpsRange, eps_ranges, k_distances, knee, kneedle, suggest_eps, useful_range
 from fedkin.clustering.density import dbscan, euclidean, same_partition
 from fedkin.core.errors import MethodError
 
@@ -217,3 +218,31 @@ def test_useful_against_dbscan(seed: int, min_samples: int) -> None:
     assert (result(points, low, min_samples) >= 0).any()
     assert not (result(points, np.nextafter(high, 0), min_samples) == 0).all()
     assert (result(points, high, min_samples) == 0).all()
+
+
+# --- Kneedle
+
+
+def test_the_knees_of_flux(oracle: Callable[[str], dict[str, Any]]) -> None:
+    for case in oracle("methods2")["flux"]:
+        assert kneedle(np.array(case["second_neighbour_distances_sorted"])) == case["knee_index"]
+
+
+def test_a_knee_is_a_bulge_that_falls_by_more_than_a_step() -> None:
+    """Turned around, 0 0 0 1 10 is 0, .9, 1, 1, 1 and its distance from the diagonal 0, .65, .5, .25, 0."""
+    assert kneedle(np.array([0.0, 0, 0, 1, 10])) == 3
+    assert kneedle(np.array([0.0, 9, 10, 10, 10])) == 4  # bent the other way: its end
+    assert kneedle(np.array([0.0, 5, 10])) is None  # straight
+
+
+def test_the_first_knee_from_the_upper_end_counts() -> None:
+    """Distances fall from 0.4 by 0.2 and rise again to 0.6: the first is a knee, unlike the largest."""
+    away = np.array([0.0, 0.4, 0.2, 0.1, 0.6, 0.3, 0.15, 0.0, 0.0])
+    place = np.linspace(0, 1, 9)
+    curve = (1 - (away + place))[::-1]
+    assert kneedle(curve) == 9 - 1 - 1
+
+
+@pytest.mark.parametrize("curve", [[], [1.0], [2.0, 2.0, 2.0]])
+def test_what_is_flat_has_no_knee(curve: list[float]) -> None:
+    assert kneedle(np.array(curve)) is None

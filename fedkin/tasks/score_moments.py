@@ -1,0 +1,59 @@
+"""Moments of a model's scores on clients' samples (FLUX, FEROMA). Shapes: P parameters, C classes and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.schema import Rows, floats
+from fedkin.core.task import Task, shared
+from fedkin.measures.descriptors import group_moments
+
+_OVERALL = floats("2 C")
+
+
+@dataclass(frozen=True)
+class ScoreMoments(Task):
+    """Mean and standard deviation of each score that a model gives a client's training samples: over all of them, and
+    over those of each class (-1 for a class with fewer than two samples).
+
+    The last layer of such a model may be a projection: then these are moments of what comes before it.
+
+    Attributes:
+        model: whose scores they are.
+        labels: whether moments by class are wanted; without them, no label is read.
+    """
+
+    model: Float[np.ndarray, "P"] = shared("P")
+    labels: bool = True
+
+    @property
+    def up(self) -> Rows:
+        """Moments of all samples [2 C]; those by class [2 C C] where labels are read."""
+        return _WITH_LABELS if self.labels else _WITHOUT
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        scores, (_, labels) = client.scores(self.model), client.samples()
+        overall = group_moments(scores, np.zeros(len(scores), np.int64), 1)[:, 0]
+        if not self.labels:
+            return {"overall": overall}
+        return {"overall": overall, "by_class": group_moments(scores, labels.astype(np.int64), client.classes)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        C, n = rows.data.classes, len(rows.clients)
+        scores = rows.scorer.scores(self.model, rows.clients, "train")
+        owner = np.repeat(np.arange(n), rows.data.train.sizes[rows.clients])
+        arrays = {"overall": group_moments(scores, owner, n).transpose(1, 0, 2)}
+        if self.labels:
+            labels = np.concatenate([rows.data.y[rows.data.train[int(c)]] for c in rows.clients] or [np.zeros(0, int)])
+            by_class = group_moments(scores, owner * C + labels, n * C)
+            arrays["by_class"] = by_class.reshape(2, n, C, scores.shape[1]).transpose(1, 0, 2, 3)
+        yield rows.every, arrays
+
+
+_WITH_LABELS, _WITHOUT = Rows(overall=_OVERALL, by_class=floats("2 C C")), Rows(overall=_OVERALL)
