@@ -21,6 +21,7 @@ from fedkin.cli.predict import predict_command
 from fedkin.cli.report import report_command
 from fedkin.cli.reproduce import reproduce_command
 from fedkin.cli.run import run_command
+from fedkin.cli.watch import watch_command
 
 app = typer.Typer(cls=OneLineErrors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(data_app, name="data")
@@ -31,6 +32,7 @@ app.command("advise")(advise_command)
 app.command("compare")(compare_command)
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
+app.command("watch")(watch_command)
 app.command("check")(check_command)
 app.command("eps")(eps_command)
 app.command("evaluate")(evaluate_command)

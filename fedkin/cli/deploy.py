@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.common import error_exit
+from fedkin.cli.watch import serve
 
 if TYPE_CHECKING:
+    from fedkin.reporting.html.live import LivePage
     from fedkin.server.deploy.check_result import CheckResult
 
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FAILED = 1  # exit status
+LOOPBACK = "127.0.0.1"
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Deploy a federation with a server, on Flower.")
 
@@ -118,6 +121,8 @@ def status_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
     server: Annotated[bool, typer.Option("--server", help=_SERVER)] = False,
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
+    web: Annotated[bool, typer.Option("--web", help="Serve it as a live page, with the run's report.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the page; 0 for any that is free.")] = 0,
 ) -> None:
     """Show which parts run on this machine, and how far the run is.
 
@@ -126,6 +131,8 @@ def status_command(
         from fedkin.cli.common import print_rows
         from fedkin.server.deploy.status import DOWN, status
 
+        if web:
+            return serve(_live_page(folder), LOOPBACK, port)
         lines = status(folder, server=server, site=site)
         rows = [[line.name, line.state, " ".join(map(str, line.processes)), line.detail] for line in lines]
         print_rows(["part", "state", "processes", ""], rows, "")
@@ -176,6 +183,22 @@ def leave_command(
         files = NodeDisk(Path(site.folder)).forget()
         names = "".join(f"\n  {path}" for path in files)
         typer.echo(f"{site.name}: nothing is kept" if not files else f"{site.name}: deleted {len(files)} files{names}")
+
+
+def _live_page(folder: Path) -> LivePage:
+    """The live page of a deployment's server."""
+    from fedkin.config.server import load_server
+    from fedkin.reporting.html.live import DeploymentLines, LivePage
+    from fedkin.server.deploy import deployment_folder as files
+    from fedkin.server.deploy.processes import SUPERLINK
+    from fedkin.server.deploy.status import log_lines, status
+
+    def lines() -> DeploymentLines:
+        parts = [(line.name, line.state, line.detail) for line in status(folder)]
+        written = [line for line in log_lines(folder, [SUPERLINK], 400, follow=False) if " fedkin " in line]
+        return DeploymentLines(parts, written)
+
+    return LivePage(Path(load_server(folder / files.SERVER).federation.folder), lines)
 
 
 def _print(table: dict[str, list[CheckResult]]) -> None:

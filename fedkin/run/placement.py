@@ -52,12 +52,12 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     Args:
         trained: the models of the run.
         x: the newcomer's training samples [s ...], as the run's data hold them.
-        y: their labels [s], by number or by name.
+        y: their labels [s], by number or by name; None where they are not known, and the method reads none.
         resamples: bootstrap resamples (s samples, drawn with replacement) behind ``confidence``.
         seed: of these, and of the newcomer's local training.
 
     Raises:
-        MethodError: a method that places no newcomers by their samples.
+        MethodError: a method that places no newcomers by their samples, or none without labels.
         ConfigError: a number of resamples below 1.
         DataError: samples or labels that do not fit the run's.
     """
@@ -67,6 +67,8 @@ def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int
     method, clusters = _placing(trained.method, trained.parts.method, trained.state), trained.state.clusters
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
+    if y is None and requirements_of(method).newcomer_labels:
+        raise MethodError(f"{trained.method} places a newcomer by labelled samples: give them, run.place(x, y)")
     rng, size = np.random.default_rng(seed), len(samples)
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
     total = len(trained.state.assignment)

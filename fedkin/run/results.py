@@ -231,7 +231,7 @@ class Run(ModelAccess):
             raise CheckpointError(f"{source} holds a run that is not finished; resume it: --resume {source}")
         try:
             clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a damaged file makes its reader raise whatever it may
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.define_states(config["method"]["name"])
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)

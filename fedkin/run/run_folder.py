@@ -245,14 +245,18 @@ def refuse_others(path: Path, names: Sequence[str]) -> None:
 def read_config(path: Path) -> dict[str, Any]:
     """The configuration of the run in a folder.
 
-    Raises CheckpointError where there is none.
+    Raises CheckpointError where there is none, and where it says of no method, or of no run.
     """
     try:
-        return tomllib.loads((path / CONFIG).read_text())
+        config = tomllib.loads((path / CONFIG).read_text())
     except FileNotFoundError:
         raise CheckpointError(f"{path} holds no run: there is no {CONFIG} in it") from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / CONFIG} cannot be read: {error}") from error
+    sections = (config.get("method"), config.get("run"))
+    if not all(isinstance(section, dict) for section in sections) or not isinstance(config["method"].get("name"), str):
+        raise CheckpointError(f"{path / CONFIG} is damaged: it has no [run], or no [method] with a name")
+    return config
 
 
 def read_records(path: Path, name: str = METRICS) -> list[Record]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from matplotlib.image import imread
 
 import fedkin as fk
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.reporting.html.live import DeploymentLines, LivePage
+from fedkin.reporting.html.live_server import LiveServer
 from tests.process.browser import COMMAND, Browser, browsing
 from tests.reporting.written_runs import a_run, unfinished, wandering
 
@@ -239,3 +242,25 @@ def test_a_thousand_clients_and_three_hundred_rounds_stay_small(browser: Browser
     browser.wait(ALL)
     assert "200 clients" in browser.evaluate("document.querySelector('#map').getAttribute('aria-label')")
     quiet(browser, page)
+
+
+def test_a_live_page_follows_its_run(browser: Browser, run_folder: Path) -> None:
+    lines = (run_folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run_folder / "metrics.jsonl").write_text("".join(lines[:2]))
+    shown = DeploymentLines([("site-0", "up", "<b>bold</b>")], ["fedkin site-1 is refused: <script>alert(1)</script>"])
+    with LiveServer(LivePage(run_folder, lambda: shown)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        browser.errors.clear()
+        browser.ask("Page.navigate", url=server.address)
+        text = "document.getElementById('runs').textContent"
+        browser.wait(f"document.getElementById('runs') !== null && {text}.includes('1 of 2')")
+        assert browser.evaluate("document.getElementById('parts').textContent") == "site-0up<b>bold</b>"
+        assert "<script>" in browser.evaluate("document.getElementById('log').textContent")
+        (run_folder / "metrics.jsonl").write_text("".join(lines))
+        browser.wait(f"{text}.includes('2 of 2')")
+        browser.wait("document.getElementById('report').contentDocument?.querySelector('h1')?.textContent.length > 3")
+        server.shutdown()
+        thread.join()
+    browser.wait("document.getElementById('state').textContent.includes('has ended')")
+    assert all(server.address in url or url.startswith(("data:", "about:", "blob:")) for url in browser.requests[-5:])

@@ -1,0 +1,112 @@
+"""The live page of a run: what is known of it now, and its report, made again when the run has come further."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedkin.core.errors import FedkinError
+from fedkin.reporting.html.report import report
+from fedkin.run import run_folder
+from fedkin.run.description import method_in
+
+_PAUSE = 10.0  # seconds that a report is shown at least, while a run goes on
+_LOG_LINES = 15
+
+
+class DeploymentLines(NamedTuple):
+    """What a deployment adds: its parts on this machine (name, state, detail), and the last lines of its server."""
+
+    parts: list[tuple[str, str, str]]
+    log: list[str]
+
+
+def no_deployment() -> DeploymentLines:
+    """A run by itself."""
+    return DeploymentLines([], [])
+
+
+@dataclass
+class LivePage:
+    """What the live page of a run's folder shows. Nothing in the folder is changed.
+
+    Attributes:
+        folder: of the run; it may not be there yet.
+        deployment: asked for the parts of a deployment and its log, whenever somebody looks.
+        clock: seconds.
+    """
+
+    folder: Path
+    deployment: Callable[[], DeploymentLines] = no_deployment
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _report: tuple[str, float, bytes] | None = None  # version, when it was made, the page
+
+    def status(self) -> dict[str, Any]:
+        """What the page shows above the report, as plain JSON."""
+        parts, log = self.deployment()
+        folders = self._folders()
+        rows = [_row(folder) for folder in folders]
+        finished = bool(folders) and all((folder / run_folder.SUMMARY).exists() for folder in folders)
+        state = "finished" if finished else "goes on" if folders else "has not begun"
+        return {
+            "title": self.folder.name or str(self.folder),
+            "state": f"{self.folder}: {state}; as of {time.strftime('%H:%M:%S')}",
+            "runs": [row for row in rows if row],
+            "parts": [list(part) for part in parts],
+            "log": log[-_LOG_LINES:],
+            "version": self._shown_version(),
+        }
+
+    def report(self) -> bytes:
+        """The report as it is shown now. Raises CheckpointError where there is nothing to show."""
+        with self._lock:
+            now = self._version()
+            if self._report is None or (self._report[0] != now and self.clock() - self._report[1] >= _PAUSE):
+                with tempfile.TemporaryDirectory() as place:
+                    page = report(self.folder, Path(place) / "report.html").read_bytes()
+                self._report = now, self.clock(), page
+            return self._report[2]
+
+    def _folders(self) -> list[Path]:
+        """Of the run, and of those beside it."""
+        inner = sorted((self.folder / run_folder.AGAINST).glob("*"))
+        return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
+
+    def _version(self) -> str:
+        """Changes when a run has come further."""
+        files = [folder / name for folder in self._folders() for name in (run_folder.METRICS, run_folder.SUMMARY)]
+        return "-".join(str(file.stat().st_size) for file in files if file.exists())
+
+    def _shown_version(self) -> str:
+        """That of the report which would be sent now: a young one is kept for a while."""
+        young = self._report is not None and self.clock() - self._report[1] < _PAUSE
+        return self._report[0] if self._report is not None and young else self._version()
+
+
+def _row(folder: Path) -> list[str]:
+    """A run's last record as cells; none where it has no record yet, or one that is just being written."""
+    try:
+        config = run_folder.read_config(folder)
+        records = run_folder.read_records(folder)
+    except FedkinError:
+        return []
+    if not records:
+        return []
+    last, rounds = records[-1], config.get("run", {}).get("rounds", "?")
+    shares = [_percent(last.get(name)) for name in ("accuracy", "bottom_decile")]
+    moved = sum(int(record.get("migrations") or 0) for record in records)
+    sizes = "/".join(str(size) for size in last.get("cluster_sizes") or [])
+    sent = [f"{(last.get(name) or 0) / 1e6:,.1f}" for name in ("bytes_down", "bytes_up")]
+    cells: Sequence[object] = (last.get("missing"), last.get("nonfinite"), moved)
+    texts = ["-" if cell is None else str(cell) for cell in cells]
+    return [method_in(config), f"{last['round']} of {rounds}", *shares, sizes, *texts, *sent]
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}%"

@@ -1,0 +1,98 @@
+"""Serves a live page: to who knows its address only, and to read only."""
+
+from __future__ import annotations
+
+import errno
+import json
+import secrets
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+
+from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.reporting.html.live import LivePage
+
+LOOPBACK = "127.0.0.1"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class LiveServer(ThreadingHTTPServer):
+    """A server of one page. Its address has a random word in it that nobody else on the machine can guess.
+
+    Args:
+        page: what is shown.
+        host: where it listens.
+        port: likewise; 0 for any that is free.
+
+    Raises:
+        ConfigError: the port is in use, or the host is none of this machine.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, page: LivePage, host: str = LOOPBACK, port: int = 0) -> None:
+        self.page, self.word = page, secrets.token_urlsafe(16)
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            cure = "choose another with --port" if error.errno == errno.EADDRINUSE else "check --host and --port"
+            raise ConfigError(f"{host}:{port}: {error.strerror or error}; {cure}") from error
+
+    @property
+    def address(self) -> str:
+        """To open in a browser."""
+        host, port = self.server_address[:2]
+        return f"http://{host}:{port}/{self.word}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that leaves in the middle of a page is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: LiveServer
+
+    def do_GET(self) -> None:
+        """The page, its status or its report; 404 for anything else."""
+        path = self.path.partition("?")[0]
+        own = f"/{self.server.word}/"
+        if not secrets.compare_digest(path[: len(own)].encode(), own.encode()):
+            return self._send(
+                HTTPStatus.NOT_FOUND, "text/plain", b"no page here: the address is printed by the command"
+            )
+        try:
+            kind, content = self._content(path[len(own) :])
+        except FedkinError as error:
+            return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", str(error).encode())
+        except KeyError:
+            return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"no such page")
+        return self._send(HTTPStatus.OK, kind, content)
+
+    def _content(self, name: str) -> tuple[str, bytes]:
+        """Type and content of a page. Raises KeyError for one that there is not."""
+        match name:
+            case "":
+                return "text/html", (resources.files("fedkin.reporting.html") / "live.html").read_bytes()
+            case "status.json":
+                return "application/json", json.dumps(self.server.page.status()).encode()
+            case "report.html":
+                return "text/html", self.server.page.report()
+        raise KeyError(name)
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the address is a secret."""

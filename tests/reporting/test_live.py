@@ -1,0 +1,121 @@
+"""The live page: what it tells of a run that goes on, and whom it answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from typer.testing import CliRunner
+
+from fedkin.cli import app
+from fedkin.core.errors import ConfigError
+from fedkin.reporting.html.live import DeploymentLines, LivePage
+from fedkin.reporting.html.live_server import LiveServer
+
+Ask = Callable[..., tuple[int, bytes]]
+
+
+@pytest.fixture
+def unfinished(run_folder: Path) -> Path:
+    """A run of two methods that has come to round 1 of 2."""
+    for folder in (run_folder, *run_folder.glob("against/*")):
+        (folder / "summary.json").unlink()
+        lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (folder / "metrics.jsonl").write_text("".join(lines[:2]))
+    return run_folder
+
+
+@pytest.fixture
+def served(unfinished: Path) -> Iterator[tuple[LiveServer, Ask]]:
+    page = LivePage(unfinished, lambda: DeploymentLines([("superlink", "up", "for 3 min")], ["<b>site-0</b> refused"]))
+    with LiveServer(page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+
+        def ask(path: str, how: str = "GET") -> tuple[int, bytes]:
+            connection = HTTPConnection("127.0.0.1", server.server_address[1])
+            connection.request(how, path)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+
+        yield server, ask
+        server.shutdown()
+        thread.join()
+
+
+def test_the_status_is_that_of_the_last_records(unfinished: Path) -> None:
+    record = json.loads((unfinished / "metrics.jsonl").read_text().splitlines()[-1])
+    status = LivePage(unfinished).status()
+    assert "goes on" in status["state"] and [row[0] for row in status["runs"]] == ["fedgroup", "fedavg"]
+    _, round, accuracy, *_ = status["runs"][0]
+    assert round == "1 of 2" and accuracy == f"{100 * record['accuracy']:.1f}%"
+    assert status["runs"][0][4] == "/".join(map(str, record["cluster_sizes"]))
+
+
+def test_a_run_that_has_not_begun_and_one_that_is_finished(run_folder: Path, tmp_path: Path) -> None:
+    assert "has not begun" in LivePage(tmp_path / "later").status()["state"]
+    assert "finished" in LivePage(run_folder).status()["state"]
+
+
+def test_a_report_is_made_again_when_the_run_is_further_and_not_all_the_time(unfinished: Path) -> None:
+    now = [0.0]
+    page = LivePage(unfinished, clock=lambda: now[0])
+    first, version = page.report(), page.status()["version"]
+    assert page.report() is first
+    lines = (unfinished / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (unfinished / "metrics.jsonl").write_text("".join([*lines, lines[-1].replace('"round":1', '"round":2')]))
+    now[0] = 9.0
+    assert page.report() is first and page.status()["version"] == version
+    now[0] = 11.0
+    assert page.status()["version"] != version and page.report() != first
+
+
+def test_a_report_changes_nothing_in_the_folder(unfinished: Path) -> None:
+    before = {path: path.read_bytes() for path in unfinished.rglob("*") if path.is_file()}
+    LivePage(unfinished).report()
+    assert {path: path.read_bytes() for path in unfinished.rglob("*") if path.is_file()} == before
+
+
+def test_only_who_knows_the_address_is_answered(served: tuple[LiveServer, Ask]) -> None:
+    server, ask = served
+    own = urlsplit(server.address).path
+    assert server.address.startswith("http://127.0.0.1:") and len(own) > 20
+    for path in ("/", "/status.json", f"/{'x' * (len(own) - 2)}/status.json", own[:-1], f"{own}../{own}"):
+        status, text = ask(path)
+        assert status == 404 and own.encode() not in text, path
+    status, text = ask(f"{own}status.json")
+    said = json.loads(text)
+    assert status == 200 and said["parts"] == [["superlink", "up", "for 3 min"]] and own not in text.decode()
+    assert said["log"] == ["<b>site-0</b> refused"]
+    assert ask(own)[1].startswith(b"<!doctype html>") and b"FedGroup" in ask(f"{own}report.html")[1]
+    assert ask(f"{own}config.toml")[0] == 404
+    assert ask(own, "POST")[0] == 501 and ask(own, "DELETE")[0] == 501
+
+
+def test_nothing_to_show_is_said(tmp_path: Path) -> None:
+    with LiveServer(LivePage(tmp_path / "later")) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        connection = HTTPConnection("127.0.0.1", server.server_address[1])
+        connection.request("GET", f"{urlsplit(server.address).path}report.html")
+        reply = connection.getresponse()
+        assert reply.status == 503 and b"later" in reply.read()
+        thread.join()
+
+
+def test_a_port_in_use_and_a_folder_of_no_run(tmp_path: Path) -> None:
+    with (
+        LiveServer(LivePage(tmp_path)) as server,
+        pytest.raises(ConfigError, match=r"in use; choose another with --port"),
+    ):
+        LiveServer(LivePage(tmp_path), port=server.server_address[1])
+    with pytest.raises(ConfigError, match="check --host and --port"):
+        LiveServer(LivePage(tmp_path), host="192.0.2.1")
+    (tmp_path / "notes.txt").write_text("mine")
+    result = CliRunner().invoke(app, ["watch", str(tmp_path)])
+    assert result.exit_code == 2 and "is not the folder of a run" in result.stderr
