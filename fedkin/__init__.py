@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from fedkin.methods import PACFL as PACFL
     from fedkin.methods import PANM as PANM
     from fedkin.methods import PENS as PENS
+    from fedkin.methods import SCAFFOLD as SCAFFOLD
     from fedkin.methods import Athena as Athena
     from fedkin.methods import FedAvg as FedAvg
     from fedkin.methods import FedGroup as FedGroup
@@ -114,6 +115,7 @@ _HOME = {
     "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
     "Athena": "fedkin.methods",
+    "CFLGP": "fedkin.methods",
     "CheckpointError": "fedkin.core.errors",
     "ChecksumError": "fedkin.core.errors",
     "Clustered": "fedkin.estimator",
@@ -122,7 +124,6 @@ _HOME = {
     "DataError": "fedkin.core.errors",
     "EpsStudy": "fedkin.analysis.eps_study",
     "FLHC": "fedkin.methods",
-    "CFLGP": "fedkin.methods",
     "FeSEM": "fedkin.methods",
     "FeSEMMig": "fedkin.methods",
     "FedAdagrad": "fedkin.methods.server_optimizers",
@@ -161,6 +162,7 @@ _HOME = {
     "Requirements": "fedkin.core.requirements",
     "Rotate": "fedkin.scenarios.drift",
     "Run": "fedkin.run.results",
+    "SCAFFOLD": "fedkin.methods",
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
     "SattlerCFL": "fedkin.methods",
@@ -245,6 +247,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Requirements",
     "Rotate",
     "Run",
+    "SCAFFOLD",
     "SGD",
     "STOP",
     "SattlerCFL",

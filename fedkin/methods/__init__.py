@@ -25,11 +25,13 @@ from fedkin.methods.panm import PANM as PANM
 from fedkin.methods.panm import PANMLoss as PANMLoss
 from fedkin.methods.pens import PENS as PENS
 from fedkin.methods.sattler import SattlerCFL as SattlerCFL
+from fedkin.methods.scaffold import SCAFFOLD as SCAFFOLD
 
 METHODS: dict[str, type] = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "fedper": FedPer,
+    "scaffold": SCAFFOLD,
     "fedgroup": FedGroup,
     "fedgrouprox": FedGrouProx,
     "flexcfl": FlexCFL,

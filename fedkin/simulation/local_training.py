@@ -132,7 +132,7 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
-            gradient = _with_terms(model, gradient, w, *terms, trained)
+            gradient = _with_terms(model, gradient, w, terms, trained)
             if recipe.clip_norm is not None and updated is not None:  # running statistics have no gradient
                 gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
             change, memory = optimizer.update(gradient, memory, w)
@@ -166,12 +166,11 @@ def _with_terms(
     model: Model,
     gradient: Tree,
     w: Tree,
-    correction: Array | None,
-    anchor: Array | None,
-    strength: Array | None,
+    terms: tuple[Array | None, ...],
     trained: Array | None,
 ) -> Tree:
     """A gradient with the terms of its row; zero where nothing is trained."""
+    correction, anchor, strength = terms
     if correction is not None:
         gradient = jax.tree.map(jnp.add, gradient, model.unflatten(correction))
     if anchor is not None:

@@ -49,6 +49,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "flexcfl": {"clusters": 2, "alpha": 2},
     "fedgroup": {"clusters": 2, "alpha": 2},
     "fedper": {},
+    "scaffold": {},
     "tests.deterministic.counting:Counting": {},
 }
 

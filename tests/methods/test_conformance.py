@@ -92,6 +92,7 @@ BODY = Fraction(7 * HIDDEN, 7 * HIDDEN + 6 * (HIDDEN + 1))  # of a model: all bu
 CASES = {
     "fedavg": Case(as_fedavg={}),
     "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
+    "scaffold": Case(impossible=({"server_lr": 0.0},), models_down=2, models_up=2),
     "fedper": Case(hidden=True, models_down=BODY, models_up=BODY),
     "fedgroup": GROUP,
     "fedgrouprox": GROUP,
@@ -399,6 +400,7 @@ def test_the_names_of_clients_do_not_matter(name: str) -> None:
     per_client |= {key: a[:, old] for key, a in per_client.items() if a.shape == (CLIENTS, CLIENTS)}
     assert w.true_clusters is not None
     moved = replace(w, target=w.target[old], examples=w.examples[old], true_clusters=w.true_clusters[old])
+    moved.recall({key: a[old] if key.startswith("clients/") else a for key, a in w.memory().items()})
     cohort = cohort_of(w, 5, 1)
     here = method.round(w, state, cohort, Stream(5, 1, "method"))
     there = method.round(moved, replace(state, **per_client), np.sort(new[cohort]), Stream(5, 1, "method"))
@@ -454,7 +456,9 @@ def test_a_round_uses_what_came(name: str, how: str) -> None:
     method, whole = make(name), fake(name)
     state = settled(method, whole)
     everybody = np.arange(CLIENTS)
-    after = method.round(fake(name, **{how: LOST}), state, everybody, Stream(5, 2, "method"))
+    lossy = fake(name, **{how: LOST})
+    lossy.recall(whole.memory())
+    after = method.round(lossy, state, everybody, Stream(5, 2, "method"))
     without = method.round(whole, state, np.setdiff1d(everybody, list(LOST)), Stream(5, 2, "method"))
     np.testing.assert_allclose(after.models, without.models, rtol=1e-6, atol=1e-6)
 

@@ -25,6 +25,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.ask import Ask
 from fedkin.tasks.classes import Classes
+from fedkin.tasks.controlled import Controlled
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.gradients import CriterionGradients, Gradients
@@ -101,6 +102,8 @@ EXAMPLES = {
         lambda g: EvaluatePersonal(g.bodies, g.index, g.models[0], g.spec.head, "train"),
         before=(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head),),
     ),
+    "controlled": Example(lambda g: Controlled(g.models, g.models[2] / 9, WORK, g.index, WORK.lr)),
+    "controlled by gradients": Example(lambda g: Controlled(g.models, g.models[2] / 9, WORK, g.index, WORK.lr, "I")),
     "criterion gradients": Example(lambda g: CriterionGradients(g.models, g.index)),
     "gradients": Example(lambda g: Gradients(g.models, g.index)),
     "label errors": Example(lambda g: LabelErrors(g.models)),

@@ -177,9 +177,7 @@ class Optimizer:
 class OwnOptimizer:
     """The optimiser that a user's factory makes. The proximal term, clipping and schedules stay the run's."""
 
-    def __init__(
-        self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str
-    ) -> None:
+    def __init__(self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str) -> None:
         _refuse_unused(work, model)
         self._gradients, self._rate, self._model = gradients, rate, model
         try:

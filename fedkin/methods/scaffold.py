@@ -1,0 +1,87 @@
+"""SCAFFOLD: local steps corrected by control variates, so that clients do not drift apart.
+
+S. P. Karimireddy, S. Kale, M. Mohri, S. Reddi, S. Stich, A. T. Suresh: SCAFFOLD: Stochastic Controlled Averaging for
+Federated Learning. ICML 2020, arXiv 1910.06378.
+
+    client i:  y <- y - lr (g_i(y) - c_i + c),  K_i steps from x
+               c_i+ = g_i(x), of all its samples                   option I
+               c_i+ = c_i - c + (x - y) / (K_i lr)                 option II
+    server:    x <- x + eta mean_S (y_i - x)
+               c <- c + |S| / N mean_S (c_i+ - c_i)                S: the clients that replied, N: all
+
+c_i and c begin at 0; means are plain, not weighted by samples. c_i stays on its client. Differs: K_i is the client's
+own number of steps (epochs times batches), where the paper has one K for all; with a schedule of local steps K_i lr is the
+sum of their rates. Many published implementations differ by mistake: K without the epochs, c by |S| and not by N, the
+server adding c_i and not its change. A client that never trained has c_i = 0. Where a real client's reply is lost
+behind it, its c_i has moved and c has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import MethodError
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.training import LocalTraining
+from fedkin.core.validation import check_choice, check_positive
+from fedkin.core.world import World
+from fedkin.methods.fedavg import single_model_state
+from fedkin.tasks.controlled import Controlled
+
+
+@dataclass(frozen=True)
+class ScaffoldState(State):
+    """One model, and the server's control variate."""
+
+    control: Float[np.ndarray, "P"]  # c
+
+
+@dataclass(frozen=True)
+class SCAFFOLD:
+    """Stochastic controlled averaging."""
+
+    option: Literal["I", "II"] = "II"  # how c_i is renewed: one more gradient, or from the steps that were taken
+    server_lr: float = 1.0  # eta
+
+    def __post_init__(self) -> None:
+        check_choice("option", self.option, ("I", "II"))
+        check_positive("server_lr", self.server_lr)
+
+    def requirements(self) -> Requirements:
+        return Requirements()
+
+    def init(self, world: World, stream: Stream) -> ScaffoldState:
+        """Raises MethodError: local steps from which option II cannot tell the mean gradient."""
+        self._check_steps(world.work)
+        first = single_model_state(world, stream)
+        return ScaffoldState(first.models, first.assignment, np.zeros(world.spec.parameters, np.float32))
+
+    def round(self, world: World, state: ScaffoldState, cohort: Int[np.ndarray, "n"], stream: Stream) -> ScaffoldState:
+        rate = world.work.rate(stream.round)
+        task = Controlled(state.models, state.control, world.work, state.assignment[cohort], rate, self.option)
+        reply = world.run(task, cohort, stream.child("train"))
+        share = reply.arrived.sum() / world.total_clients
+        models = state.models + np.float32(self.server_lr) * reply.update
+        control = state.control + np.float32(share) * reply.control_update[0]
+        return replace(state, models=models, control=control)
+
+    def place(
+        self, world: World, state: ScaffoldState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> ScaffoldState:
+        return state  # there is one cluster, and all clients are in it from the start
+
+    def _check_steps(self, work: LocalTraining) -> None:
+        adaptive = work.optimizer != "sgd" and f"optimizer = {work.optimizer!r}"
+        used = {"momentum": work.momentum, "mu": work.mu, "clip_norm": work.clip_norm}
+        cause = adaptive or next((f"{name} = {value}" for name, value in used.items() if value), "")
+        if cause and self.option == "II":
+            raise MethodError(
+                f"SCAFFOLD with option 'II' reads a client's mean gradient from its plain SGD steps, and local {cause} "
+                "changes them; leave that out, or set method.option='I'"
+            )

@@ -1,0 +1,117 @@
+"""SCAFFOLD's local training, with a control variate that each client keeps (Karimireddy et al., ICML 2020).
+
+Shapes: n rows, r of a portion, K models, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.replies import Reply, sound_rows
+from fedkin.core.schema import Array, Memory, Sums, floats, integers
+from fedkin.core.task import Task, chosen, each, setting, shared
+from fedkin.core.training import LocalTraining
+from fedkin.core.workers import GradientTerms, LocalUpdates
+from fedkin.tasks.train import TrainingReply
+
+_MAX_LOSS = 1e30  # anything above cannot be true
+_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
+_CONTROL = "control_variate"
+_MEMORY = {_CONTROL: Memory("P", np.float32)}
+
+
+@dataclass(frozen=True)
+class Controlled(Task):
+    """Local training by y <- y - lr (g_i(y) - c_i + c), after which the client keeps a new c_i.
+
+    Plain means of the updates of models and of control variates go up. A client whose training diverged keeps its old
+    control variate.
+
+    Attributes:
+        models: where training starts.
+        control: c, the server's control variate.
+        work: settings of the training: plain steps of SGD.
+        model_index: the model of each row.
+        rate: learning rate of this round.
+        option: how c_i is renewed, as the paper numbers them.
+    """
+
+    models: Float[np.ndarray, "K P"] = chosen("K P")
+    control: Float[np.ndarray, "P"] = shared("P")
+    work: LocalTraining = setting()
+    model_index: Int[np.ndarray, "n"] = each()
+    rate: float = 0.01
+    option: Literal["I", "II"] = "II"
+
+    up = Sums(
+        update=floats("P", np.float32, missing=0.0, over="model", norm_checked=True),
+        control_update=floats("P", np.float32, missing=0.0, over="model"),
+        loss=_LOSS,
+        first_loss=replace(_LOSS, finite=False),
+        examples=integers(over="row", counted=False, high=1),  # 1: means are plain
+        model_index=integers(over="row", counted=False),
+    )
+    memory = _MEMORY
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        old = client.memory.get(_CONTROL, np.zeros_like(self.control))[None]
+        terms = GradientTerms(correction=self.control - old)
+        local = client.train(self.models[self.model_index[0]], self.work, self.option == "I", terms)
+        rows = LocalUpdates(*(None if part is None else part[None] for part in local))
+        size = np.array([len(client.samples()[1])])
+        arrays, sound = self._results(old, rows, self._way(size, np.array([client.steps])))
+        if sound[0]:
+            client.memory[_CONTROL] = old[0] + arrays["control_update"][0]
+        return {name: array[0] for name, array in arrays.items()} | {"examples": 1, "model_index": self.model_index[0]}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        sizes, none = rows.data.train.sizes[rows.clients], np.zeros_like(self.control)
+        for some in rows.portions(4 * len(self.control)):
+            old = rows.memory.read(_CONTROL, rows.clients[some], np.broadcast_to(none, (len(some), len(none))))
+            options = (self.work.select(some), rows.steps[some], rows.drawn(), self.option == "I")
+            terms = GradientTerms(correction=self.control - old)
+            local = rows.trainer.train(self.models, rows.clients[some], self.model_index[some], *options, terms)
+            arrays, sound = self._results(old, local, self._way(sizes[some], rows.steps[some]))
+            if sound.any():
+                rows.store(_CONTROL, some[sound], (old + arrays["control_update"])[sound])
+            ones = np.ones(len(some), np.int64)
+            yield some, arrays | {"examples": ones, "model_index": self.model_index[some]}
+
+    def _way(self, sizes: Int[np.ndarray, "r"], done: Int[np.ndarray, "r"]) -> Float[np.ndarray, "r 1"]:
+        """K_i lr, the learning rates of all steps of each row summed; ``done`` are epochs, or steps."""
+        count = done if self.work.steps is not None else done * -(-sizes // self.work.batch_size)
+        schedule = self.work.step_schedule
+        sums = count if schedule is None else [schedule.factors(np.arange(k), int(k)).sum() for k in count]
+        return self.rate * np.asarray(sums, np.float64)[:, None]
+
+    def _results(
+        self, old: Float[np.ndarray, "r P"], local: LocalUpdates, way: Float[np.ndarray, "r 1"]
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The reply's arrays, and which rows are sound: the others' updates are NaN."""
+        update = np.asarray(local.update)
+        if self.option == "I":  # c_i+ = g_i(x)
+            change = np.asarray(local.gradient) - old
+        else:  # c_i+ = c_i - c + (x - y) / (K lr)
+            change = (-update / way - self.control).astype(np.float32)
+        arrays = {"update": update, "control_update": change}
+        arrays |= {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
+        checks = [sound_rows(self.up.arrays[name], values) for name, values in arrays.items()]  # as the server's
+        sound: np.ndarray = np.logical_and.reduce(checks)
+        for name in ("update", "control_update"):
+            arrays[name] = np.where(sound[:, None], arrays[name], np.float32(np.nan))
+        return arrays, sound
+
+    def training(self, reply: Reply) -> TrainingReply:
+        index = np.asarray(self.model_index, np.int64)
+        losses = {name: np.where(reply.arrived, reply.arrays[name][index], 0.0) for name in ("loss", "first_loss")}
+        flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
+        return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
+
+    def norm_group(self) -> str:
+        return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"

@@ -1,0 +1,76 @@
+"""Terms of every step's gradient, in JAX and PyTorch, beside a loop in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.randomness import Stream
+from fedkin.core.training import LocalTraining
+from fedkin.core.workers import GradientTerms
+from fedkin.simulation.batching import epoch_batches
+from fedkin.simulation.engine import SimulatedWorld
+from tests.simulation import numpy_reference
+from tests.simulation.small_federation import SIZES, federation, models, samples
+from tests.simulation.torch.twins import WIDTHS, pair
+
+DATA = federation()
+STREAM = Stream(3, 2, "run").child("train")
+CLIENTS, INDEX = np.array([4, 2, 5]), np.array([1, 0, 1])
+SGD = LocalTraining(epochs=2, batch_size=10, lr=0.1)
+WORK = {
+    "sgd": SGD,
+    "momentum and decay": replace(SGD, momentum=0.5, weight_decay=0.3),
+    "clipping": replace(SGD, clip_norm=0.4),
+    "adamw": replace(SGD, optimizer="adamw", lr=0.01, weight_decay=0.3),
+}
+
+
+def terms(names: str, size: int) -> GradientTerms:
+    rng = np.random.default_rng(5)
+    drawn = {
+        "correction": rng.normal(size=(3, size)).astype(np.float32),
+        "anchor": rng.normal(size=(3, size)).astype(np.float32),
+        "strength": np.array([0.5, 0.0, 2.0], np.float32),
+        "trained": rng.random(size) < 0.5,
+    }
+    return GradientTerms(**{name: drawn[name] for name in names.split()})
+
+
+def by_hand(row: int, start: np.ndarray, own: GradientTerms, work: LocalTraining) -> np.ndarray:
+    client = int(CLIENTS[row])
+    x, y = samples(DATA, client)
+    made = epoch_batches(SIZES[client], work.batch_size, 2, STREAM.child("batches").client(client))
+    w = start.astype(np.float64)
+    optimizer = numpy_reference.Optimizer(work, np.zeros(len(w)), np.zeros(len(w)))
+    trained = np.ones(len(w)) if own.trained is None else own.trained
+    decoupled = work.optimizer == "adamw"
+    for rows, count in zip(made.rows, made.valid, strict=True):
+        _, gradient = numpy_reference.loss_and_gradient(w, WIDTHS["mclr"], x[rows[:count]], y[rows[:count]])
+        if own.correction is not None:
+            gradient = gradient + own.correction[row]
+        if own.anchor is not None and own.strength is not None:
+            gradient = gradient + own.strength[row] * (w - own.anchor[row])
+        gradient = gradient * trained
+        if work.clip_norm is not None:
+            gradient = gradient * min(1, work.clip_norm / np.linalg.norm(gradient))
+        move = optimizer.move(gradient + (0 if decoupled else work.weight_decay * w))
+        w = w + trained * (move - (work.lr * work.weight_decay * w if decoupled else 0))
+    return w - start
+
+
+@pytest.mark.parametrize("library", [0, 1], ids=["jax", "torch"])
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("names", ["correction", "anchor strength", "trained", "correction anchor strength trained"])
+def test_terms(names: str, work: str, library: int) -> None:
+    model = pair("mclr", DATA)[library]
+    start, own = models(pair("mclr", DATA)[0]), terms(names, model.spec.parameters)
+    trainer: Any = SimulatedWorld(DATA, model)._trainer
+    got = trainer.train(start, CLIENTS, INDEX, WORK[work], np.full(3, 2), STREAM, terms=own)
+    expected = [by_hand(row, start[INDEX[row]], own, WORK[work]) for row in range(3)]
+    np.testing.assert_allclose(got.update, expected, rtol=1e-4, atol=5e-6)
+    if own.trained is not None:
+        assert not got.update[:, ~own.trained].any()
