@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -23,6 +21,8 @@ from fedkin.run.results import Run
 from fedkin.server.deploy import run_server
 from fedkin.server.deploy.run_server import serve
 from tests.deterministic import invariants
+from tests.deterministic.checked_run import Violation as Violation
+from tests.deterministic.checked_run import checked_run
 from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import FakeDisk, KilledError
 from tests.deterministic.fake_transport import FakeTransport, Seat
@@ -58,10 +58,6 @@ seed = {seed}
 checkpoint_every = {checkpoint_every}
 """
 _log = logging.getLogger("fedkin")
-
-
-class Violation(AssertionError):
-    """A schedule after which something that must hold does not."""
 
 
 class Federation:
@@ -227,18 +223,7 @@ class Federation:
 
 def run_schedule(schedule: Schedule) -> Federation:
     """Run a schedule, and check what must hold. Raises Violation; the federation is its ``federation``."""
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="federation-", dir=memory if memory.is_dir() else None))
-    federation = Federation(schedule, folder)
-    try:
-        with _in_place(federation):
-            federation.run()
-    except Violation as violation:
-        violation.federation = federation  # type: ignore[attr-defined]
-        raise
-    finally:
-        shutil.rmtree(folder)
-    return federation
+    return checked_run(partial(Federation, schedule), _in_place)
 
 
 @contextmanager

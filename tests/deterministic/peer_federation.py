@@ -6,10 +6,9 @@ decides.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from threading import Event
@@ -28,9 +27,10 @@ from fedkin.p2p.peer import Peer, PeerMemory
 from fedkin.p2p.peer_folder import METRICS, PeerFolder
 from fedkin.p2p.peer_table import PeerTable
 from fedkin.simulation.fake_world import FakeWorld
+from tests.deterministic.checked_run import Violation, checked_run
 from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import FakeDisk, KilledError
-from tests.deterministic.federation import Violation, logged
+from tests.deterministic.federation import logged
 from tests.deterministic.peer_network import FEDERATION, FakeEnd, FakeNetwork, RoundTrace
 from tests.deterministic.peer_schedule import END, METHODS, QUIET, PeerSchedule
 from tests.deterministic.schedule import Fault
@@ -247,18 +247,14 @@ class PeerFederation:
 
 def run_schedule(schedule: PeerSchedule) -> PeerFederation:
     """Run a schedule, and check what must hold. Raises Violation; the federation is its ``federation``."""
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="peers-", dir=memory if memory.is_dir() else None))
-    federation = PeerFederation(schedule, folder)
-    try:
-        with logged(federation.tell), patch.object(storage, "file_system", federation.disk):
-            federation.run()
-    except Violation as violation:
-        violation.federation = federation  # type: ignore[attr-defined]
-        raise
-    finally:
-        shutil.rmtree(folder)
-    return federation
+    return checked_run(partial(PeerFederation, schedule), _in_place)
+
+
+@contextmanager
+def _in_place(federation: PeerFederation) -> Iterator[None]:
+    """The fake disk, in place of the real one; fedkin's log goes into the story."""
+    with logged(federation.tell), patch.object(storage, "file_system", federation.disk):
+        yield
 
 
 @cache
