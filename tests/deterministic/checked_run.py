@@ -17,7 +17,7 @@ class Violation(AssertionError):
 class Runnable(Protocol):
     """A federation, with or without a server."""
 
-    def run(self) -> None:
+    def run(self) -> object:
         """Run its schedule. Raises Violation."""
 
 
