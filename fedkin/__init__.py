@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fedkin.estimator import Clustered as Clustered
     from fedkin.methods import CFLGP as CFLGP
     from fedkin.methods import FLHC as FLHC
+    from fedkin.methods import FLUX as FLUX
     from fedkin.methods import IFCA as IFCA
     from fedkin.methods import PACFL as PACFL
     from fedkin.methods import PANM as PANM
@@ -124,6 +125,7 @@ _HOME = {
     "DataError": "fedkin.core.errors",
     "EpsStudy": "fedkin.analysis.eps_study",
     "FLHC": "fedkin.methods",
+    "FLUX": "fedkin.methods",
     "FeSEM": "fedkin.methods",
     "FeSEMMig": "fedkin.methods",
     "FedAdagrad": "fedkin.methods.server_optimizers",
@@ -209,6 +211,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "DataError",
     "EpsStudy",
     "FLHC",
+    "FLUX",
     "FeSEM",
     "FeSEMMig",
     "FedAdagrad",

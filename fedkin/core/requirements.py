@@ -33,6 +33,7 @@ class Requirements:
         common_start: clients begin from one model, made from the seed, and what they have become since is compared or
             averaged without a server: it must be the same for all.
         changes_models: the option by which models are changed between rounds besides being averaged; empty: none is.
+        newcomer_labels: placing a newcomer reads its labels; where it does not, ``run.place(x)`` is enough.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
 
@@ -52,6 +53,7 @@ class Requirements:
     updates: Literal["means", "single"] = "means"
     common_start: bool = False
     changes_models: str = ""
+    newcomer_labels: bool = True
     standing: tuple[Task, ...] = ()
 
 

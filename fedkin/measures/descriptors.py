@@ -32,15 +32,16 @@ def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
 
 
 def group_moments(
-    values: Float[np.ndarray, "t C"], group: Int[np.ndarray, "t"], groups: int
+    values: Float[np.ndarray, "t C"], group: Int[np.ndarray, "t"], groups: int, least: int = 2
 ) -> Float64[np.ndarray, "2 groups C"]:
     """Mean and standard deviation of the samples of each group, by their own numbers alone; ``ABSENT`` for fewer than
-    two samples.
+    ``least`` samples.
 
     Args:
         values: of samples.
         group: of each, from 0.
         groups: how many.
+        least: samples of a group that has moments, at least 1.
     """
     count = np.bincount(group, minlength=groups)[:, None]
     divisor = np.maximum(count, 1)
@@ -50,7 +51,7 @@ def group_moments(
 
     mean = sums(values.astype(np.float64)) / divisor
     deviation = np.sqrt(sums((values - mean[group]) ** 2) / divisor)
-    return np.where(count < 2, ABSENT, np.stack([mean, deviation]))
+    return np.where(count < least, ABSENT, np.stack([mean, deviation]))
 
 
 def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64[np.ndarray, "2 B"]:
@@ -74,9 +75,9 @@ def scaled(
         ranges: of ``value_ranges``.
         classes: C.
     """
-    blocks = descriptors.astype(np.float64).reshape(len(descriptors), -1, classes)
+    blocks = descriptors.astype(np.float64).reshape(len(descriptors), descriptors.shape[1] // classes, classes)
     low, high = ranges[:, : blocks.shape[1], None]
-    return ((blocks - low) / np.where(high > low, high - low, 1)).reshape(len(descriptors), -1)
+    return ((blocks - low) / np.where(high > low, high - low, 1)).reshape(descriptors.shape)
 
 
 def inverse_distances(first: Float[np.ndarray, "n D"], second: Float[np.ndarray, "m D"]) -> Float64[np.ndarray, "n m"]:

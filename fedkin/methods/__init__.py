@@ -14,6 +14,7 @@ from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.flexcfl import FlexCFL as FlexCFL
 from fedkin.methods.flhc import FLHC as FLHC
+from fedkin.methods.flux import FLUX as FLUX
 from fedkin.methods.gossip import Gossip as Gossip
 from fedkin.methods.gossip import Local as Local
 from fedkin.methods.hierarchical import Hierarchical as Hierarchical
@@ -43,6 +44,7 @@ METHODS: dict[str, type] = {
     "fesem_mig": FeSEMMig,
     "fedsim": FedSim,
     "cflgp": CFLGP,
+    "flux": FLUX,
     "pacfl": PACFL,
     "hierarchical": Hierarchical,
     "athena": Athena,

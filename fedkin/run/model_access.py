@@ -101,18 +101,19 @@ class ModelAccess:
             )
         return self.trained.of_cluster(cluster or 0).predict(x, proba)
 
-    def place(self, x: Any, y: Any, resamples: int = 20, seed: int = 0) -> Placement:
+    def place(self, x: Any, y: Any = None, resamples: int = 20, seed: int = 0) -> Placement:
         """Which cluster a client belongs to that the run has not seen, by the method's own rule for newcomers; the run
         stays as it is.
 
         Args:
             x: the client's training samples [s ...], as the run's data hold them.
-            y: their labels [s], by number or by name.
+            y: their labels [s], by number or by name; None where they are not known, for methods that read none (FLUX).
             resamples: bootstrap resamples of these samples; ``confidence`` is the share that goes to the same cluster.
             seed: of the resamples, and of local training where the rule needs some.
 
         Raises:
-            MethodError: a method that cannot place a newcomer by its samples: peers, FeSEM's own rule.
+            MethodError: a method that cannot place a newcomer by its samples: peers, FeSEM's own rule; or not without
+                labels.
             ConfigError, DataError: as ``predict``.
         """
         from fedkin.run.placement import place

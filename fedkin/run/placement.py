@@ -43,7 +43,7 @@ class Placement:
         return f"Placement(cluster {self.cluster}, confidence {self.confidence:.2f})"
 
 
-def place(trained: TrainedModels, x: Any, y: Any, resamples: int = 20, seed: int = 0) -> Placement:
+def place(trained: TrainedModels, x: Any, y: Any = None, resamples: int = 20, seed: int = 0) -> Placement:
     """The cluster of an unseen client.
 
     Where the method's rule trains, it is at the learning rate before any schedule over rounds, by which clusters were

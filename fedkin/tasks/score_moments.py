@@ -39,18 +39,18 @@ class ScoreMoments(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         scores, (_, labels) = client.scores(self.model), client.samples()
-        overall = group_moments(scores, np.zeros(len(scores), np.int64), 1)[:, 0]
+        overall = group_moments(scores, np.zeros(len(scores), np.int64), 1, least=1)[:, 0]
         if not self.labels:
             return {"overall": overall}
         return {"overall": overall, "by_class": group_moments(scores, labels.astype(np.int64), client.classes)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        C, n = rows.data.classes, len(rows.clients)
+        own, C, n = rows.data.part("train"), rows.data.classes, len(rows.clients)
         scores = rows.scorer.scores(self.model, rows.clients, "train")
-        owner = np.repeat(np.arange(n), rows.data.train.sizes[rows.clients])
-        arrays = {"overall": group_moments(scores, owner, n).transpose(1, 0, 2)}
+        owner = np.repeat(np.arange(n), own.sizes[rows.clients])
+        arrays = {"overall": group_moments(scores, owner, n, least=1).transpose(1, 0, 2)}
         if self.labels:
-            labels = np.concatenate([rows.data.y[rows.data.train[int(c)]] for c in rows.clients] or [np.zeros(0, int)])
+            labels = np.concatenate([rows.data.y[own[int(c)]] for c in rows.clients] or [np.zeros(0, int)])
             by_class = group_moments(scores, owner * C + labels, n * C)
             arrays["by_class"] = by_class.reshape(2, n, C, scores.shape[1]).transpose(1, 0, 2, 3)
         yield rows.every, arrays

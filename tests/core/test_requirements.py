@@ -44,6 +44,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "first_clustering": 1,
         "updates": "single",
     },  # K = 4; the first query, of gradients, is in round 1
+    "flux": {
+        "first_clustering": 4,
+        "last_layer": True,
+        "updates": "single",
+        "newcomer_labels": False,
+    },  # after 3 rounds at the earliest
     "pacfl": {},  # subspaces are the samples', and means of solutions are enough
     "hierarchical": LAST_LAYER,
     "athena": {"detectors": True, **LAST_LAYER},

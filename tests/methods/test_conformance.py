@@ -136,6 +136,15 @@ CASES = {
         resting={"warm_up": 98},  # at a query everybody is asked, not the cohort alone
         grows=True,
     ),
+    "flux": Case(
+        options={"latest": 0, "eps": "gap", "noise": "nearest"},
+        as_fedavg={"latest": 99},
+        impossible=({"latest": -1}, {"gain": -0.1}, {"gain": float("nan")}),
+        clusters=3,
+        samples=True,
+        resting={"latest": 99},
+        grows=True,
+    ),
     "pacfl": Case(
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
@@ -196,6 +205,7 @@ def fake(name: str, **options: Any) -> FakeWorld:
     world = FakeWorld(target.astype(np.float32), rng.integers(5, 50, CLIENTS), LocalTraining(2, lr=0.3), **options)
     if CASES[name].samples:
         world.data.x = world.target
+        world.spec = replace(world.spec, head_bias=slice(3, 4))  # one score, of three numbers
     return world
 
 

@@ -1,0 +1,150 @@
+"""FLUX: clusters by descriptors of clients' data, found by density; newcomers need no labels.
+
+D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under Arbitrary Distribution
+Shifts. NeurIPS 2025, arXiv 2511.22305.
+
+    FedAvg until the model is usable: round r >= 3 after which a gain of mean accuracy was below ``gain``, or r = latest
+    z    what the model makes of a sample before its last layer, on C random orthonormal axes that all parties know
+    s_i  = [mean, deviation of z; means, deviations of z by class]       2C + 2C^2 numbers; -1: fewer than 2 samples
+    each block of C columns is scaled to 0 .. 1, by its lowest and highest number over all clients and columns
+    eps  = knee of the clients' distances to their nearest other client, ascending;  DBSCAN(eps, min_samples = 2)
+    then FedAvg in each cluster; a newcomer joins the nearest mean of the first 2C numbers, for which it needs no label
+
+``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; the median distance where there is none: the
+code fails then). **It seldom finds the number of clusters**: clients whose nearest other is farther than the knee are
+noise by definition, and noise becomes clusters of one (``noise = "own"``). Of 20 clients in four rotations, whose
+descriptors are far apart, it makes 5 to 10 (benchmarks/field/flux.py). ``eps = "gap"`` takes the widest range of eps
+in which DBSCAN finds the same two clusters or more, if eps can grow there by a quarter; one cluster else.
+
+Differs from the paper, whose bound is on mean and covariance: as in the code, means and deviations. Differs from the
+code: z is the input of the model's last layer (of a convolutional network without other dense layers that is the output
+of its convolutions, as there; of logistic regression the sample itself); the random points from which the axes come
+fill the unit cube, so that no client tells its largest activation, and z is not centred at their mean, which moves all
+clients alike; accuracies are those of the cohort on its training samples; clusters go on from the joint model. The last
+layer of the model that is sent for it *is* the axes, and clients reply with moments of its scores. Clustered once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import simple_mean_by_cluster
+from fedkin.clustering import dbscan_eps, density
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.validation import check_choice, check_not_negative
+from fedkin.core.world import World
+from fedkin.measures.descriptors import scaled, value_ranges
+from fedkin.methods import policies
+from fedkin.methods.fedavg import single_model_state, train_and_average
+from fedkin.methods.projected_model import class_count, with_projection
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.score_moments import ScoreMoments
+
+_GAP = 1.25
+_LEAST_EPS = float(np.finfo(np.float64).tiny)  # clients that are all alike
+
+
+@dataclass(frozen=True)
+class FLUXState(State):
+    """What FLUX keeps from round to round."""
+
+    accuracies: Float[np.ndarray, "R"]  # mean accuracy after each of the first rounds; NaN where it is not known
+    extractor: Float[np.ndarray, "P"]  # the joint model of the clustering, whose last layer is the axes
+    ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block
+    profiles: Float[np.ndarray, "N d"]  # scaled [mean, deviation] of the clients that were clustered, d = 2C; NaN
+    clustered: Bool[np.ndarray, ""]
+
+
+@dataclass(frozen=True)
+class FLUX:
+    """One clustering by descriptors, of as many clusters as there are; FedAvg before it and in each cluster after."""
+
+    latest: int = 8  # rounds with one model at most: 0.8 of the code's 10
+    gain: float = 0.06  # of accuracy, below which the clustering comes
+    eps: Literal["knee", "gap"] = "knee"
+    noise: Literal["own", "nearest"] = "own"
+
+    def __post_init__(self) -> None:
+        for name in ("latest", "gain"):
+            check_not_negative(name, getattr(self, name))
+        check_choice("eps", self.eps, ("knee", "gap"))
+        check_choice("noise", self.noise, density.NOISE_POLICIES)
+
+    def requirements(self) -> Requirements:
+        first = min(self.latest, 3) + 1
+        return Requirements(first_clustering=first, last_layer=True, updates="single", newcomer_labels=False)
+
+    def init(self, world: World, stream: Stream) -> FLUXState:
+        """One model, and all clients in its cluster. Raises MethodError where the last layer is not known."""
+        one, classes = single_model_state(world, stream), class_count(world.spec)
+        ranges = np.full((2, 2 * classes + 2), np.nan)
+        profiles = np.full((world.total_clients, 2 * classes), np.nan)
+        accuracies = np.full(self.latest, np.nan)
+        return FLUXState(one.models, one.assignment, accuracies, one.models[0], ranges, profiles, np.array(False))
+
+    def round(self, world: World, state: FLUXState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FLUXState:
+        if not state.clustered and self._is_due(state, stream.round - 1):
+            state = self._cluster(world, state, stream)
+        state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        if state.clustered or not 0 < stream.round <= self.latest:
+            return state
+        scores, accuracies = (
+            evaluate(world, state.models, cohort, state.assignment[cohort], split="train"),
+            state.accuracies.copy(),
+        )
+        counted = scores.examples > 0
+        if counted.any():
+            accuracies[stream.round - 1] = np.mean(scores.correct[counted] / scores.examples[counted])
+        return replace(state, accuracies=accuracies)
+
+    def place(self, world: World, state: FLUXState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FLUXState:
+        """The nearest mean of the descriptors' label-free part; no label is read."""
+        if not state.clustered:
+            return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
+        reply = world.run(ScoreMoments(state.extractor, labels=False), newcomers)
+        newcomers, overall = newcomers[reply.arrived], reply.overall[reply.arrived]
+        classes = class_count(world.spec)
+        points = scaled(overall.reshape(len(overall), 2 * classes), state.ranges, classes)
+        known = np.isfinite(state.profiles).all(axis=1) & (state.assignment != UNASSIGNED)
+        labels = state.assignment[known]
+        populated = np.unique(labels)
+        means = simple_mean_by_cluster(state.profiles[known], labels, len(state.models))[populated]
+        nearest, _ = density.nearest_label(points, means, populated)
+        return policies.assign(world, state, newcomers, nearest)
+
+    def _is_due(self, state: FLUXState, rounds: int) -> bool:
+        """Whether the clustering comes after so many rounds."""
+        gains = np.diff(state.accuracies[:rounds])
+        return rounds >= self.latest or (rounds >= 3 and bool((gains < self.gain).any()))
+
+    def _cluster(self, world: World, state: FLUXState, stream: Stream) -> FLUXState:
+        """Clusters of all reachable clients, once two of them have replied."""
+        extractor, reachable = with_projection(state.models[0], world.spec), world.clients(stream.round)
+        reply = world.run(ScoreMoments(extractor), reachable)
+        clients, parts = reachable[reply.arrived], (reply.overall[reply.arrived], reply.by_class[reply.arrived])
+        if len(clients) < 2:
+            return state
+        classes = class_count(world.spec)
+        descriptors = np.concatenate([part.reshape(len(clients), -1) for part in parts], axis=1)
+        ranges = value_ranges(descriptors, classes)
+        points, profiles = scaled(descriptors, ranges, classes), np.full_like(state.profiles, np.nan)
+        profiles[clients] = points[:, : 2 * classes]
+        labels = density.dbscan(points, self._eps(points), min_samples=2)
+        labels = density.by_first_appearance(density.assign_noise(points, labels, self.noise))
+        models = np.repeat(state.models, int(labels.max()) + 1, axis=0)
+        unknown = np.full_like(state.assignment, UNASSIGNED)
+        state = FLUXState(models, unknown, state.accuracies, extractor, ranges, profiles, np.array(True))
+        return policies.assign(world, state, clients, labels)
+
+    def _eps(self, points: Float[np.ndarray, "n d"]) -> float:
+        if self.eps == "gap":
+            return dbscan_eps.suggest_eps(dbscan_eps.eps_ranges(points, 2), _GAP)
+        distances = dbscan_eps.k_distances(points, 2)
+        knee = dbscan_eps.kneedle(distances)
+        return max(float(np.median(distances) if knee is None else distances[knee]), _LEAST_EPS)

@@ -1,0 +1,35 @@
+"""A model whose last layer is a projection: its scores describe what comes before that layer (FLUX, FEROMA).
+
+Shapes: P parameters, C classes, H numbers in front of the last layer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.errors import MethodError
+from fedkin.core.layout import ModelSpec
+from fedkin.measures.descriptors import random_axes
+
+
+def class_count(spec: ModelSpec) -> int:
+    """C, from the bias of the last layer. Raises MethodError where that is not known."""
+    if spec.head is None or spec.head_bias is None:
+        raise MethodError(
+            "descriptors are of what comes before a model's last layer, and this model does not end in a weight [C, H] "
+            "and a bias [C]: take one that does, such as model.name=mlp"
+        )
+    return spec.head_bias.stop - spec.head_bias.start
+
+
+def with_projection(model: Float[np.ndarray, "P"], spec: ModelSpec) -> Float[np.ndarray, "P"]:
+    """The model with C random orthonormal axes for its last weight [C, H], and no bias.
+
+    A weight that is stored as [H, C] becomes another random projection, the same for all clients.
+    """
+    classes = class_count(spec)
+    projected = model.copy()
+    weight = (len(projected[spec.head]) - classes) // classes
+    projected[spec.head] = np.append(random_axes(weight, classes), np.zeros(classes))
+    return projected
