@@ -57,11 +57,13 @@ if TYPE_CHECKING:
     from fedkin.methods import PENS as PENS
     from fedkin.methods import SCAFFOLD as SCAFFOLD
     from fedkin.methods import Athena as Athena
+    from fedkin.methods import Ditto as Ditto
     from fedkin.methods import FedAvg as FedAvg
     from fedkin.methods import FedGroup as FedGroup
     from fedkin.methods import FedGrouProx as FedGrouProx
     from fedkin.methods import FedPer as FedPer
     from fedkin.methods import FedProx as FedProx
+    from fedkin.methods import FedRep as FedRep
     from fedkin.methods import FedSim as FedSim
     from fedkin.methods import FeSEM as FeSEM
     from fedkin.methods import FeSEMMig as FeSEMMig
@@ -123,6 +125,7 @@ _HOME = {
     "Comparison": "fedkin.analysis.compare.comparison",
     "ConfigError": "fedkin.core.errors",
     "DataError": "fedkin.core.errors",
+    "Ditto": "fedkin.methods",
     "EpsStudy": "fedkin.analysis.eps_study",
     "FLHC": "fedkin.methods",
     "FLUX": "fedkin.methods",
@@ -136,6 +139,7 @@ _HOME = {
     "FedGroup": "fedkin.methods",
     "FedPer": "fedkin.methods",
     "FedProx": "fedkin.methods",
+    "FedRep": "fedkin.methods",
     "FedSim": "fedkin.methods",
     "FedYogi": "fedkin.methods.server_optimizers",
     "FedkinError": "fedkin.core.errors",
@@ -209,6 +213,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Comparison",
     "ConfigError",
     "DataError",
+    "Ditto",
     "EpsStudy",
     "FLHC",
     "FLUX",
@@ -222,6 +227,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FedGroup",
     "FedPer",
     "FedProx",
+    "FedRep",
     "FedSim",
     "FedYogi",
     "FedkinError",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fedkin.methods.athena import Athena as Athena
 from fedkin.methods.cflgp import CFLGP as CFLGP
+from fedkin.methods.ditto import Ditto as Ditto
 from fedkin.methods.fedavg import FedAvg as FedAvg
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
 from fedkin.methods.fedper import FedPer as FedPer
+from fedkin.methods.fedper import FedRep as FedRep
 from fedkin.methods.fedprox import FedProx as FedProx
 from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.fesem import FeSEM as FeSEM
@@ -32,6 +34,8 @@ METHODS: dict[str, type] = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "fedper": FedPer,
+    "fedrep": FedRep,
+    "ditto": Ditto,
     "scaffold": SCAFFOLD,
     "fedgroup": FedGroup,
     "fedgrouprox": FedGrouProx,

@@ -3,14 +3,19 @@
 M. G. Arivazhagan, V. Aggarwal, A. K. Singh, S. Choudhary: Federated Learning with Personalization Layers.
 arXiv 1912.00818, 2019.
 
+and FedRep, which trains the head first: L. Collins, H. Hassani, A. Mokhtari, S. Shakkottai: Exploiting Shared
+Representations for Personalized Federated Learning. ICML 2021, arXiv 2102.07078.
+
     w_i = (b, h_i)                              body b of all clients, head h_i of client i, which stays there
-    client i:  (b_i, h_i) <- local SGD on both, from (b, h_i)
+    client i:  (b_i, h_i) <- local SGD on both, from (b, h_i)                    FedPer
+              h_i <- local SGD on the head alone, then b_i <- local SGD on the body alone     FedRep
     server:    b <- sum_i n_i b_i / sum_i n_i   over the clients whose body arrived, n_i training samples
 
 Differs: the head is the last layer (weight and bias), where the paper also has heads of several blocks; and all heads
 begin as that of the initial model. Statistics of normalisation layers belong to the body, and are averaged with it.
 Clients are tested with their own heads. One that was never in a cohort is tested with the first head, which is as good
-as random: heads need cohorts that reach everybody. A newcomer gets its head in its first round.
+as random: heads need cohorts that reach everybody. A newcomer gets its head in its first round. FedRep's head and body
+see the same batches, and the epochs of the run's training are those of the body.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
+from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of, join
 
@@ -44,6 +50,12 @@ class FedPerState(State):
 class FedPer:
     """Federated averaging of all layers but the last, which every client keeps for itself."""
 
+    head_epochs: int = 0  # of the head alone, before the body alone is trained; 0: both together
+
+    def __post_init__(self) -> None:
+        if self.head_epochs:
+            check_positive_integer("head_epochs", self.head_epochs)
+
     def requirements(self) -> Requirements:
         return Requirements(last_layer=True, hidden_layers=True)
 
@@ -53,17 +65,24 @@ class FedPer:
         if head is None or not len(body_of(start, head)):
             why = "has no other" if head else "does not end in a weight [C, d] and a bias [C]"
             raise MethodError(
-                f"FedPer shares all layers but the last, and this model {why}: take one with hidden layers, such as "
-                "model.name=mlp"
+                f"{type(self).__name__} shares all layers but the last, and this model {why}: take one with hidden "
+                "layers, such as model.name=mlp"
             )
         return FedPerState(start[None], np.zeros(world.total_clients, np.int64), start)
 
     def round(self, world: World, state: FedPerState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FedPerState:
         head = world.spec.head
         bodies = body_of(state.models, head)
-        task = Personal(bodies, world.work, state.assignment[cohort], state.start, head)
+        task = Personal(bodies, world.work, state.assignment[cohort], state.start, head, self.head_epochs)
         reply = world.run(task, cohort, stream.child("train"))
         return replace(state, models=join(bodies + reply.update, state.start[None, head], head))
 
     def place(self, world: World, state: FedPerState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FedPerState:
         return state  # there is one cluster, and all clients are in it from the start
+
+
+@dataclass(frozen=True)
+class FedRep(FedPer):
+    """FedPer whose clients train their head first, with the body as it came, and then the body."""
+
+    head_epochs: int = 10

@@ -23,6 +23,7 @@ from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.parts import Parts
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
+from fedkin.tasks.own_model import OWN, EvaluateOwn
 from fedkin.tasks.personal import EvaluatePersonal, join
 from fedkin.tasks.train import train
 
@@ -257,13 +258,17 @@ class TrainedModels:
 
     def _whole_model(self, task: Any, client: int) -> Float[np.ndarray, "P"]:
         """The model of which a part is on the client."""
-        if not isinstance(task, EvaluatePersonal):
+        if not isinstance(task, EvaluatePersonal | EvaluateOwn):
             raise MethodError(
                 f"{self.method} tests its clients by a task of its own, {task.name}, of which no model can be made here"
             )
         if not hasattr(self.parts.samples, "train"):
-            raise MethodError(f"the heads of {self.method}'s models are with its clients, and never left them")
-        memory, head = ClientMemory(len(self.state.assignment)), task.head or slice(0)
+            parts = "heads of" if isinstance(task, EvaluatePersonal) else "clients' own models of"
+            raise MethodError(f"the {parts} {self.method} are with its clients, and never left them")
+        memory = ClientMemory(len(self.state.assignment))
         memory.restore(self.memory)
+        if isinstance(task, EvaluateOwn):
+            return memory.read(OWN, np.array([client]), task.models[task.model_index])[0]
+        head = task.head or slice(0)
         own = memory.read(_HEAD, np.array([client]), task.start[None, head])[0]
         return join(task.models[task.model_index[0]], own, task.head)

@@ -19,7 +19,7 @@ from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Array, Memory, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
+from fedkin.core.workers import GradientTerms, LocalUpdates
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply
 
@@ -42,6 +42,7 @@ class Personal(Task):
         model_index: the body of each row; a client has one row, as it has one head.
         start: the run's initial model.
         head: which slice of a whole model is the head; None: no part is.
+        head_epochs: epochs (or steps) of the head alone, before the body alone is trained; 0: both together.
     """
 
     models: Float[np.ndarray, "K b"] = chosen("K b")
@@ -49,6 +50,7 @@ class Personal(Task):
     model_index: Int[np.ndarray, "n"] = each()
     start: Float[np.ndarray, "P"] = initial("P")
     head: slice | None = None
+    head_epochs: int = 0
 
     up = Sums(
         update=floats("b", np.float32, missing=0.0, over="model", norm_checked=True),
@@ -61,7 +63,13 @@ class Personal(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         kept = _own_head(self, client)
-        local = client.train(join(self.models[self.model_index[0]], kept, self.head), self.work)
+        start = join(self.models[self.model_index[0]], kept, self.head)
+        if self.head_epochs:
+            head = client.train(start, self._head_work(), terms=self._only(head=True))
+            local = client.train(start + head.update, self.work, terms=self._only(head=False))
+            local = LocalUpdates(head.update + local.update, local.loss, head.first_loss, None)
+        else:
+            local = client.train(start, self.work)
         arrays, heads, sound = self._results(kept[None], LocalUpdates(*(p if p is None else p[None] for p in local)))
         if sound[0]:
             client.memory[_HEAD] = heads[0]
@@ -73,12 +81,35 @@ class Personal(Task):
         for some in rows.portions(2 * len(self.start)):  # a model and an update of each
             kept = _heads(self, rows, some)
             models, own = _padded(join(self.models[self.model_index[some]], kept, self.head)), np.arange(len(some))
-            options = (self.work.select(some), rows.steps[some], rows.drawn())
-            local = rows.trainer.train(models, rows.clients[some], own, *options)
+            local = self._trained(rows, some, models, own)
             arrays, heads, sound = self._results(kept, local)
             if sound.any():
                 rows.store(_HEAD, some[sound], heads[sound])
             yield some, arrays | {"examples": examples[some], "model_index": self.model_index[some]}
+
+    def _trained(
+        self, rows: ClientRows, some: Int[np.ndarray, "r"], models: Float[np.ndarray, "R P"], own: Int[np.ndarray, "r"]
+    ) -> LocalUpdates:
+        """The training of some rows, head and body together or one after the other."""
+        done, clients, work = rows.steps[some], rows.clients[some], self.work.select(some)
+        if not self.head_epochs:
+            return rows.trainer.train(models, clients, own, work, done, rows.drawn())
+        first = self._head_work()
+        steps = shortened(first.count, done, work)
+        head = rows.trainer.train(models, clients, own, first, steps, rows.drawn(), terms=self._only(head=True))
+        between = models.copy()
+        between[: len(some)] += head.update
+        body = rows.trainer.train(between, clients, own, work, done, rows.drawn(), terms=self._only(head=False))
+        return LocalUpdates(np.asarray(head.update) + body.update, body.loss, head.first_loss, None)
+
+    def _head_work(self) -> LocalTraining:
+        return replace(self.work, **{"epochs" if self.work.steps is None else "steps": self.head_epochs})
+
+    def _only(self, head: bool) -> GradientTerms:
+        """Training of the head alone, or of the body alone."""
+        trained = np.full(len(self.start), not head)
+        trained[_slice(self.head)] = head
+        return GradientTerms(trained=trained)
 
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
@@ -177,6 +208,18 @@ def join(
     is_head[_slice(head)] = True
     models[..., is_head], models[..., ~is_head] = heads, bodies
     return models
+
+
+def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
+    """Epochs (or steps) of some other training in a task, where a client that ran out of time does the same share.
+
+    Args:
+        count: of that training.
+        done: what each row completes of the task's ``work``.
+        work: of these rows.
+    """
+    asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
+    return np.where(done >= asked, count, np.maximum(1, count * done // asked))
 
 
 def _slice(head: slice | None) -> slice:

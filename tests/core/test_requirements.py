@@ -28,6 +28,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "fedavg": {},  # the server needs a weighted mean of solutions
     "fedprox": {},
     "scaffold": {},
+    "ditto": {},
+    "fedrep": {"last_layer": True, "hidden_layers": True},
     "fedper": {"last_layer": True, "hidden_layers": True},  # which stays with the client
     "fedgroup": {"clients": 3, **DIRECTIONS},  # m = 3 groups
     "fedgrouprox": {"clients": 3, **DIRECTIONS},

@@ -49,6 +49,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "flexcfl": {"clusters": 2, "alpha": 2},
     "fedgroup": {"clusters": 2, "alpha": 2},
     "fedper": {},
+    "fedrep": {},
+    "ditto": {},
     "scaffold": {},
     "tests.deterministic.counting:Counting": {},
 }

@@ -14,10 +14,10 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
+from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
-from fedkin.methods.fedper import FedPer, FedPerState
+from fedkin.methods.fedper import FedPer, FedPerState, FedRep
 from fedkin.models import mclr, mlp
 from fedkin.run.metrics import score
 from fedkin.simulation.fake_world import FakeWorld, _Quadratic
@@ -43,30 +43,45 @@ def rounds(w: FakeWorld, count: int, cohort: np.ndarray = COHORT) -> FedPerState
 
 
 class _Regression(_Quadratic):
-    """A trainer of y = h b.x by one gradient step on half the mean square, as in the oracle."""
+    """A trainer of y = h b.x by gradient steps on half the mean square, as in the oracle."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, lr: float) -> None:
         self.x, self.y, self.lr = x, y, lr
 
-    def train(self, models: Any, clients: Any, model_index: Any, *_: Any) -> LocalUpdates:  # type: ignore[override]
-        updates = []
-        for client, model in zip(clients, models[model_index].astype(np.float64), strict=True):
-            body, h, x = model[:3], model[3], self.x[client]
-            error = h * x @ body - self.y[client]
-            updates.append(-self.lr * np.append(h * x.T @ error, (x @ body) @ error) / len(error))
+    def train(  # type: ignore[override]
+        self,
+        models: Any,
+        clients: Any,
+        model_index: Any,
+        work: Any,
+        steps: Any,
+        *_: Any,
+        terms: GradientTerms = NO_TERMS,
+    ) -> LocalUpdates:
+        updates, trained = [], np.ones(models.shape[1]) if terms.trained is None else terms.trained
+        for client, start in zip(clients, models[model_index].astype(np.float64), strict=True):
+            model, x = start.copy(), self.x[client]
+            for _ in range(int(steps.max())):
+                body, h = model[:3], model[3]
+                error = h * x @ body - self.y[client]
+                gradient = np.append(h * x.T @ error, (x @ body) @ error) / len(error)
+                model = model - self.lr * trained * gradient
+            updates.append(model - start)
         losses = np.zeros(len(clients), np.float32)
         return LocalUpdates(np.array(updates, np.float32), losses, losses, None)
 
 
-def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
+@pytest.mark.parametrize("name", ["fedper", "fedrep"])
+def test_oracle(name: str, oracle: Callable[[str], dict[str, Any]]) -> None:
     for case in oracle("methods2")["personalisation"]:
         x, y = np.array(case["fedrep"]["X"]), np.array(case["fedrep"]["Y"])
         start = np.append(case["w0"], 1.0)
         w = FakeWorld(np.zeros((3, 4), np.float32), np.full(3, x.shape[1]), start=lambda _, start=start: start)
         w.spec, w._trainer = replace(w.spec, head=slice(3, 4)), _Regression(x, y, case["lr"])
-        state = FedPer().init(w, STREAM)
-        for r, expected in enumerate(case["fedper"]["trace"]):
-            state = FedPer().round(w, state, COHORT, STREAM.at(r))
+        method = FedPer() if name == "fedper" else FedRep(head_epochs=case["fedrep"]["head_steps"])
+        state = method.init(w, STREAM)
+        for r, expected in enumerate(case[name]["trace"]):
+            state = method.round(w, state, COHORT, STREAM.at(r))
             np.testing.assert_allclose(state.models[0, :3], expected["body"], atol=1e-6)
             np.testing.assert_allclose(w.memory()["clients/personal_head"][:, 0], expected["heads"], atol=1e-6)
 
@@ -172,3 +187,26 @@ def test_the_default_model_of_a_run_is_refused_in_words() -> None:
     data = federation()
     with pytest.raises((MethodError, ConfigError), match="hidden layers"):
         fk.simulate(FedPer(), data, mclr(data), rounds=1, cohort=2)
+
+
+def test_the_head_is_trained_before_the_body() -> None:
+    """In a network: the head with the body as it came, then the body with the new head."""
+    data = federation()
+    w = fk.SimulatedWorld(data, mlp(data, hidden=4), LocalTraining(epochs=2, batch_size=10, lr=0.1))
+    method, client = FedRep(head_epochs=3), np.array([4])
+    state = method.init(w, STREAM)
+    after, head = method.round(w, state, client, STREAM), w.spec.head
+    own, start = w.memory()["clients/personal_head"][4], state.start
+    trainer: Any = w._trainer
+    trained = np.zeros(len(start), bool)
+    trained[head] = True
+    for only, epochs in ((trained, 3), (~trained, 2)):
+        options = (np.zeros(1, int), replace(w.work, epochs=epochs), np.array([epochs]), STREAM.child("train"))
+        start = start + trainer.train(start[None], client, *options, terms=GradientTerms(trained=only)).update[0]
+    np.testing.assert_allclose(own, start[head], rtol=1e-5)
+    np.testing.assert_allclose(after.models[0, ~trained], start[~trained], rtol=1e-5, atol=1e-7)
+
+
+def test_head_epochs_are_a_number() -> None:
+    with pytest.raises(MethodError, match="head_epochs"):
+        FedRep(head_epochs=-1)

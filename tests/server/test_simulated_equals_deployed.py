@@ -42,7 +42,7 @@ FLEETS = [[0, 1, 2], [3, 4, 5]]
 @cache
 def model_for(name: str) -> Model:
     """A model that the method trains."""
-    special = {"athena": lambda: linear(6), "fedper": lambda: mlp(clustered_data(), 8)}
+    special = {"athena": lambda: linear(6), **dict.fromkeys(("fedper", "fedrep"), lambda: mlp(clustered_data(), 8))}
     return special.get(name, model_of)()
 
 

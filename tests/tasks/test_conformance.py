@@ -31,6 +31,7 @@ from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.gradients import CriterionGradients, Gradients
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.score_moments import ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
@@ -97,6 +98,10 @@ EXAMPLES = {
     "directions": Example(lambda g: Directions(g.models)),
     "evaluate": Example(lambda g: Evaluate(g.models, g.index)),
     "evaluate detectors": Example(lambda g: Evaluate(g.models, g.together, "train"), detectors=True),
+    "evaluate the client's own": Example(
+        lambda g: EvaluateOwn(g.models, g.index, "train"),
+        before=(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True),),
+    ),
     "evaluate own": Example(lambda g: Evaluate(g.models, g.index, "train", local=True)),
     "evaluate personal": Example(
         lambda g: EvaluatePersonal(g.bodies, g.index, g.models[0], g.spec.head, "train"),
@@ -110,6 +115,9 @@ EXAMPLES = {
     "label subspaces": Example(lambda g: LabelSubspaces(2)),
     "losses": Example(lambda g: Losses(g.models)),
     "note": Example(lambda g: Note()),
+    "personal, head first": Example(
+        lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, head_epochs=2)
+    ),
     "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
     "score moments": Example(lambda g: ScoreMoments(g.models[0])),
     "score moments without labels": Example(lambda g: ScoreMoments(g.models[1], False)),
@@ -120,6 +128,10 @@ EXAMPLES = {
     "subspace": Example(lambda g: Subspace(2)),
     "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
+    "train beside": Example(
+        lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)
+    ),
+    "train beside to means": Example(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)),
     "train detectors": Example(lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True),
     "train own": Example(lambda g: Train(g.models, WORK, g.index, local=True)),
     "train steps": Example(lambda g: Train(g.models, replace(WORK, steps=4, optimizer="adam", lr=0.01), g.index)),

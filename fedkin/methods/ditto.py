@@ -1,0 +1,72 @@
+"""Ditto: beside the global model each client trains one of its own, pulled to the global one.
+
+T. Li, S. Hu, A. Beirami, V. Smith: Ditto: Fair and Robust Federated Learning Through Personalization. ICML 2021,
+arXiv 2012.04221.
+
+    w:        FedAvg, from the w^t that clients receive in round t
+    client i: v_i <- v_i - lr (grad f_i(v_i) + lambda (v_i - w^t))     v_i stays on the client
+
+w^t is the model as it was received in this round, and not the client's own solution from it: a known misreading, as is
+pulling to parameters that are trained at the same time, where the term is always 0. lambda = 0 is training alone, a
+large one FedAvg. Clients are tested with v_i. Differs: v_i begins as the first w^t that the client receives (the text
+has w^0 for all: the same where everybody takes part in the first round), and v_i is trained on the same batches as w,
+for as many epochs unless ``own_epochs`` says otherwise (the authors' code alternates single steps). A client that
+never trained, such as a newcomer, is tested with w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.task import Task
+from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
+from fedkin.core.world import World
+from fedkin.methods.fedavg import single_model_state
+from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
+
+
+@dataclass(frozen=True)
+class DittoState(State):
+    """One model; clients have their own, with which they are tested."""
+
+    def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
+        return EvaluateOwn(self.models, self.assignment[clients])
+
+
+@dataclass(frozen=True)
+class Ditto:
+    """Federated averaging, and a model of each client's own, close to the global one."""
+
+    strength: float = 1.0  # lambda
+    own_epochs: int | None = None  # of the training of v_i (or steps, where the run's training has steps)
+    own_lr: float | None = None
+
+    def __post_init__(self) -> None:
+        check_not_negative("strength", self.strength)
+        if self.own_epochs is not None:
+            check_positive_integer("own_epochs", self.own_epochs)
+        if self.own_lr is not None:
+            check_positive("own_lr", self.own_lr)
+
+    def requirements(self) -> Requirements:
+        return Requirements()
+
+    def init(self, world: World, stream: Stream) -> DittoState:
+        first = single_model_state(world, stream)
+        return DittoState(first.models, first.assignment)
+
+    def round(self, world: World, state: DittoState, cohort: Int[np.ndarray, "n"], stream: Stream) -> DittoState:
+        beside = {"strength": float(self.strength), "own_epochs": self.own_epochs, "own_lr": self.own_lr}
+        task = TrainBeside(state.models, world.work, state.assignment[cohort], reduce=True, **beside)
+        reply = world.run(task, cohort, stream.child("train"))
+        return replace(state, models=state.models + reply.update)
+
+    def place(self, world: World, state: DittoState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> DittoState:
+        return state  # there is one cluster, and all clients are in it from the start
