@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fedkin.data.drifting import StreamData, circle, sea, sine
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.femnist import femnist
 from fedkin.data.from_arrays import from_arrays, from_pandas
@@ -41,6 +42,9 @@ DATASETS: dict[str, Callable[..., FederatedData]] = {
     "sent140": sent140,
     "shakespeare": shakespeare,
     "heart_disease": heart_disease,
+    "sine": sine,
+    "circle": circle,
+    "sea": sea,
 }
 
 _LATER = {"available": "catalogue", "picture": "label_figure", "table": "describe"}
@@ -49,9 +53,11 @@ __all__ = [
     "DATASETS",
     "FederatedData",
     "Ragged",
+    "StreamData",
     "augmented",
     "available",
     "cifar10",
+    "circle",
     "digits",
     "fashion_mnist",
     "femnist",
@@ -65,8 +71,10 @@ __all__ = [
     "mex",
     "mnist",
     "picture",
+    "sea",
     "sent140",
     "shakespeare",
+    "sine",
     "synthetic",
     "table",
 ]

@@ -44,6 +44,9 @@ _CATALOGUE: tuple[tuple[str, Source | None, int, str, str], ...] = (
     ("sent140", SENT140, 772, "40,783", "tweets, positive or negative, by user; LEAF's draw, others differ a little"),
     ("shakespeare", ROLES, 809, "808,705", "the next character, by speaking role; windows of 80, every fifth"),
     ("heart_disease", HEART, 4, "740", "patients of four hospitals, ill or not, in FLamby's split"),
+    ("sine", None, 10, "11,000", "a stream in 11 steps: below a sine or not, or inverted"),
+    ("circle", None, 10, "11,000", "a stream in 11 steps: outside one of two circles"),
+    ("sea", None, 10, "11,000", "a stream in 11 steps: two of three numbers above a threshold, with noise"),
 )
 
 CATALOGUE = tuple(CatalogueEntry(*row) for row in _CATALOGUE)

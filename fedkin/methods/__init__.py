@@ -6,6 +6,7 @@ from fedkin.methods.athena import Athena as Athena
 from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.ditto import Ditto as Ditto
 from fedkin.methods.fedavg import FedAvg as FedAvg
+from fedkin.methods.feddrift import FedDrift as FedDrift
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
 from fedkin.methods.fedper import FedPer as FedPer
@@ -47,6 +48,7 @@ METHODS: dict[str, type] = {
     "fesem": FeSEM,
     "fesem_mig": FeSEMMig,
     "fedsim": FedSim,
+    "feddrift": FedDrift,
     "cflgp": CFLGP,
     "flux": FLUX,
     "pacfl": PACFL,

@@ -25,9 +25,8 @@ def newcomer_samples(like: Any, x: Any, y: Any) -> tuple[Shaped[np.ndarray, "s .
         DataError: none, or samples or labels that do not fit.
     """
     samples = as_samples(x, like)
-    if y is None and len(samples):
-        return samples, np.zeros(len(samples), np.int64)
-    labels = [] if y is None else encoded_labels(y, getattr(like, "label_names", None), int(like.classes))
+    names, unread = getattr(like, "label_names", None), np.zeros(len(samples), np.int64)
+    labels = unread if y is None else encoded_labels(y, names, int(like.classes))
     if not len(samples) or len(labels) != len(samples):
         raise DataError(f"a newcomer needs a label for each sample, at least one; got {len(samples)} and {len(labels)}")
     return samples, labels

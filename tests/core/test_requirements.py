@@ -31,6 +31,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "ditto": {},
     "fedrep": {"last_layer": True, "hidden_layers": True},
     "fedper": {"last_layer": True, "hidden_layers": True},  # which stays with the client
+    "feddrift": {},  # clients tell accuracies, and means of solutions are enough
     "fedgroup": {"clients": 3, **DIRECTIONS},  # m = 3 groups
     "fedgrouprox": {"clients": 3, **DIRECTIONS},
     "flexcfl": {"clients": 3, "standing": (Shifted("label_blind", 0.2),), **DIRECTIONS},  # tau = 0.2

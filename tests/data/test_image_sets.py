@@ -324,7 +324,9 @@ def test_real_cifar(shared_data: Path, places: Path) -> None:
 
 def test_every_set_has_its_name_and_a_docstring() -> None:
     pictures = ["digits", "mnist", "fashion_mnist", "cifar10", "femnist"]
-    assert list(DATASETS) == [*pictures, "synthetic", "mex", "goodreads", "sent140", "shakespeare", "heart_disease"]
+    texts = ["goodreads", "sent140", "shakespeare"]
+    streams = ["sine", "circle", "sea"]
+    assert list(DATASETS) == [*pictures, "synthetic", "mex", *texts, "heart_disease", *streams]
     assert all(make.__name__ == name and make.__doc__ for name, make in DATASETS.items())
 
 

@@ -50,6 +50,7 @@ class Case:
     samples: bool = False  # it clusters by samples: quadratic clients then have their target for a sample
     hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has a model of its own, and asks others
+    by_step: frozenset[str] = frozenset()  # arrays of its state that get a column in each step of a stream
 
 
 GROUP = Case(
@@ -112,6 +113,12 @@ CASES = {
         as_fedavg={"clusters": 1},
         impossible=({"clusters": 0}, {"variance": 0.0}, {"variance": 1.1}),
         models_up=2,  # the gradient, and the update
+    ),
+    "feddrift": Case(
+        options={"every": 2, "models": 1},
+        as_fedavg={"models": 1},
+        impossible=(*({name: 0} for name in ("every", "models", "isolation")), {"delta": -0.1}),
+        by_step=frozenset({"owner", "ends"}),
     ),
     "sattler": Case(
         options={"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 7},  # one cut, in round 2
@@ -333,7 +340,8 @@ def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., 
 
     def shapes(state: Any) -> dict[str, Any]:  # models may become more, never fewer
         rows = {"models"} if CASES[name].grows else set()
-        return {key: (a.shape[key in rows :], a.dtype) for key, a in arrays(state).items()}
+        sizes = {key: a.shape[:1] if key in CASES[name].by_step else a.shape for key, a in arrays(state).items()}
+        return {key: (sizes[key][key in rows :], a.dtype) for key, a in arrays(state).items()}
 
     before = state
     for r in range(1, 4):

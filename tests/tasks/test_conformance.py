@@ -29,6 +29,7 @@ from fedkin.tasks.controlled import Controlled
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.gradients import CriterionGradients, Gradients
+from fedkin.tasks.history import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
@@ -90,6 +91,16 @@ class Example:
 
 
 PER_ROW = np.array([3, 1, 2, 1, 2])  # epochs
+
+
+def half_of(clients: np.ndarray) -> np.ndarray:
+    """The first sample of each, and the later half."""
+    sizes = DATA.train.sizes[clients]
+    first = np.stack([0 * sizes, 1 + 0 * sizes], axis=1)
+    later = np.stack([1 + sizes // 2, np.maximum(sizes, 1 + sizes // 2)], axis=1)
+    return np.stack([first, later], axis=1)
+
+
 EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
     "classes": Example(lambda g: Classes()),
@@ -119,12 +130,14 @@ EXAMPLES = {
         lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, head_epochs=2)
     ),
     "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
+    "sample counts": Example(lambda g: SampleCounts()),
     "score moments": Example(lambda g: ScoreMoments(g.models[0])),
     "score moments without labels": Example(lambda g: ScoreMoments(g.models[1], False)),
     "shifted": Example(lambda g: Shifted("label_aware", 0.1), before=(lambda g: Note(),)),
     "similarities": Example(
         lambda g: Similarities(g.models[0], g.models, WORK), before=(lambda g: Directions(g.models),)
     ),
+    "span scores": Example(lambda g: SpanScores(g.models, 0 * g.index, DATA.train.sizes[g.clients])),
     "subspace": Example(lambda g: Subspace(2)),
     "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
@@ -134,12 +147,14 @@ EXAMPLES = {
     "train beside to means": Example(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)),
     "train detectors": Example(lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True),
     "train own": Example(lambda g: Train(g.models, WORK, g.index, local=True)),
+    "train spans": Example(lambda g: TrainSpans(g.models, WORK, g.index, half_of(g.clients))),
     "train steps": Example(lambda g: Train(g.models, replace(WORK, steps=4, optimizer="adam", lr=0.01), g.index)),
     "train the best": Example(lambda g: Train(g.models, WORK)),
     "train to means": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, gradient=True)),
     "train with a test": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)),
 }
 MODELLESS = {"ask", "classes", "directions", "note", "shifted", "subspace", "label subspaces"}  # one model is enough
+MODELLESS |= {"sample counts"}
 
 
 def models_for(name: str) -> list[str]:
