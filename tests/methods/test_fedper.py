@@ -61,7 +61,7 @@ class _Regression(_Quadratic):
         updates, trained = [], np.ones(models.shape[1]) if terms.trained is None else terms.trained
         for client, start in zip(clients, models[model_index].astype(np.float64), strict=True):
             model, x = start.copy(), self.x[client]
-            for _ in range(int(steps.max())):
+            for _step in range(int(steps.max())):
                 body, h = model[:3], model[3]
                 error = h * x @ body - self.y[client]
                 gradient = np.append(h * x.T @ error, (x @ body) @ error) / len(error)
