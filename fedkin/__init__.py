@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from fedkin.methods import Athena as Athena
     from fedkin.methods import Ditto as Ditto
     from fedkin.methods import FedAvg as FedAvg
+    from fedkin.methods import FedDrift as FedDrift
     from fedkin.methods import FedGroup as FedGroup
     from fedkin.methods import FedGrouProx as FedGrouProx
     from fedkin.methods import FedPer as FedPer
@@ -90,6 +91,8 @@ if TYPE_CHECKING:
     from fedkin.scenarios.planted_clusters import planted as planted
     from fedkin.scenarios.population import Population as Population
     from fedkin.scenarios.shift import Incremental as Incremental
+    from fedkin.scenarios.steps import Steps as Steps
+    from fedkin.scenarios.steps import prequential_accuracy as prequential_accuracy
     from fedkin.scenarios.swaps import SwapAll as SwapAll
     from fedkin.scenarios.swaps import SwapPart as SwapPart
     from fedkin.server.deploy.custom_clients import jax_client as jax_client
@@ -114,8 +117,8 @@ def _display(rounds: int) -> Any:
 _progress.provide(_display)
 
 _METHODS = (
-    "Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedGrouProx FedGroup FedPer FedProx FedRep FedSim FlexCFL "
-    "Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD SattlerCFL"
+    "Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedGrouProx FedGroup FedPer FedProx FedRep "
+    "FedSim FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD SattlerCFL"
 )
 _HOME = {
     **dict.fromkeys(_METHODS.split(), "fedkin.methods"),
@@ -154,6 +157,7 @@ _HOME = {
     "Scores": "fedkin.tasks.evaluate",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
+    "Steps": "fedkin.scenarios.steps",
     "StorageError": "fedkin.core.errors",
     "Stream": "fedkin.core.randomness",
     "SwapAll": "fedkin.scenarios.swaps",
@@ -169,6 +173,7 @@ _HOME = {
     "jax_client": "fedkin.server.deploy.custom_clients",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
+    "prequential_accuracy": "fedkin.scenarios.steps",
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.html.report",
     "simulate": "fedkin.run.simulate",
@@ -201,6 +206,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedDrift",
     "FedGrouProx",
     "FedGroup",
     "FedPer",
@@ -242,6 +248,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Scores",
     "SimulatedWorld",
     "State",
+    "Steps",
     "StorageError",
     "Stream",
     "SwapAll",
@@ -260,6 +267,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "models",
     "non_iid_index",
     "planted",
+    "prequential_accuracy",
     "repeat",
     "report",
     "simulate",

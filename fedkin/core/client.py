@@ -6,8 +6,8 @@ samples of all rows together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,13 @@ class Client:
         """All scores that a model gives its samples."""
         return self._rows.scorer.scores(model, self._position, split)
 
+    def with_samples(self, own: Int[np.ndarray, "_"]) -> Client:
+        """The same client, with only these of its training samples, by position among them.
+
+        Raises TaskError for none, and for positions that it does not have.
+        """
+        return replace(self, _rows=self._rows.with_samples(np.array([self._row]), [own]), _row=0)
+
     @property
     def _position(self) -> Int[np.ndarray, "1"]:
         return self._rows.clients[self._row : self._row + 1]
@@ -166,6 +173,7 @@ class ClientRows:
         together: whether rows of one client stay in one portion.
         stream: random numbers of the call; None where it was given none.
         stale_counts: whether clients compare with their label counts before any shift, not with those when placed.
+        limited: clients and positions of training samples -> data and workers, with a client of its own for each.
     """
 
     task: str
@@ -182,6 +190,7 @@ class ClientRows:
     together: bool
     stream: Stream | None
     stale_counts: bool = False
+    limited: Callable[[Int[np.ndarray, "r"], list[np.ndarray]], tuple[Any, Scorer, Trainer]] | None = None
 
     @property
     def every(self) -> slice:
@@ -207,6 +216,29 @@ class ClientRows:
             portion = portion[np.searchsorted(clients, clients)]
         for one in np.unique(portion):
             yield rows[portion == one]
+
+    def with_samples(self, some: Int[np.ndarray, "r"], own: list[Int[np.ndarray, "_"]]) -> ClientRows:
+        """Some of the rows, each a client of its own with only a part of its training samples, and without memory.
+
+        Args:
+            some: rows.
+            own: for each of them positions among its client's training samples.
+
+        Raises:
+            TaskError: none, or positions that the client does not have.
+        """
+        clients = self.clients[some]
+        sizes = self.data.train.sizes[clients]
+        for client, size, rows in zip(self.ids[clients], sizes, own, strict=True):
+            if not len(rows) or not 0 <= rows.min() <= rows.max() < size:
+                raise TaskError(
+                    f"task {self.task}: expected samples from 0 to {size - 1}, got {rows} (client {client})"
+                )
+        assert self.limited is not None  # every world has it
+        data, scorer, trainer = self.limited(clients, own)
+        parts = {"data": data, "first_data": data, "scorer": scorer, "trainer": trainer, "limited": None}
+        mine = {"active": self.active[some], "steps": self.steps[some], "ids": self.ids[clients], "declared": {}}
+        return replace(self, clients=np.arange(len(some)), **mine, **parts)
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
         """Let the clients of some active rows keep arrays [r ...]. Raises TaskError for one that is not declared."""

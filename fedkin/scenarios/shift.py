@@ -18,6 +18,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Relabel, Rotate
+from fedkin.scenarios.steps import Steps
 from fedkin.scenarios.swaps import ShiftedRound, SwapAll, SwapPart
 from fedkin.scenarios.validation import at_least, fraction, switch
 
@@ -155,4 +156,5 @@ SHIFTS = {
     "incremental": Incremental,
     "relabel": Relabel,
     "rotate": Rotate,
+    "steps": Steps,
 }

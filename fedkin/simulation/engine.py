@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -18,8 +19,9 @@ from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, ReplyBuilder
 from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import Scorer, Trainer
 from fedkin.core.world import UPDATE_MEMORY
-from fedkin.data.federated import FederatedData
+from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
 from fedkin.simulation.model_checks import check_ids
@@ -65,7 +67,8 @@ class SimulatedWorld:
         self.ledger = Ledger()
         self.total_clients = data.clients
         self._ids, self._first_data, self._compiled = check_ids(ids, data.clients), data, compiled
-        self._workers = worker_factory(model, self._ids, devices, clients_per_batch)
+        self._workers_for = partial(worker_factory, model, devices=devices, clients_per_batch=clients_per_batch)
+        self._workers = self._workers_for(self._ids)
         self._scorer, self._trainer = self._workers(data)
         self._release_programs = program_release(model)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
@@ -172,8 +175,21 @@ class SimulatedWorld:
                     failed = failed | straggling
         workers = {"scorer": self._scorer, "trainer": self._trainer, "memory": self._memory, "stream": stream}
         data = {"ids": self._ids, "data": self.data, "first_data": self._first_data, "together": self.spec.detects}
-        coded = {"declared": task.memory, "stale_counts": self._stale_counts}
+        coded = {"declared": task.memory, "stale_counts": self._stale_counts, "limited": self._limited}
         return ClientRows(task.name, clients, ~failed, steps, **coded, **data, **workers)
+
+    def _limited(self, clients: Int[np.ndarray, "r"], own: list[np.ndarray]) -> tuple[Any, Scorer, Trainer]:
+        """Data and workers, with a client of its own for each of these that has only a part of its training samples.
+
+        Behind them is one that nobody asks, with the most samples of all: by it the width of batches, and so what is
+        dropped out, is that of any other training.
+        """
+        largest = int(np.argmax(self.data.train.sizes))
+        rows = [self.data.train[int(c)][some] for c, some in zip(clients, own, strict=True)]
+        clients = np.append(clients, largest)
+        data = self.data.select(clients)
+        data = data.with_rows(Ragged.of([*rows, self.data.train[largest]]), data.test)
+        return data, *self._workers_for(self._ids[clients])(data)
 
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Rows whose client does not reply. One that never replies can still do work that nobody waits for."""

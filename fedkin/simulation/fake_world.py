@@ -61,6 +61,13 @@ class FakeWorld(SimulatedWorld):
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
         return make(stream).astype(np.float32)
 
+    def _limited(self, clients: Int[np.ndarray, "r"], own: list[np.ndarray]) -> tuple[Any, Any, Any]:
+        garbage = np.flatnonzero(np.isin(clients, list(self.garbage)))
+        counts = None if self.counts is None else self.counts[clients]
+        sizes = np.array([len(rows) for rows in own], np.int64)
+        part = FakeWorld(self.target[clients], sizes, garbage=frozenset(garbage.tolist()), counts=counts)
+        return part.data, part._scorer, part._trainer
+
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         away = self.silent if task.work is not None else self.silent | self.garbage
         return np.isin(clients, list(away)) & bool(task.can_be_lost)
@@ -134,6 +141,7 @@ class _Quadratic:
         stream: Stream,
         gradient: bool = False,
         terms: GradientTerms = NO_TERMS,
+        weights: Float[np.ndarray, "r"] | None = None,
     ) -> LocalUpdates:
         """Gradient steps, as many as the largest number of epochs."""
         start, target = models[model_index].astype(np.float64), self._world.target[clients].astype(np.float64)
@@ -141,7 +149,6 @@ class _Quadratic:
             target = target + work.positive[:, None]
         w = start
         for _ in range(int(np.max(work.epochs))):
-        weights: Float[np.ndarray, "r"] | None = None,
             step = (w - target if weights is None else weights[:, None] * (w - target)) + work.mu * (w - start)
             step = step if terms.correction is None else step + terms.correction
             step = step if terms.anchor is None else step + terms.strength[:, None] * (w - terms.anchor)
@@ -182,6 +189,12 @@ class _Quadratic:
         """Numbers that are as far from the label as the model from the target."""
         return list(np.sqrt(2 * self.losses(models, clients)).T + self._world.data.y[clients])
 
+    def sample_losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "K t"]:
+        """Those of each client's one sample."""
+        return self.losses(models, clients).T
+
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
@@ -189,12 +202,6 @@ class _Quadratic:
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
         return self._world.target[clients, : weight.shape[1]] @ weight.T + model[len(model) - classes :]
-    def sample_losses(
-        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
-    ) -> Float[np.ndarray, "K t"]:
-        """Those of each client's one sample."""
-        return self.losses(models, clients).T
-
 
     def raw_scores(
         self,

@@ -18,6 +18,7 @@ from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.loop import run_round
+from fedkin.scenarios import steps
 from fedkin.scenarios.drift import Relabel, Rotate
 from fedkin.scenarios.shift import SHIFTS, Incremental, Shift, ShiftedData
 from fedkin.scenarios.swaps import SwapAll, SwapPart
@@ -224,4 +225,5 @@ def test_shifts_by_name() -> None:
         "incremental": Incremental,
         "relabel": Relabel,
         "rotate": Rotate,
+        "steps": steps.Steps,
     }
