@@ -73,7 +73,13 @@ def gather(
 def count(world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "N S"]:
     """How many samples clients had after each step, with the present number of some clients in the last.
 
-    Raises MethodError for a client that has fewer than before.
+    Args:
+        world: of the clients.
+        ends: as they were known.
+        clients: who is asked.
+
+    Raises:
+        MethodError: a client that has fewer than before.
     """
     reply, ends = world.run(SampleCounts(), clients), ends.copy()
     ends[clients[reply.arrived], -1] = reply.samples[reply.arrived]

@@ -41,7 +41,7 @@ ALLOWED = {
     "core/client.py": {"train": f"{SPLIT}, and {ENGINE}", "classes": "C", "gradients": ENGINE, "losses": ENGINE},
     "core/layout.py": {"classes": "C"},
     "core/workers.py": {"train": ENGINE, "gradients": ENGINE, "losses": ENGINE},
-    "simulation/engine.py": {"classes": "C"},
+    "simulation/engine.py": {"train": SPLIT, "classes": "C"},
     "simulation/fake_world.py": {
         "train": f"{SPLIT}, and {ENGINE}",
         "classes": "C",
