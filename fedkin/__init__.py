@@ -60,10 +60,12 @@ if TYPE_CHECKING:
     from fedkin.methods import Ditto as Ditto
     from fedkin.methods import FedAvg as FedAvg
     from fedkin.methods import FedDrift as FedDrift
+    from fedkin.methods import FedEM as FedEM
     from fedkin.methods import FedGroup as FedGroup
     from fedkin.methods import FedGrouProx as FedGrouProx
     from fedkin.methods import FedPer as FedPer
     from fedkin.methods import FedProx as FedProx
+    from fedkin.methods import FedRC as FedRC
     from fedkin.methods import FedRep as FedRep
     from fedkin.methods import FedSim as FedSim
     from fedkin.methods import FeSEM as FeSEM
@@ -117,8 +119,8 @@ def _display(rounds: int) -> Any:
 _progress.provide(_display)
 
 _METHODS = (
-    "Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedGrouProx FedGroup FedPer FedProx FedRep "
-    "FedSim FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD SattlerCFL"
+    "Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer FedProx FedRep "
+    "FedRC FedSim FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD SattlerCFL"
 )
 _HOME = {
     **dict.fromkeys(_METHODS.split(), "fedkin.methods"),
@@ -207,10 +209,12 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "FedAvg",
     "FedAvgM",
     "FedDrift",
+    "FedEM",
     "FedGrouProx",
     "FedGroup",
     "FedPer",
     "FedProx",
+    "FedRC",
     "FedRep",
     "FedSim",
     "FedYogi",

@@ -22,6 +22,7 @@ from fedkin.data.mex import mex
 from fedkin.data.sent140 import sent140
 from fedkin.data.shakespeare import shakespeare
 from fedkin.data.synthetic import synthetic
+from fedkin.data.synthetic_mixture import synthetic_mixture
 from fedkin.data.transforms import augmented
 from fedkin.data.user_data import load
 
@@ -37,6 +38,7 @@ DATASETS: dict[str, Callable[..., FederatedData]] = {
     "cifar10": cifar10,
     "femnist": femnist,
     "synthetic": synthetic,
+    "synthetic_mixture": synthetic_mixture,
     "mex": mex,
     "goodreads": goodreads,
     "sent140": sent140,
@@ -76,6 +78,7 @@ __all__ = [
     "shakespeare",
     "sine",
     "synthetic",
+    "synthetic_mixture",
     "table",
 ]
 

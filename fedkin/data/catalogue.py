@@ -39,6 +39,7 @@ _CATALOGUE: tuple[tuple[str, Source | None, int, str, str], ...] = (
     ("cifar10", CIFAR10, 100, "60,000", "colour photographs 32x32"),
     ("femnist", LETTERS, 200, "35,792", "handwritten letters a-j 28x28, also 62 classes by writer"),
     ("synthetic", None, 30, "any", "logistic models that differ by client, Synthetic(alpha, beta)"),
+    ("synthetic_mixture", None, 300, "any", "each client has samples of several logistic models, FedEM's federation"),
     ("mex", PUBLISHED, 30, "1,184", "exercises on a pressure mat, 5 frames 16x16; the test part alone has 250 samples"),
     ("goodreads", COUNTS, 100, "485", "sentences of book reviews, spoilers or not; word counts, or text"),
     ("sent140", SENT140, 772, "40,783", "tweets, positive or negative, by user; LEAF's draw, others differ a little"),

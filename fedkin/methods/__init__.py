@@ -7,11 +7,13 @@ from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.ditto import Ditto as Ditto
 from fedkin.methods.fedavg import FedAvg as FedAvg
 from fedkin.methods.feddrift import FedDrift as FedDrift
+from fedkin.methods.fedem import FedEM as FedEM
 from fedkin.methods.fedgroup import FedGroup as FedGroup
 from fedkin.methods.fedgroup import FedGrouProx as FedGrouProx
 from fedkin.methods.fedper import FedPer as FedPer
 from fedkin.methods.fedper import FedRep as FedRep
 from fedkin.methods.fedprox import FedProx as FedProx
+from fedkin.methods.fedrc import FedRC as FedRC
 from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
@@ -52,6 +54,8 @@ METHODS: dict[str, type] = {
     "cflgp": CFLGP,
     "flux": FLUX,
     "pacfl": PACFL,
+    "fedem": FedEM,
+    "fedrc": FedRC,
     "hierarchical": Hierarchical,
     "athena": Athena,
     "panm": PANM,

@@ -53,6 +53,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "updates": "single",
         "newcomer_labels": False,
     },  # after 3 rounds at the earliest
+    "fedem": {"clients": 3},  # K = 3 components
+    "fedrc": {"clients": 3},
     "pacfl": {},  # subspaces are the samples', and means of solutions are enough
     "hierarchical": LAST_LAYER,
     "athena": {"detectors": True, **LAST_LAYER},

@@ -50,6 +50,7 @@ class Case:
     samples: bool = False  # it clusters by samples: quadratic clients then have their target for a sample
     hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has a model of its own, and asks others
+    soft: bool = False  # every client trains all models, of which it has shares
     by_step: frozenset[str] = frozenset()  # arrays of its state that get a column in each step of a stream
 
 
@@ -95,7 +96,9 @@ CASES = {
     "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
     "scaffold": Case(impossible=({"server_lr": 0.0},), models_down=2, models_up=2),
     "ditto": Case(as_fedavg={}, impossible=({"strength": -1.0}, {"own_epochs": 0}, {"own_lr": 0.0})),
-    "fedrep": Case(options={"head_epochs": 2}, hidden=True, impossible=({"head_epochs": -1},), models_down=BODY, models_up=BODY),
+    "fedrep": Case(
+        options={"head_epochs": 2}, hidden=True, impossible=({"head_epochs": -1},), models_down=BODY, models_up=BODY
+    ),
     "fedper": Case(hidden=True, models_down=BODY, models_up=BODY),
     "fedgroup": GROUP,
     "fedgrouprox": GROUP,
@@ -154,6 +157,25 @@ CASES = {
         resting={"latest": 99},
         grows=True,
     ),
+    "fedem": Case(
+        options={"clusters": 3},
+        as_fedavg={"clusters": 1, "average_over": "cohort"},
+        impossible=({"clusters": 0}, {"clusters": -1}),
+        clusters=3,
+        soft=True,
+        models_down=3,
+        models_up=3,
+    ),
+    "fedrc": Case(
+        options={"clusters": 3},
+        as_fedavg={"clusters": 1},
+        impossible=({"clusters": 0}, {"clusters": -1}),
+        clusters=3,
+        soft=True,
+        models_down=Fraction(24, 7),  # of 42 numbers, and a share of each of six labels
+        models_up=Fraction(24, 7),
+        by_step=frozenset({"shares"}),
+    ),
     "pacfl": Case(
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
@@ -184,7 +206,7 @@ CASES = {
     "oracle": replace(PEERS, models_down=3.25, models_up=3.25),  # five of a cluster, and three of another
     "local": Case(peers=True, models_down=0, models_up=0),
 }
-CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1]
+CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1 and not case.soft]
 CLIENTS = 24
 
 
@@ -295,6 +317,8 @@ def loss_of(world: Any, state: Any) -> float:
     everybody = np.arange(CLIENTS)
     if isinstance(state, PeerState):
         return float(world.run(Losses(state.models), everybody).losses[everybody, everybody].mean())
+    if isinstance(world, FakeWorld) and hasattr(state, "membership"):  # whose one class has no probability
+        return float((state.membership * world.run(Losses(state.models), everybody).losses).sum(axis=1).mean())
     if own := state.evaluation(world.spec, everybody):
         return float(world.run(replace(own, split="train"), everybody).loss.mean())
     if not world.spec.detects:
@@ -530,7 +554,9 @@ def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> No
 # --- newcomers
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in CLUSTERED and not CASES[name].peers])
+@pytest.mark.parametrize(
+    "name", [n for n, case in CASES.items() if n not in CLUSTERED and not (case.peers or case.soft)]
+)
 def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
     state = make(name).init(simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init"))
     np.testing.assert_array_equal(state.assignment, np.zeros(CLIENTS))

@@ -32,6 +32,7 @@ from fedkin.tasks.gradients import CriterionGradients, Gradients
 from fedkin.tasks.history import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.score_moments import ScoreMoments
@@ -101,6 +102,8 @@ def half_of(clients: np.ndarray) -> np.ndarray:
     return np.stack([first, later], axis=1)
 
 
+SOFT = np.random.default_rng(4).dirichlet(np.ones(3), 5)  # each row's weights of three components
+SHARES = np.random.default_rng(5).dirichlet(np.ones(3), 3)
 EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
     "classes": Example(lambda g: Classes()),
@@ -125,6 +128,12 @@ EXAMPLES = {
     "label errors": Example(lambda g: LabelErrors(g.models)),
     "label subspaces": Example(lambda g: LabelSubspaces(2)),
     "losses": Example(lambda g: Losses(g.models)),
+    "evaluate mixture": Example(lambda g: EvaluateMixture(g.models, SOFT, "train")),
+    "membership": Example(lambda g: MixtureWeights(g.models, SOFT, SHARES)),
+    "train mixture": Example(lambda g: TrainMixture(g.models.reshape(1, -1), replace(WORK, momentum=0.5), SOFT)),
+    "train mixture by label": Example(
+        lambda g: TrainMixture(g.models.reshape(1, -1), WORK, SOFT, by_label=True, shares=SHARES)
+    ),
     "note": Example(lambda g: Note()),
     "personal, head first": Example(
         lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, head_epochs=2)
@@ -141,9 +150,7 @@ EXAMPLES = {
     "subspace": Example(lambda g: Subspace(2)),
     "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
-    "train beside": Example(
-        lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)
-    ),
+    "train beside": Example(lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)),
     "train beside to means": Example(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)),
     "train detectors": Example(lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True),
     "train own": Example(lambda g: Train(g.models, WORK, g.index, local=True)),
@@ -153,8 +160,16 @@ EXAMPLES = {
     "train to means": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, gradient=True)),
     "train with a test": Example(lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)),
 }
-MODELLESS = {"ask", "classes", "directions", "note", "shifted", "subspace", "label subspaces"}  # one model is enough
-MODELLESS |= {"sample counts"}
+MODELLESS = {
+    "sample counts",
+    "ask",
+    "classes",
+    "directions",
+    "note",
+    "shifted",
+    "subspace",
+    "label subspaces",
+}  # one model is enough
 
 
 def models_for(name: str) -> list[str]:
@@ -325,7 +340,7 @@ def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
     assert reply.arrays.keys() == carried.keys()
     for array, schema in carried.items():
         axes = [int(axis) if axis.isdigit() else sizes[axis] for axis in schema.axes.split()]
-        entries = {"row": [n], "model": [3], "all": []}[str(schema.over)]
+        entries = {"row": [n], "model": [sizes.get("K", 3)], "all": []}[str(schema.over)]
         values = reply.arrays[array]
         assert list(values.shape) == entries + axes, array
         assert values.dtype == np.dtype(schema.dtype), array

@@ -1,0 +1,245 @@
+"""Mixtures of shared models (FedEM, FedRC): each client trains all components, on its samples weighted by how likely
+they are of each.
+
+Shapes: n rows, r of a portion, c components, P parameters, m = c P numbers of all components, C classes, t samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.client import Client, ClientRows, sums_by_row
+from fedkin.core.errors import TaskError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.replies import Reply
+from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, integers
+from fedkin.core.task import Task, each, setting, shared
+from fedkin.core.training import LocalTraining
+from fedkin.measures.mixture import log_softmax, responsibilities
+from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.train import TrainingReply
+
+_MAX_LOSS = 1e30  # anything above cannot be true
+_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
+_MEMBERSHIP = floats("c", low=0, high=1 + 1e-6, over="row", counted=False)
+
+
+@dataclass(frozen=True)
+class TrainMixture(Task):
+    """One E-step, and local training of every component on the samples with the weights that it gave.
+
+    The weighted loss of a batch is divided by its number of samples, not by the sum of weights. All components of a
+    client are one vector, of which only means over clients go up. The new ``membership`` is the mean weight of each
+    component over the client's samples.
+
+    Attributes:
+        models: the components end to end, one row.
+        work: settings of the training.
+        membership: each client's weights of the components before the E-step.
+        by_label: whether the summed weights of the samples of each label, ``label_masses``, are wanted too.
+        shares: of each label among the samples of each component, by which weights are divided; None: they are not.
+    """
+
+    models: Float[np.ndarray, "K m"] = shared("K m")
+    work: LocalTraining = setting()
+    membership: Float[np.ndarray, "n c"] = each()
+    by_label: bool = False
+    shares: Float[np.ndarray, "c C"] | None = shared("c C", default=None)
+
+    @property
+    def up(self) -> Schema:
+        """Mean update of all components, losses, examples, membership; and label masses where they are wanted."""
+        return _schema(self.by_label)
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        components, labels = self._components, client.samples()[1]
+        weights = sample_weights(client.sample_losses(components), self.membership.T, self.shares, labels)
+        locals_ = [client.train(model, self.work, weights=own) for model, own in zip(components, weights, strict=True)]
+        reply = {
+            "update": np.concatenate([local.update for local in locals_]),
+            "loss": np.float64(sum(local.loss for local in locals_)),
+            "first_loss": np.float64(sum(local.first_loss for local in locals_)),
+            "examples": len(labels),
+            "model_index": 0,
+            "membership": weights.mean(axis=1),
+        }
+        if self.by_label:
+            reply["label_masses"] = label_masses(weights, labels, np.array([len(labels)]), client.classes)[0]
+        return reply
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        components, data, owned = self._components, rows.data, rows.data.part("train")
+        count = len(components)
+        for some in rows.portions(self.models.size):
+            clients = rows.clients[some]
+            sizes = owned.sizes[clients].astype(np.int64)
+            labels = data.y[np.concatenate([owned[int(c)] for c in clients])]
+            prior = np.repeat(self.membership[some], sizes, axis=0).T
+            weights = sample_weights(rows.scorer.sample_losses(components, clients), prior, self.shares, labels)
+            of_rows = [own.ravel() for own in np.split(weights, np.cumsum(sizes)[:-1], axis=1)]
+            several = np.repeat(some, count)  # a row for each component of each client
+            start = (components, rows.clients[several], np.tile(np.arange(count), len(some)))
+            options = (self.work.select(several), rows.steps[several], rows.drawn())
+            local = rows.trainer.train(*start, *options, weights=np.concatenate(of_rows))
+            losses = {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
+            arrays = {name: values.reshape(len(some), count).sum(axis=1) for name, values in losses.items()}
+            arrays["update"] = np.asarray(local.update).reshape(len(some), -1)
+            arrays["membership"] = np.stack([sums_by_row(own, sizes) / sizes for own in weights], axis=1)
+            arrays |= {
+                "examples": data.train.sizes[clients].astype(np.int64),
+                "model_index": np.zeros(len(some), np.int64),
+            }
+            if self.by_label:
+                arrays["label_masses"] = label_masses(weights, labels, sizes, data.classes)
+            yield some, arrays
+
+    @property
+    def _components(self) -> Float[np.ndarray, "c P"]:
+        return self.models.reshape(self.membership.shape[1], -1)
+
+    def check(self, model: str, spec: ModelSpec, classes: int) -> None:
+        """Refuse detectors, and a mixture that is not of whole models."""
+        super().check(model, spec, classes)
+        expected = (1, self.membership.shape[1] * spec.parameters)
+        if self.models.shape != expected:
+            raise TaskError(
+                f"task {self.name}: expected all components end to end, {expected}, got {self.models.shape}"
+            )
+
+    def sizes(self) -> dict[str, int]:
+        return super().sizes() | {"c": self.membership.shape[1]}
+
+    def training(self, reply: Reply) -> TrainingReply:
+        losses = {name: np.where(reply.arrived, reply.arrays[name][0], 0.0) for name in ("loss", "first_loss")}
+        flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
+        return TrainingReply(reply.update, np.zeros(len(reply.arrived), np.int64), reply.examples, **losses, **flags)
+
+    def norm_group(self) -> str:
+        return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"
+
+
+@dataclass(frozen=True)
+class MixtureWeights(Task):
+    """One E-step, and nothing else: what clients that do not train, such as newcomers, have of each component.
+
+    Attributes:
+        models: the components.
+        membership: each client's weights of the components before the E-step.
+        shares: as in ``TrainMixture``.
+    """
+
+    models: Float[np.ndarray, "K P"] = shared("K P")
+    membership: Float[np.ndarray, "n K"] = each()
+    shares: Float[np.ndarray, "K C"] | None = shared("K C", default=None)
+
+    up = Rows(membership=replace(_MEMBERSHIP, axes="K"))
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        labels = client.samples()[1]
+        weights = sample_weights(client.sample_losses(self.models), self.membership.T, self.shares, labels)
+        return {"membership": weights.mean(axis=1)}
+
+
+@dataclass(frozen=True)
+class EvaluateMixture(Task):
+    """Evaluation of each client's mixture on its own data: the probabilities of the components are mixed, not scores.
+
+    Attributes:
+        models: the components.
+        membership: each client's weights of the components.
+        split: ``test``, ``train``, or ``validation`` where the data have one.
+    """
+
+    models: Float[np.ndarray, "K P"] = shared("K P")
+    membership: Float[np.ndarray, "n K"] = each()
+    split: str = "test"
+
+    up = Evaluate.up
+    can_be_lost = False  # it measures a method, and so every client
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        labels = client.samples(self.split)[1]
+        prior = np.repeat(self.membership, len(labels), axis=0)
+        scores = (client.scores(model, self.split) for model in self.models)
+        correct, losses = _mixed(scores, prior, labels)
+        return {"correct": correct.sum(), "examples": len(labels), "loss": losses.sum() / max(len(labels), 1)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        owned = rows.data.part(self.split)
+        for some in rows.portions(self.models.size):
+            clients = rows.clients[some]
+            sizes = owned.sizes[clients].astype(np.int64)
+            labels = rows.data.y[np.concatenate([owned[int(c)] for c in clients])]
+            scores = (rows.scorer.scores(model, clients, self.split) for model in self.models)
+            correct, losses = _mixed(scores, np.repeat(self.membership[some], sizes, axis=0), labels)
+            sums = {"correct": sums_by_row(correct, sizes).astype(np.int64), "examples": sizes}
+            yield some, {**sums, "loss": sums_by_row(losses, sizes) / np.maximum(sizes, 1)}
+
+    def check_reply(self, arrays: Any) -> None:
+        if (arrays["correct"] > arrays["examples"]).any():
+            raise TaskError(f"task {self.name}: impossible scores, more correct samples than samples")
+
+
+def _mixed(
+    scores: Iterator[np.ndarray], prior: Float[np.ndarray, "t K"], labels: Int[np.ndarray, "t"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each sample is classified correctly by the mixture of probabilities, and its loss."""
+    mixed: Any = sum(np.exp(log_softmax(own)) * prior[:, k, None] for k, own in enumerate(scores))
+    with np.errstate(divide="ignore"):
+        return mixed.argmax(axis=-1) == labels, -np.log(mixed[np.arange(len(labels)), labels])
+
+
+def label_masses(
+    weights: Float[np.ndarray, "c t"], labels: Int[np.ndarray, "t"], sizes: Int[np.ndarray, "r"], classes: int
+) -> Float[np.ndarray, "r c C"]:
+    """Summed weights of the samples of each label, by client and component.
+
+    Args:
+        weights: of each component on the samples of all clients, end to end.
+        labels: of the samples.
+        sizes: samples of each client.
+        classes: C.
+    """
+    place, room = np.repeat(np.arange(len(sizes)), sizes) * classes + labels, len(sizes) * classes
+    sums = [np.bincount(place, own, room).reshape(len(sizes), classes) for own in weights]
+    return np.stack(sums, axis=1)
+
+
+def sample_weights(
+    losses: Float[np.ndarray, "c t"],
+    prior: Float[np.ndarray, "c #t"],
+    shares: Float[np.ndarray, "c C"] | None,
+    labels: Int[np.ndarray, "t"],
+) -> Float[np.ndarray, "c t"]:
+    """The probability that a sample is of each component, with the shares of labels divided out where they are given.
+
+    Args:
+        losses: of every component on every sample.
+        prior: weight of each component for each sample, or for all of them.
+        shares: of each label among the samples of each component; None: alike.
+        labels: of the samples.
+    """
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(prior) + np.zeros(losses.shape)
+    return responsibilities(losses, log_prior if shares is None else log_prior - np.log(shares)[:, labels])
+
+
+@cache
+def _schema(by_label: bool) -> Schema:
+    """The schema of a reply, made once."""
+    arrays = {
+        "update": floats("m", np.float32, missing=0.0, over="model", norm_checked=True),
+        "loss": _LOSS,
+        "first_loss": replace(_LOSS, finite=False),
+        "examples": integers(over="row", counted=False, registered=True),
+        "model_index": integers(over="row", counted=False),
+        "membership": _MEMBERSHIP,
+    }
+    masses = {"label_masses": floats("c C", low=0, high=MAX_COUNT, over="all")} if by_label else {}
+    return Sums(**arrays, **masses)
