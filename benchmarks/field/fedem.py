@@ -1,6 +1,6 @@
 """FedEM on its authors' synthetic federation (300 clients, three components, 200 rounds), beside FedAvg, and FedAvg
-with an epoch of fine-tuning. Bars: at lr 0.1 FedEM at least 73.5 (FedAvg 71.7), at lr 1.0 at least 83.5; fine-tuning adds
-0.3 to 1.5 points to FedAvg; a run of FedEM takes less than 20 s.
+with an epoch of fine-tuning. Bars: at lr 0.1 FedEM at least 73.5 (FedAvg 71.7), at lr 1.0 at least 83.5; fine-tuning
+adds 0.3 to 1.5 points to FedAvg; a run of FedEM takes less than 20 s.
 
     python -m benchmarks.field.fedem
 """
@@ -31,7 +31,7 @@ def main() -> None:
             run = fk.simulate(
                 method, data, model, rounds=ROUNDS, cohort=data.clients, local=local, evaluate_every=ROUNDS, seed=1234
             )
-            seconds, clients = time.perf_counter() - began, run.clients()
+            seconds, clients = time.perf_counter() - began, run.clients
             accuracy = clients["accuracy"].to_numpy()
             decile = np.sort(accuracy)[len(accuracy) // 10]
             name, ari = type(method).__name__, run.summary().get("ari")
