@@ -1,4 +1,5 @@
-"""The generated pages: one for each method, a table of all methods, and the reference of the public names.
+"""The generated pages: one for each method, a table of all methods, a map of the field, and the reference of the public
+names.
 
 mkdocs-gen-files runs this file when the site is built. The pages come from ``fedkin.methods.METHODS``,
 ``fedkin.__all__`` and what ``fedkin.tasks`` has for tasks of one's own, so that a new name needs no line here.
@@ -7,10 +8,12 @@ mkdocs-gen-files runs this file when the site is built. The pages come from ``fe
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import re
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 import mkdocs_gen_files
 
@@ -176,13 +179,16 @@ def parts_of_tasks() -> list[str]:
     return [f"{member.__module__}.{member.__qualname__}" for member in (*members, Array)]
 
 
-pages = {"methods/index.md": index(), **reference()}
+sys.path.insert(0, str(Path(__file__).parent))
+method_map = importlib.import_module("method_map")
+pages = {"methods/index.md": index(), "methods/map.md": method_map.page(METHODS), **reference()}
 pages |= {page(module): method_page(module, methods) for module, methods in by_module().items()}
 for path, content in pages.items():
     with mkdocs_gen_files.open(path, "w") as file:
         file.write(content)
 for entry in mkdocs_gen_files.config.nav or []:  # a line of the navigation for each of them
     if "Methods" in entry:
+        entry["Methods"] += [{"A map of the field": "methods/map.md"}]
         entry["Methods"] += [{titles(methods): page(module)} for module, methods in by_module().items()]
     if "Reference" in entry:
         entry["Reference"] += [{title: reference_page(title)} for title in REFERENCE]

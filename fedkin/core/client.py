@@ -100,8 +100,9 @@ class Client:
         """
         own = work.select(_FIRST)
         steps = np.array([_shortened(own.count, self.steps, self._asked)])
-        options = (own, steps, self._rows.drawn(), gradient, *(() if terms is NO_TERMS else (terms,)))
-        more = {} if weights is None else {"weights": weights}
+        options = own, steps, self._rows.drawn(), gradient
+        given = {"terms": None if terms is NO_TERMS else terms, "weights": weights}
+        more: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         local = self._rows.trainer.train(model[None], self._position, _FIRST, *options, **more)
         return LocalUpdates(*(None if part is None else part[0] for part in local))
 

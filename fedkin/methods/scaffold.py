@@ -10,9 +10,9 @@ Federated Learning. ICML 2020, arXiv 1910.06378.
                c <- c + |S| / N mean_S (c_i+ - c_i)                S: the clients that replied, N: all
 
 c_i and c begin at 0; means are plain, not weighted by samples. c_i stays on its client. Differs: K_i is the client's
-own number of steps (epochs times batches), where the paper has one K for all; with a schedule of local steps K_i lr is the
-sum of their rates. Many published implementations differ by mistake: K without the epochs, c by |S| and not by N, the
-server adding c_i and not its change. A client that never trained has c_i = 0. Where a real client's reply is lost
+own number of steps (epochs times batches), where the paper has one K for all; with a schedule of local steps K_i lr is
+the sum of their rates. Many published implementations differ by mistake: K without the epochs, c by |S| and not by N,
+the server adding c_i and not its change. A client that never trained has c_i = 0. Where a real client's reply is lost
 behind it, its c_i has moved and c has not.
 """
 

@@ -151,7 +151,8 @@ class _Quadratic:
         for _ in range(int(np.max(work.epochs))):
             step = (w - target if weights is None else weights[:, None] * (w - target)) + work.mu * (w - start)
             step = step if terms.correction is None else step + terms.correction
-            step = step if terms.anchor is None else step + terms.strength[:, None] * (w - terms.anchor)
+            if terms.anchor is not None and terms.strength is not None:
+                step = step + terms.strength[:, None] * (w - terms.anchor)
             w = w - work.rate(stream.round) * (step if terms.trained is None else step * terms.trained)
         garbage = np.isin(clients, list(self._world.garbage))[:, None]
         update = np.where(garbage, np.nan, w - start).astype(np.float32)

@@ -19,7 +19,8 @@ FedAvgM FedAdam FedYogi FedAdagrad
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg
 PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
-Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Steps prequential_accuracy Stream SwapAll SwapPart
+Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart
+Steps prequential_accuracy
 TaskError Tracker TrainingReply World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
