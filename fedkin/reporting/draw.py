@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedkin.core.errors import ConfigError
-from fedkin.reporting import run_figure, trust_graph_figure
+from fedkin.reporting import membership_figure, run_figure, trust_graph_figure
 from fedkin.run.results import Run
 from fedkin.run.run_folder import against_folder, make_folder
 
@@ -21,9 +21,9 @@ def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: st
     """Write the figure of a result as PNG and SVG.
 
     Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where clients are peers, the
-    trust graph (``topology``); methods that were run beside it have theirs in ``against/``. Of several seeds: mean
-    curves and gains. Of a comparison: a panel per setting, and its tables as Markdown and LaTeX. Of an eps study or an
-    advice: what they were read from.
+    trust graph (``topology``), where membership is soft the shares (``membership``); methods that were run beside it
+    have theirs in ``against/``. Of several seeds: mean curves and gains. Of a comparison: a panel per setting, and its
+    tables as Markdown and LaTeX. Of an eps study or an advice: what they were read from.
 
     Args:
         result: what ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise`` returned, or ``load`` read.
@@ -58,6 +58,7 @@ def _draw_run(run: Run, folder: Path) -> None:
             _draw_run(other, inner)
     run_figure.save(run, folder)
     trust_graph_figure.save(run, folder)
+    membership_figure.save(run, folder)
 
 
 def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: Path) -> None:

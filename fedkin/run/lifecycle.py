@@ -24,6 +24,7 @@ from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
+from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.parts import Parts
 from fedkin.run.results import Run
@@ -218,6 +219,7 @@ def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
         "loss": scored.scores.loss,
     }
     table |= peer_columns(state, ids, facts.true_clusters, state.models.shape[1])
+    table |= membership_columns(state, ids)
     if facts.names is not None:
         table["name"] = np.asarray(facts.names, object)[ids]
     if facts.true_clusters is not None:

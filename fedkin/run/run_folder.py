@@ -12,6 +12,7 @@ summary.json          the numbers of the closing table
 SHA256SUMS            digests of the files of a finished run (``sha256sum --check SHA256SUMS``)
 figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by ``fk.draw``)
 topology.png, .svg    trust graph, where clients are peers (likewise)
+membership.png, .svg  shares of the clusters in each client, where membership is soft (likewise)
 against/NAME/         the same for every method that was run beside this one
 """
 
@@ -47,7 +48,7 @@ CLIENTS, SUMMARY, AGAINST = "clients.parquet", "summary.json", "against"
 _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, module:Class, that folders do without
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
-_DRAWN = ("figure.png", "figure.svg", "topology.png", "topology.svg")
+_DRAWN = tuple(f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg"))
 _OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, integrity.SUMS, *_DRAWN, AGAINST)  # a killed start left others
 _log = logging.getLogger("fedkin")
 

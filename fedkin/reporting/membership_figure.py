@@ -1,0 +1,55 @@
+"""The figure of soft membership: how much each client has of every cluster, where a client may have of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from fedkin.config.registry import method_title
+from fedkin.reporting.style import COLOURS, FADED, headline, new_figure, prepare, save_as
+from fedkin.run.membership import memberships
+from fedkin.run.results import Run
+
+
+def save(run: Run, folder: Path) -> list[Path]:
+    """Write ``membership.png`` and ``membership.svg`` where membership is soft; else nothing."""
+    return save_as(lambda: draw(run), folder / "membership") if memberships(run.state) is not None else []
+
+
+def draw(run: Run) -> Figure:
+    """A bar of shares for each client with a cluster, ordered by its largest share."""
+    whole = memberships(run.state)
+    assert whole is not None
+    shares = whole[run.assignment >= 0]
+    order = by_largest_share(shares)
+    figure = new_figure(8.0, 3.6)
+    axes = figure.subplots()
+    prepare(axes, "Soft membership", "share of each cluster in a client; clients ordered by their largest share")
+    top = np.zeros(len(shares))
+    for cluster, own in enumerate(shares[order].T):
+        axes.bar(
+            np.arange(len(own)), own, 1.0, bottom=top, color=COLOURS[cluster % len(COLOURS)], label=f"cluster {cluster}"
+        )
+        top += own
+    axes.set(xlim=(-0.5, max(len(shares), 1) - 0.5), ylim=(0, 1), xlabel=f"client ({len(shares)} with a cluster)")
+    axes.set_ylabel("share of the cluster")
+    axes.yaxis.set_major_formatter(PercentFormatter(1, 0))
+    axes.set_xticks([])
+    axes.axhline(0.5, color=FADED, lw=0.8, ls=(0, (4, 3)))
+    figure.legend(loc="outside right center", frameon=False, fontsize=9)
+    headline(figure, f"{method_title(run.config['method']['name'])} on {run.config['data']['name']}\n")
+    return figure
+
+
+def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
+    """Clients by cluster, and within a cluster by falling share of it.
+
+    Args:
+        shares: of each cluster, by client.
+    """
+    largest = shares.argmax(axis=1) if shares.size else np.zeros(len(shares), np.int64)
+    return np.lexsort((-shares[np.arange(len(shares)), largest] if shares.size else largest, largest))

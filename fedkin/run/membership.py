@@ -1,0 +1,31 @@
+"""Soft membership: states of methods in which a client belongs to several clusters, each by a share."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.method import State
+
+FIELD = "membership"  # of a state: [N, K], rows that sum to 1
+
+
+def memberships(state: State) -> Float[np.ndarray, "N K"] | None:
+    """Each client's shares of the clusters; None where membership is hard.
+
+    Args:
+        state: of a run.
+    """
+    shares = getattr(state, FIELD, None)
+    return shares if isinstance(shares, np.ndarray) and shares.shape[:1] == state.assignment.shape else None
+
+
+def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str, np.ndarray]:
+    """A column for each cluster, ``membership_0`` and so on; none where membership is hard.
+
+    Args:
+        state: of a run.
+        clients: a row for each.
+    """
+    shares = memberships(state)
+    return {} if shares is None else {f"{FIELD}_{k}": own for k, own in enumerate(shares[clients].T)}
