@@ -31,7 +31,8 @@ def describe_command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="A data set (`fedkin data list`), a file of samples, or a TOML file with [data]."
+            metavar="NAME",
+            help="A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section.",
         ),
     ],
     options: Annotated[
@@ -60,7 +61,8 @@ def pni_command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="A data set (`fedkin data list`), a file of samples, or a TOML file with [data]."
+            metavar="NAME",
+            help="A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section.",
         ),
     ],
     options: Annotated[

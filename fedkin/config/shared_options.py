@@ -42,7 +42,11 @@ class Shared(NamedTuple):
 
 
 SHARED = (
-    Shared(("clusters",), (*_CLUSTERED, "flhc", *_LAST_LAYER), "K, the number of models that clients share"),
+    Shared(
+        ("clusters",),
+        (*_CLUSTERED, "flhc", "fedem", "fedrc", "cflgp", *_LAST_LAYER),
+        "K, the number of models that clients share",
+    ),
     Shared(("alpha",), _DIRECTIONS, "clients per cluster that the cold start trains"),
     Shared(("eta_g",), _DIRECTIONS, "inter-cluster learning rate, a step of these papers"),
     Shared(("mu",), ("fedprox", "fedgrouprox"), "weight of the proximal term, which defines both"),
@@ -117,6 +121,7 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
         shared = shared_options(*names) & registry.options(known[names[1]])
     except ConfigError:  # a user's own that cannot be imported: refused elsewhere, too
         return {}
+    _tell_other_meanings(main, entry, skip)
     values = {key: main[key] for key in main if key in shared and key not in entry and key not in skip}
     own = {key: value for key, value in entry.items() if key != "label"}
     reason = why_impossible({**own, **values})
@@ -128,6 +133,16 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
     if left:
         _say_left_out(f"{names[1]}: {', '.join(left)} ({reason})")
     return {key: main[key] for key in kept}
+
+
+def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> None:
+    """Log options of the main method by whose name the other means another thing, and which it therefore keeps."""
+    for option, apart in OTHER_MEANING.items():
+        names = {main["name"], entry["name"]}
+        if option in main and option not in entry and option not in skip and len(names) == 2 and names & set(apart):
+            own = registry.options(registry.methods()[entry["name"]])
+            if option in own:
+                _say_kept(f"{entry['name']}: {option} = {main[option]!r}")
 
 
 def why_impossible(entry: Values) -> str:
@@ -143,6 +158,12 @@ def why_impossible(entry: Values) -> str:
 def _say_left_out(text: str) -> None:
     """Once in a process."""
     _log.warning("from [method], left out where it cannot be: %s", text)
+
+
+@cache
+def _say_kept(text: str) -> None:
+    """Once in a process."""
+    _log.warning("from [method], not taken over by what means another thing by that name: %s", text)
 
 
 @cache

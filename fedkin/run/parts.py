@@ -95,7 +95,7 @@ def _of_program(config: dict[str, Any], model: Any, data: FederatedData | None, 
 
 def _of_federation(config: dict[str, Any], model: Any, method: Method | None) -> Parts:
     """Of a server's run folder: its data are elsewhere."""
-    samples = {key: config["data"][key] for key in ("shape", "classes", "words") if key in config["data"]}
+    samples = {key: config["data"][key] for key in SamplesSection.model_fields if key in config["data"]}
     description = DataDescription.of(SamplesSection(**samples), config["data"]["name"])
     with error_context("model"):
         model = registry.make(registry.models(), config["model"], description) if model is None else model

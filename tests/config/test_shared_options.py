@@ -19,6 +19,7 @@ from fedkin.methods import METHODS
 def not_said_yet() -> None:
     shared_options._say.cache_clear()
     shared_options._say_left_out.cache_clear()
+    shared_options._say_kept.cache_clear()
 
 
 def clusters_of(config: RunConfig) -> dict[str, int | None]:
@@ -33,8 +34,9 @@ def test_four_clusters_are_four_in_all_methods_of_a_run(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING, "fedkin"):
         config = beside({"name": "flexcfl", "clusters": 4}, "fedavg", "ifca", "fesem", "flhc", "sattler", "fedsim")
     assert clusters_of(config) == {"fedavg": None, "ifca": 4, "fesem": 4, "flhc": 4, "sattler": None, "fedsim": 5}
-    (line,) = [record.getMessage() for record in caplog.records]
+    kept, line = [record.getMessage() for record in caplog.records]
     assert "ifca, fesem, flhc: clusters = 4" in line and "fedsim" not in line
+    assert kept.endswith("means another thing by that name: fedsim: clusters = 4")
 
 
 def test_fedsims_clusters_are_others() -> None:

@@ -417,3 +417,19 @@ def test_a_run_of_a_server_has_models_and_no_data(tiny: fk.data.FederatedData) -
 def test_model_and_data_stay_in_their_process(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.FedAvg(), tiny, rounds=1)
     assert run.made_of is not None and pickle.loads(pickle.dumps(run)).made_of is None
+
+
+def test_a_run_of_a_server_knows_the_names_that_its_federation_agreed_upon(tiny: fk.data.FederatedData) -> None:
+    samples = {"shape": [2], "classes": 2, "labels": ["ill", "well"], "features": ["age", "pulse"]}
+    run = simulated(fk.IFCA(clusters=2), tiny)
+    config = {
+        "federation": {"name": "trial", "capacity": 12},
+        "model": {"name": "mclr"},
+        "data": {"name": "trial", "clients": 12, **samples},
+    }
+    local = {"epochs": 1, "batch_size": 5, "lr": 0.1}
+    server = replace(run, config={**run.config, **config, "local": local}, made_of=None)
+    swapped = pd.DataFrame(tiny.x[:9, ::-1], columns=["pulse", "age"])
+    names = server.predict(swapped, cluster=0)
+    assert set(names) <= {"ill", "well"}
+    assert (names == np.array(samples["labels"])[run.predict(tiny.x[:9], cluster=0)]).all()
