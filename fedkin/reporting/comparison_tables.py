@@ -91,12 +91,20 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
         lines += [f"{prefix}{row['method']} and {row['against']} are not compared: {row['why']}" for row in without]
         if others:
             lines.append(f"{prefix}{others} of {len(pairs)} differences are not significant")
+        lines += _agreement(comparison, setting, prefix)
     if len(comparison.settings) > 1 and ranks.average:
         ordered = sorted(ranks.average.items(), key=lambda one: one[1])
         tested = f" (Friedman p = {ranks.p:.2g}, critical difference {ranks.critical_difference:.2f})" * ranks.tested
         shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
         lines.append(f"mean rank over the settings{tested}: {shown}")
     return lines
+
+
+def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
+    """The agreement of each method's clusters with the true ones, where these are known."""
+    known = {row["method"]: row.get("ari") for row in rows_of(comparison.table()) if row["setting"] == setting}
+    shown = [f"{name} {ari:.2f}" for name, ari in known.items() if ari is not None]
+    return [f"{prefix}agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"] if shown else []
 
 
 def _difference(row: Row) -> str:

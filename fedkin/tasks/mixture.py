@@ -120,6 +120,10 @@ class TrainMixture(Task):
         flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
         return TrainingReply(reply.update, np.zeros(len(reply.arrived), np.int64), reply.examples, **losses, **flags)
 
+    def check_reply(self, arrays: Any) -> None:
+        if np.any(arrays["model_index"] != 0):
+            raise TaskError(f"task {self.name}: model_index is not 0, the only mixture that was sent")
+
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"
 

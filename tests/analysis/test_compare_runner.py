@@ -18,6 +18,7 @@ from fedkin.config import registry
 from fedkin.config import run as configuration
 from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.reporting.comparison_tables import findings
 from fedkin.run.results import Run
 from fedkin.run.simulate import execute
 from tests.analysis.test_repeat import NEVER_THE_SAME, TRAIN, files, same, without_seconds
@@ -344,3 +345,15 @@ def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
 def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]) -> None:
     summary = whole[1].runs("lr 0.1", "FedAvg")[0].summary()
     assert set(MEASURES.values()) <= set(summary)
+
+
+def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:
+    settings = ["data.name=planted", "data.base=digits", "data.kind=label_permutation", "data.clusters=2"]
+    settings += ["data.clients=6", "data.samples=60", "run.rounds=2", "run.cohort=6", "local.epochs=1"]
+    found = fk.compare(None, *settings, methods=["fedavg", "ifca"], seeds=1, out=tmp_path / "c")
+    row = found.table().set_index("method").loc["IFCA"]
+    assert row["ari"] == found.finished["", "IFCA", 0].summary()["ari"]
+    (line,) = [line for line in findings(found) if "true clusters" in line]
+    assert f"IFCA {row['ari']:.2f}" in line
+    unknown = fk.compare(None, *QUICK, methods=["fedavg"], seeds=1, out=tmp_path / "d")
+    assert "ari" not in unknown.table() and not any("true clusters" in line for line in findings(unknown))

@@ -349,14 +349,16 @@ def test_options_of_the_wrong_type_are_refused_by_name(maker: str, places: Path)
     """Before any file is looked for, and by us: Python would fail inside, or take 2.5 clients for 2."""
     make = MAKERS[maker]
     options = [p for p in inspect.signature(make).parameters.values() if p.name != "path"]
-    assert len(options) >= 3
+    assert options
     for option in options:
         for value in WRONG[str(option.annotation).split(" ")[0]]:
             with pytest.raises(ConfigError, match=rf"^{option.name} must be .*, got {re.escape(repr(value))}$"):
                 make(**{option.name: value})
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize(
+    "maker", [name for name, make in MAKERS.items() if "seed" in inspect.signature(make).parameters]
+)
 def test_negative_seeds_are_refused_alike(maker: str, places: Path) -> None:
     choices: list[dict[str, Any]] = [{}]
     if maker == "digits":

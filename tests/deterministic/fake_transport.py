@@ -119,7 +119,7 @@ class FakeTransport:
     # --- what the server does
 
     def nodes(self) -> Sequence[OnlineNode]:
-        return [OnlineNode(s.node_id, alive_until=s.alive_until) for s in self.seats.values() if self._is_online(s)]
+        return [OnlineNode(s.node_id, alive_until=s.alive_until) for s in self.seats.values() if self.is_online(s)]
 
     def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
         return [self._push(node, request, lifetime) for node, request in requests]
@@ -163,10 +163,10 @@ class FakeTransport:
             except InvalidMessageError as error:  # as the transport of Flower does
                 return Reply(request.id, RpcMessage({"failed": str(error)}), len(request.reply))
         error = request.error or ("the reply came too late" if self.clock.now > request.expires else "")
-        error = error or ("" if self._is_online(request.seat) else "the node is gone")
+        error = error or ("" if self.is_online(request.seat) else "the node is gone")
         return Reply(request.id, None, error=error, lost=True) if error else None
 
-    def _is_online(self, seat: Seat) -> bool:
+    def is_online(self, seat: Seat) -> bool:
         return seat.alive_until > self.clock.wall()
 
     # --- what nodes do

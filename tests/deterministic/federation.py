@@ -82,7 +82,7 @@ class Federation:
             start += clients
         self.engine = FakeTransport(schedule, self.clock, self._handle, self.tell, self.trace.count)
         self.engine.crashed = self._crashed
-        self.trace.beats = lambda: {node: seat.last_beat for node, seat in self.engine.seats.items()}
+        self.trace.beats = self._beats
         self._kill_at: float | None = None
         self._restart = 0.0
         self._lost_power: dict[str, float] = {}
@@ -90,6 +90,12 @@ class Federation:
     def tell(self, line: str) -> None:
         """Add a line to the story."""
         self.story.append(f"{self.clock.now:8.1f} s  {line}")
+
+    def _beats(self) -> dict[int, float]:
+        """When each node has sent its last heartbeat; never, of those that the engine does not count as online: after
+        its clock has been set, a heartbeat of before may be long ago."""
+        seats = self.engine.seats.items()
+        return {node: seat.last_beat if self.engine.is_online(seat) else -np.inf for node, seat in seats}
 
     def run(self) -> Run:
         """Serve until the run is done, however often the server ends meanwhile. Raises Violation."""

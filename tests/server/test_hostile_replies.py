@@ -86,7 +86,9 @@ class Federation:
 
 
 ASKED = [n for n in EXAMPLES if example(n)[0].delivery == "asked" and not example(n)[0].between_peers]
-ASKED = [name for name in ASKED if not example(name)[0].local]
+# The quadratic clients of these federations have no scores of samples, and no spans of them.
+UNDOABLE = {"evaluate mixture", "score moments", "score moments without labels", "span scores", "train spans"}
+ASKED = [name for name in ASKED if not example(name)[0].local and name not in UNDOABLE]
 
 
 def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
@@ -205,3 +207,8 @@ def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixtu
         new = [len(s.requests) - before for s, before in zip(transport.stations.values(), requests, strict=True)]
         assert new == [node == HOSTILE for node in range(6)]
         world.begin(Stream(3, 5))
+
+
+@pytest.mark.parametrize("name", sorted(UNDOABLE))
+def test_what_is_left_out_cannot_be_done_by_all_clients_here(name: str) -> None:
+    assert not Federation(name, "lone").run().arrived.all()

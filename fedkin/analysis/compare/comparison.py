@@ -113,6 +113,7 @@ class Comparison:
         """One row per cell: its finished seeds; the mean over them of the final accuracy, of that over all clients, of
         the best accuracy and of the bottom 10% of clients, with its 95% interval (Student's t; none below three seeds);
         where the data have a validation split, the same of the best accuracy on it, by which options are chosen;
+        where true clusters are known, the same of the agreement with them at the end (``ari``, ``nmi``);
         clusters that have clients at the end (mean) and those configured; rounds to the target (mean over the
         ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
         bytes and seconds per run."""
@@ -126,6 +127,9 @@ class Comparison:
             row |= mean_and_interval(name, [summary[name] for summary in summaries])
         if any("validation_accuracy" in summary for summary in summaries):
             row |= mean_and_interval("validation_accuracy", [one.get("validation_accuracy") for one in summaries])
+        for name in ("ari", "nmi"):
+            if any(summary.get(name) is not None for summary in summaries):
+                row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
         rounds = [r for run in runs if (r := _first_round(run, target)) is not None]
