@@ -113,18 +113,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(level_of(item.path))
 
 
-# --- compiled programs are released between modules, and the memory maps that are left are counted
+# --- compiled programs are released between modules and within long ones; the memory maps are counted before
 
+TESTS_BETWEEN = 100  # of one module, between two releases
 _maps: dict[str, tuple[int, str]] = {}  # of this process and of every worker: the most maps, and after which module
+_tests_since_release = 0
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of the module
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Release what a module's tests have compiled."""
-    if nextitem is None or nextitem.path != item.path:
+    global _tests_since_release
+    _tests_since_release += 1
+    if nextitem is None or nextitem.path != item.path or _tests_since_release >= TESTS_BETWEEN:
+        _tests_since_release = 0
         table = Path("/proc/self/maps")  # Linux has it
         count = len(table.read_bytes().splitlines()) if table.exists() else 0
-        _maps["this process"] = max(_maps.get("this process", (0, "")), (count, item.path.name))
+        module = item.path.relative_to(ROOT / "tests").as_posix()
+        _maps["this process"] = max(_maps.get("this process", (0, "")), (count, module))
         if "jax" in sys.modules:
             sys.modules["jax"].clear_caches()
 
