@@ -38,11 +38,14 @@ from fedkin.run.stopping import STOP
 SECONDS_TO_END = 5
 POLL = 0.2  # seconds between looks for a signal
 _log = logging.getLogger("fedkin")
-# One device, no threads in matrix products, and one thread for programs: several processes with as many threads as
-# there are cores spend a third of their time on switches between them. The same bits.
+# One device, no threads in matrix products (XLA's and NumPy's), and one thread for programs: several processes with as
+# many threads as there are cores spend a third of their time on switches and on waiting in loops. The same bits.
 ONE_CORE = {
     "XLA_FLAGS": "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false",
     "NPROC": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
 }
 
 
