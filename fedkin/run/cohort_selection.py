@@ -15,7 +15,7 @@ def select_cohort(
     """The cohort of round ``stream.round``, ascending; all where fewer than a cohort are reachable.
 
     Args:
-        reachable: ids of the clients that can be drawn.
+        reachable: ids of the clients that can be drawn, ascending.
         total_clients: N, of whom a round robin gives each its turn; in place of one that is not reachable then another
             is drawn.
         plan: the size of a cohort, and how it is selected.
@@ -23,8 +23,9 @@ def select_cohort(
     """
     size, earlier = min(plan.cohort, len(reachable)), (stream.round - 1) * plan.cohort
     in_turn = plan.selection == "round_robin" and earlier < total_clients
-    turn = np.arange(earlier, earlier + size) % total_clients if in_turn else []
-    cohort = np.intersect1d(turn, reachable).astype(np.int64)
-    others = np.setdiff1d(reachable, cohort)
-    sample = stream.rng().choice(others, size=size - len(cohort), replace=False)
-    return np.sort(np.concatenate([cohort, sample]))
+    turn = np.sort(np.arange(earlier, earlier + size) % total_clients) if in_turn else np.zeros(0, np.int64)
+    place = np.searchsorted(reachable, turn).clip(max=len(reachable) - 1)
+    place = place[reachable[place] == turn]  # no set operations: they sort or hash all N ids in every round
+    others = np.delete(reachable, place) if len(place) else reachable
+    sample = stream.rng().choice(others, size=size - len(place), replace=False)
+    return np.sort(np.concatenate([reachable[place], sample])).astype(np.int64)
