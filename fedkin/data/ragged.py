@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Int
@@ -29,7 +30,7 @@ class Ragged:
     def __getitem__(self, client: int) -> Int[np.ndarray, "s"]:
         return self.rows[self.offsets[client] : self.offsets[client + 1]]
 
-    @property
+    @cached_property
     def sizes(self) -> Int[np.ndarray, "N"]:
         """Number of samples of each client."""
         return np.diff(self.offsets)

@@ -47,6 +47,15 @@ def standing_tasks(method: Any) -> tuple[Task, ...]:
     return () if method.migration == "none" else (Shifted(method.migration, method.threshold),)
 
 
+def shared_head(method: Any) -> str:
+    """What a placement policy compares that needs last layers that clients share, for ``Requirements``; empty: nothing.
+
+    Args:
+        method: with a field ``newcomers``.
+    """
+    return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
+
+
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
     """Place clients anew whose data have shifted, selected or not (FlexCFL, Alg. 2, l. 4-6).
 
@@ -98,9 +107,10 @@ def update_assignment(world: World, state: S, clients: Int[np.ndarray, "n"], clu
 def _with_clusters(world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]) -> S:
     """The state with new clusters; clients whose cluster changes forget what they kept for the old one."""
     known = cluster != UNASSIGNED
+    placed = clients[known]
     assignment = state.assignment.copy()
-    assignment[clients[known]] = cluster[known]
-    world.reassigned(np.flatnonzero(assignment != state.assignment))
+    assignment[placed] = cluster[known]
+    world.reassigned(np.unique(placed[assignment[placed] != state.assignment[placed]]))
     return replace(state, assignment=assignment)
 
 

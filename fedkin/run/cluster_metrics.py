@@ -111,21 +111,39 @@ class ClusterMetrics:
             detected: clients that detected a shift of their data; None where they did not test for one.
             placed: clients that were placed in this round, and stored their label counts.
         """
-        counts = np.zeros(len(assignment), bool)
-        counts[reachable] = True
-        had, has = counts & (self.assignment != UNASSIGNED), counts & (assignment != UNASSIGNED)
-        migrated = had & has & (assignment != self.assignment)
+        counts = np.ones(len(assignment), bool)
+        had, has = self.assignment != UNASSIGNED, assignment != UNASSIGNED
+        if len(reachable) < len(assignment):
+            counts[:] = False
+            counts[reachable] = True
+            had, has = had & counts, has & counts
+        changed = np.flatnonzero(assignment != self.assignment)
         record = {
-            "migrations": int(migrated.sum()),
-            "stability": _stability(self.assignment[had & has], assignment[had & has]),
+            **self._changes(changed[had[changed] & has[changed]], had, has, assignment),
             **self._shifts(round, had, counts, truth.shifted, detected),
             **self._matches(round, had, has, assignment, truth.true_clusters),
         }
         self.shift_since[placed] = NEVER
+        left = np.flatnonzero((self.assignment != UNASSIGNED) & ~has)  # none of the others waits for anything
         for since in (self.shift_since, self.change_since, self.newcomer_since):
-            since[~has] = NEVER
-        self.assignment = assignment.copy()
+            since[left] = NEVER
+        self.assignment[changed] = assignment[changed]
         return record
+
+    def _changes(
+        self,
+        migrants: Int[np.ndarray, "m"],
+        had: Bool[np.ndarray, "N"],
+        has: Bool[np.ndarray, "N"],
+        assignment: Int[np.ndarray, "N"],
+    ) -> Record:
+        """How many clients migrated, and how much of the clustering stayed: all of it where none did."""
+        both = had & has
+        if len(migrants):
+            stability = float(adjusted_rand_index(self.assignment[both], assignment[both]))
+        else:
+            stability = 1.0 if both.any() else None
+        return {"migrations": len(migrants), "stability": stability}
 
     def _shifts(
         self,
@@ -220,10 +238,6 @@ def summary(records: Iterable[Record]) -> Record:
         "migration_delay": share("recovery_delay_sum", "changes_recovered"),
         "newcomer_delay": share("newcomer_delay_sum", "newcomers_matched"),
     }
-
-
-def _stability(before: Int[np.ndarray, "c"], after: Int[np.ndarray, "c"]) -> float | None:
-    return float(adjusted_rand_index(before, after)) if len(before) else None
 
 
 def _end_waits(since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int) -> tuple[int, int]:

@@ -115,8 +115,9 @@ def run(
         instrumented.begin(_scenario(plan, run_state.round))
         before = run_state.state.assignment
         run_state.state = run_round(instrumented, method, run_state.state, run_state.round, plan)
-        changed = (run_state.state.assignment != before) & ~instrumented.observations.reassigned
-        instrumented.reassigned(np.flatnonzero(changed))
+        if run_state.state.assignment is not before:
+            changed = np.flatnonzero(run_state.state.assignment != before)
+            instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
     if run_state.stopped:
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())

@@ -205,10 +205,10 @@ def global_record(mean: GlobalModel) -> Record:
 
 def true_cluster_agreement(scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None) -> Record:
     """Adjusted Rand index and normalised mutual information of the clusters with the true ones."""
-    from sklearn.metrics import normalized_mutual_info_score
-
     if true_clusters is None or not len(scored.clients):
         return {"ari": None, "nmi": None}
+    from sklearn.metrics import normalized_mutual_info_score  # takes a second to import
+
     known = true_clusters[scored.clients]
     return {
         "ari": float(adjusted_rand_index(known, scored.cluster)),

@@ -6,6 +6,7 @@ Pure decisions, drawn per client and round; a world applies them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -58,7 +59,7 @@ class Population:
             raise ConfigError(
                 f"departures leave no client at round {round}: {departed} have left, {late} of {total} come later"
             )
-        return np.arange(departed, total - late)
+        return _ids(departed, int(total - late))
 
     def dropped_out(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Which clients drop out of this round."""
@@ -84,3 +85,11 @@ class Population:
         """One uniform number per client, independent of the other clients in the call."""
         own = Stream(stream.seed, stream.round, "population/" + stream.purpose.rsplit("/", 1)[-1])
         return np.array([own.client(int(c)).random() for c in clients])
+
+
+@lru_cache(maxsize=2)
+def _ids(first: int, end: int) -> Int[np.ndarray, "c"]:
+    """Ids from the first on, below the end, read-only: all parts of a round ask for the same."""
+    ids = np.arange(first, end)
+    ids.flags.writeable = False
+    return ids

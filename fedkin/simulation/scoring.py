@@ -160,12 +160,11 @@ class Scorer:
         key, slot = (clients.tobytes(), model_index.tobytes()), (split, model_index.ndim)
         if slot in self._cache and self._cache[slot][0] == key:
             return self._cache[slot][1]
-        owned = self._data.part(split)
-        rows = np.concatenate([owned[int(c)] for c in clients])
+        owned = self._data.part(split).select(clients)
         devices = self._mesh.size
         sets, own = np.unique(model_index, axis=0, return_inverse=True)
-        b = make_blocks(rows, np.repeat(own.ravel(), owned.sizes[clients]), devices)
-        x, y = self._data.x, self._data.y.astype(np.int32)
+        b = make_blocks(owned.rows, np.repeat(own.ravel(), owned.sizes), devices)
+        x, y = self._data.x, self._data.y
         slices = chunks(b, x, _CHUNK_BYTES, devices)
         scoring = sets[b.model_index].astype(np.int32)
         parts = (self._put(SampleBlocks(scoring[s], x[b.take[s]], y[b.take[s]])) for s in slices)
