@@ -56,6 +56,33 @@ def describe_command(
         typer.echo(f"figure: {' and '.join(map(str, paths))}")
 
 
+@data_app.command("make")
+def make_command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section.",
+        ),
+    ],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder for it (default: data-NAME).")
+    ] = None,
+) -> None:
+    """Write a data set into a folder of arrays that runs read where they lie: it may be larger than memory.
+
+    Synthetic data are written as they are drawn: fedkin data make synthetic clients=1000000 samples=20"""
+    with error_exit():
+        from fedkin.data.packed import pack
+
+        folder = out or Path(f"data-{Path(name).stem}")
+        data = pack(lambda: _dataset(name, options or []), folder)
+        typer.echo(f"{data!r}\nin {folder}: run on it with data.name=file data.path={folder}")
+
+
 @data_app.command("pni")
 def pni_command(
     name: Annotated[

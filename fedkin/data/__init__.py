@@ -19,6 +19,7 @@ from fedkin.data.goodreads import goodreads
 from fedkin.data.heart_disease import heart_disease
 from fedkin.data.image_sets import cifar10, digits, fashion_mnist, mnist
 from fedkin.data.mex import mex
+from fedkin.data.packed import pack
 from fedkin.data.sent140 import sent140
 from fedkin.data.shakespeare import shakespeare
 from fedkin.data.synthetic import synthetic
@@ -72,6 +73,7 @@ __all__ = [
     "load",
     "mex",
     "mnist",
+    "pack",
     "picture",
     "sea",
     "sent140",

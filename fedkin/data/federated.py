@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Shaped
@@ -12,10 +13,11 @@ from jaxtyping import Bool, Float32, Int, Shaped
 from fedkin.core.display import count, html_table, listed
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
+from fedkin.data.array_checks import first_not_finite, is_array, type_of
+from fedkin.data.packed_files import PackedFiles
 from fedkin.data.ragged import Ragged as Ragged
 
 SPLITS = ("train", "validation", "test")
-_BLOCK_BYTES = 2**24  # of samples that are checked at a time
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,24 @@ class FederatedData:
     feature_names: tuple[str, ...] | None = None  # of the columns of a table [M d]
     columns: dict[str, str] | None = None  # of a table: those of the "label" and, where it has one, of the "client"
     from_uint8: bool = False  # whether x were uint8 pixels and are divided by 255
+    packed: ClassVar[PackedFiles | None] = None  # of data in memory; an instance's own: the files that it is read from
 
     def __post_init__(self) -> None:
         self._check()
+
+    @classmethod
+    def trusted(cls, packed: PackedFiles, **fields: Any) -> FederatedData:
+        """Data whose samples were checked when they were packed: only the index is, and ``x`` is not read.
+
+        Args:
+            packed: the files that they are in.
+            fields: as of the class.
+        """
+        data = object.__new__(cls)
+        defaults = {f.name: f.default for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING}
+        data.__dict__.update({**defaults, **fields, "packed": packed})
+        data._check_owners()
+        return data
 
     def __repr__(self) -> str:
         facts = self._facts()
@@ -164,6 +181,7 @@ class FederatedData:
         values = {"train": train, "test": test, "true_clusters": true_clusters, "x": x, "y": y}
         values["validation"] = validation
         data = copy.copy(self)  # dataclasses.replace would check the samples
+        data.__dict__.pop("packed", None)  # whose digest is another
         data.__dict__.update({name: value for name, value in values.items() if value is not None})
         data._check_owners()
         return data
@@ -180,10 +198,10 @@ class FederatedData:
         self._check_clients()
 
     def _check_samples(self) -> None:
-        if not _is_array(self.x, "biuf") or not self.x.ndim:
-            raise DataError(f"{self.name}: x must be numbers in an array [M, ...], got {_type_of(self.x)}")
-        if not _is_array(self.y, "iu", 1):
-            raise DataError(f"{self.name}: labels must be integers in an array [M], got {_type_of(self.y)}")
+        if not is_array(self.x, "biuf") or not self.x.ndim:
+            raise DataError(f"{self.name}: x must be numbers in an array [M, ...], got {type_of(self.x)}")
+        if not is_array(self.y, "iu", 1):
+            raise DataError(f"{self.name}: labels must be integers in an array [M], got {type_of(self.y)}")
         if not isinstance(self.classes, (int, np.integer)) or self.classes < 1:
             raise DataError(f"{self.name}: classes must be an integer of at least 1, got {self.classes!r}")
         for what, names, number in (
@@ -198,7 +216,7 @@ class FederatedData:
             raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
         if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
             raise DataError(f"{self.name}: labels must be 0..{self.classes - 1}, got {self.y.min()}..{self.y.max()}")
-        if np.issubdtype(self.x.dtype, np.floating) and (bad := _first_not_finite(self.x)) is not None:
+        if np.issubdtype(self.x.dtype, np.floating) and (bad := first_not_finite(self.x)) is not None:
             raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
 
     def _check_vocabulary(self) -> None:
@@ -207,18 +225,18 @@ class FederatedData:
                 raise DataError(f"{self.name}: vectors belong to the words of a vocabulary, and there is none")
             return
         V = len(self.vocabulary)
-        if not _is_array(self.x, "iu", 2) or (self.x.size and not 0 <= int(self.x.min()) <= int(self.x.max()) < V):
+        if not is_array(self.x, "iu", 2) or (self.x.size and not 0 <= int(self.x.min()) <= int(self.x.max()) < V):
             raise DataError(f"{self.name}: x of text must be word numbers 0..{V - 1} in an array [M, L]")
-        if self.vectors is not None and not (_is_array(self.vectors, "f", 2) and len(self.vectors) == V):
-            raise DataError(f"{self.name}: vectors must be an array [{V}, D] of floats, got {_type_of(self.vectors)}")
+        if self.vectors is not None and not (is_array(self.vectors, "f", 2) and len(self.vectors) == V):
+            raise DataError(f"{self.name}: vectors must be an array [{V}, D] of floats, got {type_of(self.vectors)}")
 
     def _check_part(self, split: str) -> None:
         part = self.part(split)
         if not isinstance(part, Ragged):
-            raise DataError(f"{self.name}: {split} must be a Ragged (Ragged.of makes one), got {_type_of(part)}")
+            raise DataError(f"{self.name}: {split} must be a Ragged (Ragged.of makes one), got {type_of(part)}")
         for name, array in (("rows", part.rows), ("offsets", part.offsets)):
-            if not _is_array(array, "i", 1):
-                raise DataError(f"{self.name}: {split}.{name} must be signed integers [n], got {_type_of(array)}")
+            if not is_array(array, "i", 1):
+                raise DataError(f"{self.name}: {split}.{name} must be signed integers [n], got {type_of(array)}")
         rows, offsets = part.rows, part.offsets
         if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(rows) or (np.diff(offsets) < 0).any():
             raise DataError(
@@ -233,11 +251,10 @@ class FederatedData:
             if N != len(self.part(split)):
                 raise DataError(f"{self.name}: train names {N} clients, {split} names {len(self.part(split))}")
         if self.true_clusters is not None and not (
-            _is_array(self.true_clusters, "i", 1) and self.true_clusters.min(initial=0) >= 0
+            is_array(self.true_clusters, "i", 1) and self.true_clusters.min(initial=0) >= 0
         ):
             raise DataError(
-                f"{self.name}: true_clusters must be integers from 0 in an array [N], "
-                f"got {_type_of(self.true_clusters)}"
+                f"{self.name}: true_clusters must be integers from 0 in an array [N], got {type_of(self.true_clusters)}"
             )
         for name, each in (("true_clusters", self.true_clusters), ("client_names", self.client_names)):
             if each is not None and len(each) != N:
@@ -245,16 +262,6 @@ class FederatedData:
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
             raise DataError(f"{self.name}: client {empty[0]} has no training sample ({len(empty)} such clients)")
-
-
-def _first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
-    """The first sample with NaN or an infinite feature, looked for in blocks: a mask of all takes a quarter of x."""
-    block = max(1, _BLOCK_BYTES // max(1, x[:1].nbytes))
-    for start in range(0, len(x), block):
-        part = x[start : start + block]
-        if not np.isfinite(part).all():
-            return start + int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
-    return None
 
 
 def check_validation(fraction: Any) -> None:
@@ -274,14 +281,3 @@ def _stratified(labels: Int[np.ndarray, "n"], fraction: float, rng: np.random.Ge
     every = ((np.arange(count) + rng.random()) * n / max(count, 1)).astype(np.int64)
     chosen[order[every]] = True
     return chosen
-
-
-def _is_array(value: object, kinds: str, ndim: int | None = None) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and ndim in (None, value.ndim)
-
-
-def _type_of(value: object) -> str:
-    if not isinstance(value, np.ndarray):
-        return type(value).__name__
-    least = f", from {value.min()}" if value.dtype.kind == "i" and value.size else ""
-    return f"{value.dtype} of shape {value.shape}{least}"

@@ -159,23 +159,28 @@ def by_writer(writers: Shaped[np.ndarray, "M"]) -> Ragged:
     return Ragged.of(np.split(np.argsort(owner, kind="stable"), np.cumsum(sizes)[:-1]))
 
 
-def split_train_test(owned: Ragged, stream: Stream, train_fraction: float | int = 0.9) -> tuple[Ragged, Ragged]:
+def split_train_test(owned: Ragged, stream: Stream | None, train_fraction: float | int = 0.9) -> tuple[Ragged, Ragged]:
     """Training and test rows of every client: shuffled, int(train_fraction * n) of them (at least one) to train.
 
     Args:
         owned: rows of each client.
-        stream: shuffles, with a stream of its own for each client.
+        stream: shuffles, with a stream of its own for each client; None where rows keep their order.
         train_fraction: in (0, 1].
     """
     if not 0 < train_fraction <= 1:
         raise ConfigError(f"train_fraction must be in (0, 1], got {train_fraction}")
-    train, test = [], []
+    sizes = owned.sizes
+    train_sizes = np.minimum(sizes, np.maximum(1, (train_fraction * sizes).astype(np.int64)))
+    train, test = Ragged.empty(train_sizes), Ragged.empty(sizes - train_sizes)
+    if stream is None:
+        place = np.arange(len(owned.rows)) - np.repeat(owned.offsets[:-1], sizes)
+        first = place < np.repeat(train_sizes, sizes)
+        train.rows[:], test.rows[:] = owned.rows[first], owned.rows[~first]
+        return train, test
     for client in range(len(owned)):
         rows = stream.client(client).permutation(owned[client])
-        cut = max(1, int(train_fraction * len(rows)))
-        train.append(rows[:cut])
-        test.append(rows[cut:])
-    return Ragged.of(train), Ragged.of(test)
+        train[client][:], test[client][:] = np.split(rows, [train_sizes[client]])
+    return train, test
 
 
 def redistribute(owned: Ragged, stream: Stream) -> Ragged:

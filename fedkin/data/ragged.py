@@ -24,6 +24,19 @@ class Ragged:
         rows = np.concatenate([np.asarray(a, np.int64) for a in lists]) if sizes else np.zeros(0, np.int64)
         return cls(rows.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
+    @classmethod
+    def empty(cls, sizes: Int[np.ndarray, "N"]) -> Ragged:
+        """An index of so many samples per client, whose rows are still to be written."""
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return cls(np.empty(offsets[-1], np.int64), offsets)
+
+    @classmethod
+    def consecutive(cls, sizes: Int[np.ndarray, "N"]) -> Ragged:
+        """The index of samples that lie one client after another."""
+        made = cls.empty(sizes)
+        made.rows[:] = np.arange(len(made.rows))
+        return made
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -9,13 +9,12 @@ from jaxtyping import Float32, Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
+from fedkin.data.allocation import sample_arrays
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.machine_memory import check_memory
 from fedkin.data.partition import split_train_test
 from fedkin.data.partition_options import checked, legacy_random, positive
 
 FEATURES, CLASSES = 60, 10
-_BYTES = FEATURES * 4 + 3 * 8  # of a sample, with its label and its place in two indices
 
 
 class Generated(NamedTuple):
@@ -27,7 +26,12 @@ class Generated(NamedTuple):
 
 
 def generate(
-    alpha: float | int, beta: float | int, clients: int, random: np.random.RandomState, iid: bool = False
+    alpha: float | int,
+    beta: float | int,
+    clients: int,
+    random: np.random.RandomState,
+    iid: bool = False,
+    samples: int | None = None,
 ) -> Generated:
     """Draw all samples in the order of the authors' generator, so that a seed gives their numbers.
 
@@ -37,26 +41,30 @@ def generate(
         clients: N.
         random: legacy generator.
         iid: one model and one distribution of features for all clients.
+        samples: of each client; None for lognormal(4, 2) + 50 of them.
 
     Raises ConfigError where the machine has too little memory for them.
     """
-    sizes = random.lognormal(4, 2, clients).astype(np.int64) + 50
-    covariance = np.diag(np.arange(1.0, FEATURES + 1) ** -1.2)
+    if samples is None:
+        sizes = random.lognormal(4, 2, clients).astype(np.int64) + 50
+    else:
+        sizes = np.full(clients, samples)
+    deviations = np.sqrt(np.arange(1.0, FEATURES + 1) ** -1.2)
     if iid:
         means = np.zeros((clients, FEATURES))
         shared = random.normal(0, 1, (FEATURES, CLASSES)), random.normal(0, 1, CLASSES)
     else:
         centre = random.normal(0, alpha, clients)  # of both a client's weights and its biases
         spread = random.normal(0, beta, clients)
-        means = np.array([random.normal(spread[u], 1, FEATURES) for u in range(clients)])
+        means = random.normal(spread[:, None], 1, (clients, FEATURES))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    check_memory({f"{offsets[-1]:,} samples of synthetic": _BYTES * int(offsets[-1])}, "take fewer: data.clients")
-    x, y = np.empty((offsets[-1], FEATURES), np.float32), np.empty(offsets[-1], np.int64)
+    x, y = sample_arrays("synthetic", int(offsets[-1]), (FEATURES,))
     for u in range(clients):
         W, b = (
             shared if iid else (random.normal(centre[u], 1, (FEATURES, CLASSES)), random.normal(centre[u], 1, CLASSES))
         )
-        drawn, own = random.multivariate_normal(means[u], covariance, sizes[u]), slice(offsets[u], offsets[u + 1])
+        drawn, own = random.standard_normal((sizes[u], FEATURES)), slice(offsets[u], offsets[u + 1])
+        drawn = drawn * deviations + means[u]
         x[own], y[own] = drawn, np.argmax(drawn @ W + b, axis=1)  # labels are those of the numbers as drawn
     return Generated(x, y, sizes)
 
@@ -67,6 +75,7 @@ def synthetic(
     alpha: float | int | None = None,
     beta: float | int | None = None,
     clients: int = 30,
+    samples: int | None = None,
     iid: bool = False,
     train_fraction: float | int = 0.9,
     seed: int = 0,
@@ -80,6 +89,8 @@ def synthetic(
         alpha: intended standard deviation between clients' models; None for 1.
         beta: standard deviation between clients' features; None for 1.
         clients: N.
+        samples: of each client; None for the published lognormal(4, 2) + 50. Its first ones are its training samples:
+            they are independent, so that a shuffle would change nothing.
         iid: the same model and features for every client; alpha and beta do not apply to it and are refused.
         train_fraction: each client's share of training samples.
         seed: of samples and split.
@@ -88,14 +99,16 @@ def synthetic(
         ConfigError: invalid options, or more samples than this machine has memory for.
     """
     positive("clients", clients)
+    if samples is not None:
+        positive("samples", samples)
     for name, value in (("alpha", alpha), ("beta", beta)):
         if value is not None and iid:
             raise ConfigError(f"{name} = {value} does not apply to synthetic with iid = true; leave one of them out")
         if value is not None and not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be zero or a positive number, got {value}")
     alpha, beta = (1.0 if value is None else value for value in (alpha, beta))
-    x, y, sizes = generate(alpha, beta, clients, legacy_random(seed), iid)
-    owned = Ragged(np.arange(len(y)), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-    train, test = split_train_test(owned, Stream(seed, purpose="data/synthetic/split"), train_fraction)
+    x, y, sizes = generate(alpha, beta, clients, legacy_random(seed), iid, samples)
+    stream = None if samples else Stream(seed, purpose="data/synthetic/split")
+    train, test = split_train_test(Ragged.consecutive(sizes), stream, train_fraction)
     name = "synthetic(iid)" if iid else f"synthetic({alpha:g}, {beta:g})"
     return FederatedData(name, x, y, CLASSES, train, test)

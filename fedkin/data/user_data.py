@@ -1,4 +1,4 @@
-"""The user's own data, from one file, or from a folder in LEAF's layout."""
+"""The user's own data, from one file, from a folder in LEAF's layout, or from one of packed arrays."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.files import Table, read_npz, read_table
 from fedkin.data.leaf import leaf
 from fedkin.data.own_samples import OwnSamples, own_partition
+from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.tables import Columns, check_columns, table_samples
 
@@ -50,6 +51,8 @@ def load(
     "y": [..]}}}``, x of numbers. Nothing is scaled, and clients keep the order of the files. Features that must stay
     integers, such as the tokens of text, can be given to ``from_arrays``.
 
+    A folder that ``pack`` or ``fedkin data make`` wrote is read where it lies: its data may be larger than memory.
+
     Args:
         path: an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file, or a folder.
         classes: C; None for the largest label + 1. Must be given where labels exceed the number of samples.
@@ -79,8 +82,9 @@ def load(
     if path.is_dir():
         _refuse_split(path, train_fraction, seed)
         columns = {"label": label, "client": client, "features": features, "label_names": label_names}
-        _refuse_columns(path, {**columns, "partition": partition})
-        return leaf(path, classes)
+        packed = is_packed(path)
+        _refuse_options_of_file(path, {**columns, "partition": partition, **({"classes": classes} if packed else {})})
+        return open_packed(path) if packed else leaf(path, classes)
     names = None if label_names is None else tuple(label_names)
     samples = _samples(path, label, client, features, options, {"label_names": names, "classes": classes})
     if samples.split is not None:
@@ -143,10 +147,11 @@ def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | No
             raise ConfigError(f"{name} = {value} does not apply to {path}, which has its own split; leave it out")
 
 
-def _refuse_columns(path: Path, options: dict[str, object]) -> None:
+def _refuse_options_of_file(path: Path, options: dict[str, object]) -> None:
     for name, value in options.items():
         if value is not None:
-            raise ConfigError(f"{name} = {value} does not apply to {path}, a folder in LEAF's layout; leave it out")
+            kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"
+            raise ConfigError(f"{name} = {value} does not apply to {path}, {kind}; leave it out")
 
 
 def _refuse_row_numbers(table: Table, path: Path) -> None:

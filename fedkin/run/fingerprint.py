@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedkin.data.digest import add_array
 from fedkin.data.federated import FederatedData
 from fedkin.models import Model
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
@@ -42,17 +43,6 @@ def fingerprint(description: dict[str, Any], *digests: str) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def data_digest(data: FederatedData) -> str:
-    """A digest of all that federated data hold: features, labels, owners, names, true clusters, words."""
-    digest = hashlib.sha256(repr((data.name, data.classes, data.client_names)).encode())
-    parts = [data.train, data.test, *([] if data.validation is None else [data.validation])]
-    owners = [array for part in parts for array in (part.rows, part.offsets)]
-    words = () if data.vocabulary is None else (np.array(data.vocabulary), data.vectors)
-    for part in (data.x, data.y, *owners, data.true_clusters, *words):
-        _add(digest, part)
-    return digest.hexdigest()
-
-
 def model_digest(model: AnyModel, data: FederatedData) -> str:
     """A digest of what a model computes and of how it starts. One that is not of JAX makes its own."""
     return model.digest(data) if isinstance(model, ModelWithWorkers) else _jax_digest(model, data)  # type: ignore[arg-type]
@@ -70,16 +60,8 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
     flat = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
     lowered = jax.jit(program).lower(flat, jnp.asarray(data.x[:1]), jax.random.key(0))
     digest = hashlib.sha256(lowered.as_text().encode())
-    _add(digest, model.initial(np.array([1, 2], np.uint32)))
+    add_array(digest, model.initial(np.array([1, 2], np.uint32)))
     return digest.hexdigest()
-
-
-def _add(digest: Any, part: np.ndarray | None) -> None:
-    """Add an array, with its type and shape, or its absence."""
-    if part is None:
-        return digest.update(b"none;")
-    digest.update(f"{part.dtype.str} {part.shape};".encode())
-    digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
 
 
 def first_difference(stored: dict[str, Any], requested: dict[str, Any]) -> str:

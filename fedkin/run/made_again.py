@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import Method
+from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.run.data_place import located
-from fedkin.run.fingerprint import data_digest, environment, environment_changes, fingerprint, model_digest
+from fedkin.run.fingerprint import environment, environment_changes, fingerprint, model_digest
 from fedkin.run.parts import Parts, parts_of
 
 if TYPE_CHECKING:

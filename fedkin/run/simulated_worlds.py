@@ -11,11 +11,12 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.training import LocalTraining
+from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.machine_memory import check_memory
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_name
-from fedkin.run.fingerprint import data_digest, model_digest
+from fedkin.run.fingerprint import model_digest
 from fedkin.run.lifecycle import ClientFacts, Digests, Methods, OpenWorld, method_places
 from fedkin.run.parts import Parts
 from fedkin.scenarios.population import Population

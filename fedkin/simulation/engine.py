@@ -103,6 +103,8 @@ class SimulatedWorld:
     def begin(self, stream: Stream) -> None:
         self._now = stream
         self._release_programs()
+        if self._first_data.packed is not None:
+            self._first_data.packed.check()
         self._memory.forget(self.population.departed(stream.round))
         if self._shifted_data is None:
             return

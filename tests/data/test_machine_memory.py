@@ -96,7 +96,7 @@ def test_a_generator_is_refused_before_it_allocates(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("position", [0, 1, 5, 6])
 def test_the_first_wrong_sample_is_named_whatever_its_block(position: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.data.federated._BLOCK_BYTES", 2 * 3 * 4)
+    monkeypatch.setattr("fedkin.data.array_checks._BLOCK_BYTES", 2 * 3 * 4)
     x = np.zeros((7, 3), np.float32)
     x[position:, 1] = np.nan
     rows = fk.data.Ragged.of([np.arange(7)])

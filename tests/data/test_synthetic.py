@@ -42,7 +42,7 @@ def test_the_order_of_the_draws(oracle: Oracle) -> None:
             return drawn[-1]
 
     _, _, sizes = generate(1, 1, 30, Recorder(0))
-    centre, spread, mean_x0, W0, b0 = drawn[0], drawn[1], drawn[2], drawn[32], drawn[33]
+    centre, spread, mean_x0, W0, b0 = drawn[0], drawn[1], drawn[2][0], drawn[3], drawn[4]
     assert sizes.tolist() == trace["sizes"]
     for ours, theirs in (
         (centre[:3], trace["mean_W_first3"]),
@@ -116,3 +116,11 @@ def test_alpha_changes_nothing(beta: float) -> None:
     none, much = (synthetic(alpha=alpha, beta=beta, clients=8, seed=4) for alpha in (0.0, 5.0))
     assert np.array_equal(none.x, much.x) and np.array_equal(none.y, much.y)
     assert not np.array_equal(none.x, synthetic(alpha=0.0, beta=beta + 0.5, clients=8, seed=4).x)
+
+
+def test_as_many_samples_of_each_client_as_asked() -> None:
+    data = synthetic(clients=4, samples=10, train_fraction=0.7)
+    assert data.train.sizes.tolist() == [7] * 4 and data.test.sizes.tolist() == [3] * 4
+    assert data.train[1].tolist() == list(range(10, 17)) and data.test[1].tolist() == [17, 18, 19]
+    with pytest.raises(ConfigError, match="samples"):
+        synthetic(samples=0)

@@ -13,8 +13,8 @@ from fedkin.config import registry
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data import augmented, load, table
+from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData, Ragged, check_validation
-from fedkin.run.fingerprint import data_digest
 from fedkin.scenarios.drift import Relabel
 from fedkin.scenarios.shift import Incremental, ShiftedData
 from fedkin.scenarios.swaps import swap_all, swap_labels

@@ -24,10 +24,11 @@ from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
 from fedkin.core.training import LocalTraining
+from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
-from fedkin.run.fingerprint import data_digest, fingerprint, model_digest
+from fedkin.run.fingerprint import fingerprint, model_digest
 from fedkin.run.results import Run
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel

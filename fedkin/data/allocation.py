@@ -1,0 +1,65 @@
+"""Where the samples of a generated data set are put: in memory, or straight into the files that they are packed into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from fedkin.data.machine_memory import check_memory
+
+_folder: ContextVar[Path | None] = ContextVar("folder of the samples that are made", default=None)
+
+
+def sample_arrays(
+    name: str, samples: int, features: tuple[int, ...]
+) -> tuple[Float32[np.ndarray, "M ..."], Int64[np.ndarray, "M"]]:
+    """Arrays for the features and labels of samples that will be made, to be written to.
+
+    Args:
+        name: of the data set, for the message.
+        samples: M.
+        features: shape of a sample.
+
+    Raises ConfigError where the machine has too little memory for them.
+    """
+    folder = _folder.get()
+    if folder is None:
+        size = samples * (int(np.prod(features)) * 4 + 3 * 8)  # with the label and the place in two indices
+        check_memory(
+            {f"{samples:,} samples of {name}": size},
+            f"take fewer (data.clients), or let them be written to files (fedkin data make {name} ... --out FOLDER)",
+        )
+        return np.empty((samples, *features), np.float32), np.empty(samples, np.int64)
+    return new_file(folder / "x.npy", (samples, *features), np.float32), new_file(
+        folder / "y.npy", (samples,), np.int64
+    )
+
+
+@contextmanager
+def samples_made_in(folder: Path) -> Iterator[None]:
+    """Samples that are made meanwhile are allocated in a folder: ``x.npy`` and ``y.npy``."""
+    token = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+def new_file(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array in a new npy file. One without an element cannot be mapped, and is written at once.
+
+    Args:
+        path: of the file.
+        shape: of the array.
+        dtype: of its numbers.
+    """
+    if not np.prod(shape):
+        np.save(path, np.empty(shape, dtype))
+        return np.empty(shape, dtype)
+    return np.lib.format.open_memmap(path, "w+", dtype, shape)

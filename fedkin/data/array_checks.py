@@ -1,0 +1,31 @@
+"""Checks of arrays that come from outside."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Shaped
+
+_BLOCK_BYTES = 2**24  # of samples that are checked at a time
+
+
+def first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
+    """The first sample with NaN or an infinite feature, looked for in blocks: a mask of all takes a quarter of x."""
+    block = max(1, _BLOCK_BYTES // max(1, x[:1].nbytes))
+    for start in range(0, len(x), block):
+        part = x[start : start + block]
+        if not np.isfinite(part).all():
+            return start + int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
+    return None
+
+
+def is_array(value: object, kinds: str, ndim: int | None = None) -> bool:
+    """Whether it is an array with one of these kinds of numbers, and so many axes."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and ndim in (None, value.ndim)
+
+
+def type_of(value: object) -> str:
+    """What it is, in words."""
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    least = f", from {value.min()}" if value.dtype.kind == "i" and value.size else ""
+    return f"{value.dtype} of shape {value.shape}{least}"

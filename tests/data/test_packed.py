@@ -1,0 +1,169 @@
+"""Data that are read where they lie."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.digest import data_digest
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.packed import DESCRIPTION, open_packed, pack, verify
+
+
+@pytest.fixture
+def data() -> FederatedData:
+    return fk.data.synthetic(clients=6, samples=10, seed=2).with_validation(0.2)
+
+
+def same(one: FederatedData, other: FederatedData) -> bool:
+    for field in fields(FederatedData):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(a, Ragged):
+            if not (np.array_equal(a.rows, b.rows) and np.array_equal(a.offsets, b.offsets)):
+                return False
+        elif not np.array_equal(a, b) or (isinstance(a, np.ndarray) and a.dtype != b.dtype):
+            return False
+    return True
+
+
+def test_what_is_packed_is_opened(data: FederatedData, tmp_path: Path) -> None:
+    packed = pack(data, tmp_path / "d")
+    assert isinstance(packed.x, np.memmap) and isinstance(packed.train.rows, np.memmap)
+    assert same(data, packed) and same(data, fk.data.load(tmp_path / "d"))
+    assert data_digest(packed) == data_digest(data)  # so that a run goes on with either
+    verify(tmp_path / "d")
+
+
+def test_names_words_and_true_clusters_are_packed(tmp_path: Path) -> None:
+    words = FederatedData(
+        "words",
+        np.array([[0, 1], [1, 2], [2, 2]]),
+        np.array([0, 1, 1]),
+        2,
+        Ragged(np.array([0, 2]), np.array([0, 1, 2])),
+        Ragged(np.array([1]), np.array([0, 0, 1])),
+        true_clusters=np.array([1, 0]),
+        client_names=("anna", "ben"),
+        vocabulary=("a", "b", "c"),
+        vectors=np.ones((3, 4), np.float32),
+        label_names=("no", "yes"),
+    )
+    assert same(words, pack(words, tmp_path / "d"))
+
+
+def test_generated_samples_are_written_as_they_are_drawn(data: FederatedData, tmp_path: Path) -> None:
+    def made() -> FederatedData:
+        drawn = fk.data.synthetic(clients=6, samples=10, seed=2)
+        assert isinstance(drawn.x, np.memmap) and Path(str(drawn.x.filename)) == tmp_path / "d/x.npy"
+        return drawn.with_validation(0.2)
+
+    assert same(data, pack(made, tmp_path / "d"))
+    assert not isinstance(fk.data.synthetic(clients=3, samples=4).x, np.memmap)  # it was for that call only
+
+
+def test_a_selection_has_a_digest_of_its_own(data: FederatedData, tmp_path: Path) -> None:
+    packed = pack(data, tmp_path / "d")
+    part = packed.select(np.array([1, 4]))
+    assert part.packed is None and data_digest(part) == data_digest(data.select(np.array([1, 4])))
+
+
+def test_a_run_on_packed_data_is_that_on_data_in_memory(data: FederatedData, tmp_path: Path) -> None:
+    packed = pack(data, tmp_path / "d")
+    settings = {"rounds": 2, "cohort": 3}
+    inside = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), **settings)
+    outside = fk.simulate(fk.IFCA(clusters=2), packed, fk.models.mclr(packed), **settings)
+    assert inside.records == outside.records
+
+
+def test_files_that_change_under_a_run_are_named(data: FederatedData, tmp_path: Path) -> None:
+    packed = pack(data, tmp_path / "d")
+    path = tmp_path / "d/y.npy"
+
+    def touch(record: dict) -> None:
+        if record["round"] == 1:
+            os.utime(path, ns=(1, 1))
+
+    with pytest.raises(DataError, match=r"y\.npy has changed, or is gone.*pack them anew"):
+        fk.simulate(fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, on_round=touch)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "train.rows.npy", "test.offsets.npy"])
+def test_a_file_that_is_gone_or_shorter_is_named(data: FederatedData, tmp_path: Path, name: str) -> None:
+    pack(data, tmp_path / "d")
+    path = tmp_path / "d" / name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match=rf"{name} has [\d,]+ bytes, and [\d,]+ were packed"):
+        open_packed(tmp_path / "d")
+    path.unlink()
+    with pytest.raises(DataError, match=f"{name} is missing"):
+        open_packed(tmp_path / "d")
+
+
+def test_a_header_that_does_not_fit_is_named(data: FederatedData, tmp_path: Path) -> None:
+    pack(data, tmp_path / "d")
+    path = tmp_path / "d/x.npy"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"(60, 60)", b"(90, 60)"))
+    with pytest.raises(DataError, match=r"x\.npy: expected an array, but it is damaged"):
+        open_packed(tmp_path / "d")
+    path.write_bytes(content.replace(b"(60, 60)", b"(30, 60)"))
+    with pytest.raises(DataError, match="30 samples but 60 labels"):
+        open_packed(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about.pop("digest"),
+        lambda about: about["files"].pop("x.npy"),
+        lambda about: about["files"].update({"../secret.npy": 3}),
+        lambda about: about.update(splits=["train"]),
+        lambda about: about.update(splits=3),
+    ],
+)
+def test_a_damaged_description_is_refused(data: FederatedData, tmp_path: Path, change) -> None:
+    pack(data, tmp_path / "d")
+    path = tmp_path / "d" / DESCRIPTION
+    about = json.loads(path.read_text())
+    change(about)
+    path.write_text(json.dumps(about))
+    with pytest.raises(DataError, match="damaged"):
+        open_packed(tmp_path / "d")
+
+
+def test_a_later_layout_is_refused(data: FederatedData, tmp_path: Path) -> None:
+    pack(data, tmp_path / "d")
+    path = tmp_path / "d" / DESCRIPTION
+    path.write_text(path.read_text().replace('"layout": 1', '"layout": 2'))
+    with pytest.raises(DataError, match="another version of fedkin"):
+        open_packed(tmp_path / "d")
+
+
+def test_other_contents_of_the_same_size_are_found_when_asked(data: FederatedData, tmp_path: Path) -> None:
+    pack(data, tmp_path / "d")
+    path = tmp_path / "d/x.npy"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="not what was packed"):
+        verify(tmp_path / "d")
+
+
+def test_a_folder_with_files_is_left_alone(data: FederatedData, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(ConfigError, match="there already"):
+        pack(data, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_options_of_other_files_are_refused(data: FederatedData, tmp_path: Path) -> None:
+    pack(data, tmp_path / "d")
+    with pytest.raises(ConfigError, match="a folder of packed data"):
+        fk.data.load(tmp_path / "d", classes=3)
