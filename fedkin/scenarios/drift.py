@@ -34,13 +34,25 @@ class Drift:
 
     Samples are copied once for each client that owns them, since a sample with two owners may get two variants. That
     doubles the memory of the data.
+
+    All draws are from ``Stream(seed, 0, "scenario").child("drift")``, with the run's seed: the first variants, the
+    clients that change, and when.
+
+    Attributes:
+        kinds: how many variants there are, at least 2.
+        pattern: when a client changes: ``sudden``, ``gradual`` or ``recurring``.
+        fraction: the probability with which each client changes at all, drawn for each on its own: of 20 clients and
+            0.5 about ten change, not always ten.
+        at: the round of the (first) change.
+        length: rounds over which ``gradual`` changes are spread, and from one change of ``recurring`` to the next;
+            ``sudden`` does not use it.
     """
 
     kinds: int = 4
     pattern: Literal["sudden", "gradual", "recurring"] = "sudden"
-    fraction: float = 0.5  # probability that a client changes at all
-    at: int = 50  # round
-    length: int = 50  # rounds
+    fraction: float = 0.5
+    at: int = 50
+    length: int = 50
 
     def __post_init__(self) -> None:
         validation.at_least(2, "kinds", self.kinds)
@@ -106,7 +118,11 @@ class Drift:
 
 @dataclass(frozen=True)
 class Relabel(Drift):
-    """Each variant has labels permuted at random (concept shift)."""
+    """Each variant has labels permuted at random (concept shift); variant 0 keeps the true ones.
+
+    Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and ``length``. The permutations are
+    drawn from ``Stream(seed, 0, "scenario").child("labels")``.
+    """
 
     def _samples(
         self, data: FederatedData, rows: Int[np.ndarray, "m"], variant: Int[np.ndarray, "m"], stream: Stream
@@ -119,6 +135,7 @@ class Rotate(Drift):
     """Variant v has images rotated by v x 360 / kinds degrees (90 v where there are 3, as in planted clusters).
 
     Images are square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. The first step raises DataError for others.
+    Options are those of ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and ``length``.
     """
 
     def _samples(

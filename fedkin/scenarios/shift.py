@@ -89,10 +89,17 @@ class Incremental:
     then, before clients are tested: one placed in round r passes its first test, and detects the cut in round r + 1.
     (Of a method whose newcomers choose while they train, like IFCA, the first test is in round r + 1, and they detect
     the cut in round r + 2.) Without ``as_coded``, clients compare with what they had when placed.
+
+    The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
+
+    Attributes:
+        every: rounds from one release to the next.
+        releases: r_j, the share of a client's training samples that is released with release j; they rise.
+        as_coded: as the authors' code does it, above.
     """
 
-    every: int = 50  # rounds
-    releases: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)  # r_j
+    every: int = 50
+    releases: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
     as_coded: bool = False
 
     def __post_init__(self) -> None:

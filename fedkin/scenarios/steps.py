@@ -27,10 +27,14 @@ class Steps:
     trained on yet. So the accuracy of a step's last round is prequential; ``prequential_accuracy`` is its mean.
 
     True clusters are the concepts of the step that is trained on; clients shift where they have another than in the
-    step before. After the last step that has a next one, nothing changes any more.
+    step before. After the last step that has a next one, nothing changes any more. Nothing is drawn here.
+
+    Attributes:
+        every: rounds of a step.
+        history: train on the samples of all steps so far, not of the present one only.
     """
 
-    every: int = 200  # rounds
+    every: int = 200
     history: bool = False
 
     def __post_init__(self) -> None:

@@ -24,9 +24,16 @@ ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]  # the data of a roun
 
 @dataclass(frozen=True)
 class SwapAll:
-    """Two clients swap all their data (training, validation and test), and with them their true clusters."""
+    """Two clients swap all their data (training, validation and test), and with them their true clusters.
 
-    probability: float = 0.05  # of a pair, per round; all reachable clients are paired at random
+    Pairs, and which of them swap, are drawn from ``Stream(seed, round, "scenario").child("pairs")``.
+
+    Attributes:
+        probability: that a pair swaps, per round from 1 on. In every round all reachable clients are paired at random
+            anew, so it is also the probability that a client's data change in a round.
+    """
+
+    probability: float = 0.05
 
     def __post_init__(self) -> None:
         fraction("probability", self.probability)
@@ -49,10 +56,16 @@ class SwapPart:
     A label qualifies where a client has it in training and test data, and the other client has not. Where no label
     qualifies for one of them, the pair does not swap. The true cluster of a client is the one that most of its training
     samples come from (of a sample with several owners: from the last of them); where two are equal, it does not change.
+
+    Pairs are drawn as those of ``SwapAll``, labels from ``Stream(seed, round, "scenario").child("labels")``.
+
+    Attributes:
+        probability: that a pair is drawn to swap, per round from 1 on; all reachable clients are paired at random.
+        as_coded: as the authors' code, drop the rest of the round's pairs after one in which no label qualifies.
     """
 
-    probability: float = 0.05  # of a pair, per round
-    as_coded: bool = False  # the authors' code drops the rest of the round's pairs after one that does not swap
+    probability: float = 0.05
+    as_coded: bool = False
 
     def __post_init__(self) -> None:
         fraction("probability", self.probability)
