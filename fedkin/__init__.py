@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core import progress as _progress
-from fedkin.core import renamed
+from fedkin.core import renamed, suggestions
 
 if TYPE_CHECKING:
     from fedkin import data as data
@@ -289,8 +289,8 @@ def __getattr__(name: str) -> Any:
     if name in renamed.PUBLIC_NAMES:
         raise AttributeError(f"fedkin.{name} of version 0.1 is fedkin.{renamed.PUBLIC_NAMES[name]} now")
     if name not in _HOME:
-        raise AttributeError(f"module 'fedkin' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+        raise suggestions.no_attribute("fedkin", name, __all__)
+    value = globals()[name] = suggestions.suggesting(importlib.import_module(_HOME[name]), name)
     return value
 
 

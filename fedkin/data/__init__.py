@@ -6,9 +6,11 @@ A named set is a function of keyword options that returns :class:`FederatedData`
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fedkin.core.suggestions import no_attribute, suggesting
 from fedkin.data.drifting import StreamData, circle, sea, sine
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.femnist import femnist
@@ -88,5 +90,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Tables and figures of data are imported when they are first used, for their libraries."""
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+for _name in (*DATASETS, "augmented", "from_arrays", "from_hf", "from_pandas", "from_torch", "load"):
+    suggesting(sys.modules[__name__], _name)

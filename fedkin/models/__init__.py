@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Any
 
+from fedkin.core.suggestions import no_attribute, suggesting
 from fedkin.models.cnn import cnn as cnn
 from fedkin.models.detector import detector as detector
 from fedkin.models.mobilenet import mobilenet as mobilenet
@@ -25,3 +28,11 @@ MODELS: dict[str, Callable[..., Model]] = {
     "rnn": rnn,
     "lstm": lstm,
 }
+
+
+def __getattr__(name: str) -> Any:
+    raise no_attribute(__name__, name, [*MODELS, "Model", "as_model"])
+
+
+for _name in (*MODELS, "as_model"):
+    suggesting(sys.modules[__name__], _name)

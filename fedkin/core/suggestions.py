@@ -1,0 +1,64 @@
+"""Misspelt names in Python: the same suggestions as for those in a configuration."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterable
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from fedkin.core.errors import unknown
+
+_MARK = "suggests_options"  # an attribute of what suggests them already
+
+
+def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """That a module has no such name, with the nearest that it has.
+
+    Args:
+        module: its name.
+        name: the unknown one.
+        known: public names of the module.
+    """
+    hint = "" if name.startswith("_") else f": {unknown('name', name, known)}"  # Python's own tools look for those
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
+
+
+def suggesting(module: ModuleType, name: str) -> Any:
+    """A public name of a module; a function or a class refuses an unknown keyword argument from now on with the nearest
+    that it has. A function is replaced where it was defined, too, so that pickle finds the same object.
+
+    Args:
+        module: where it is.
+        name: of whatever may be called, or may not.
+    """
+    public = getattr(module, name)
+    if isinstance(public, types.FunctionType):
+        public = _checked(public, name)
+        for place in (module, sys.modules[public.__module__]):
+            setattr(place, name, public)
+    elif isinstance(public, type) and "__init__" in vars(public):
+        public.__init__ = _checked(public.__init__, name, public)
+    return public
+
+
+def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> Callable[..., Any]:
+    """A call that checks names first; the ``__init__`` of a class is not checked for its subclasses, which may have
+    more."""
+    parameters = inspect.signature(call).parameters.values()
+    if hasattr(call, _MARK) or any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return call
+    known = [one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY and one.name != "self"]
+
+    @wraps(call)
+    def checked(*args: Any, **options: Any) -> Any:
+        for option in options:
+            if option not in known and (owner is None or type(args[0]) is owner):
+                raise TypeError(f"{name}(): {unknown('argument', option, known)}")
+        return call(*args, **options)
+
+    setattr(checked, _MARK, True)
+    return checked

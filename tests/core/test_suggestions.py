@@ -1,0 +1,71 @@
+"""Misspelt names in Python."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fedkin as fk
+from fedkin.core.suggestions import no_attribute
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        (lambda: fk.FedGrup, "'FedGroup'"),  # type: ignore[attr-defined]
+        (lambda: fk.simulat, "'simulate'"),  # type: ignore[attr-defined]
+        (lambda: fk.data.digit, "'digits'"),  # type: ignore[attr-defined]
+        (lambda: fk.models.mclrr, "'mclr'"),  # type: ignore[attr-defined]
+    ],
+)
+def test_a_misspelt_name_of_a_module(misspelt: Callable[[], Any], meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"did you mean {meant}"):
+        misspelt()
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "meant"),
+    [
+        ("FedGroup", "cluster", "clusters"),
+        ("simulate", "round", "rounds"),
+        ("compare", "seed", "seeds"),
+        ("advise", "max_cluster", "max_clusters"),
+        ("repeat", "seed", "seeds"),
+        ("planted", "client", "clients"),
+        ("Population", "drop_out", "dropout"),
+        ("SwapAll", "probabilty", "probability"),
+        ("Clustered", "cluster", "clusters"),
+        ("data.digits", "client", "clients"),
+        ("data.load", "lable", "label"),
+        ("models.mlp", "hiden", "hidden"),
+        ("SGD", "epoch", "epochs"),
+    ],
+)
+def test_a_misspelt_option(call: str, option: str, meant: str) -> None:
+    place: Any = fk
+    for part in call.split("."):
+        place = getattr(place, part)
+    with pytest.raises((TypeError, fk.ConfigError), match=f"{option}'; did you mean '{meant}'"):
+        place(**{option: 1})
+
+
+def test_what_is_called_stays_the_same_to_others() -> None:
+    """Its signature is shown, it is pickled by its name, and a subclass may have more options."""
+
+    class More(fk.FedAvg):
+        def __init__(self, extra: int) -> None:
+            super().__init__()
+            object.__setattr__(self, "extra", extra)
+
+    assert "rounds" in inspect.signature(fk.simulate).parameters and fk.simulate.__doc__
+    for public in (fk.simulate, fk.data.digits, fk.models.mclr, fk.FedAvg):
+        assert pickle.loads(pickle.dumps(public)) is public
+    assert More(extra=3).extra == 3  # type: ignore[attr-defined]
+
+
+def test_what_python_looks_for_itself_has_no_suggestion() -> None:
+    assert str(no_attribute("m", "__path__", ["path"])) == "module 'm' has no attribute '__path__'"
