@@ -61,3 +61,12 @@ def digest(value: Mapping[str, Any] | list[Any]) -> str:
     """A short digest of plain values; the order of keys does not matter."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def content_digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of plain values and arrays, with the types and shapes of these; the order of names does not matter."""
+    content = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        content.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape};".encode())
+        content.update(arrays[name].tobytes())
+    return content.hexdigest()

@@ -1,4 +1,4 @@
-"""Where the samples of a generated data set are put: in memory, or straight into the files that they are packed into."""
+"""Where the samples of a generated data set are put: in memory, or straight into the files of packed data."""
 
 from __future__ import annotations
 

@@ -19,7 +19,13 @@ def first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
 
 
 def is_array(value: object, kinds: str, ndim: int | None = None) -> bool:
-    """Whether it is an array with one of these kinds of numbers, and so many axes."""
+    """Whether it is an array of such numbers.
+
+    Args:
+        value: what came.
+        kinds: letters of NumPy's kinds of types.
+        ndim: the number of its axes; None for any.
+    """
     return isinstance(value, np.ndarray) and value.dtype.kind in kinds and ndim in (None, value.ndim)
 
 

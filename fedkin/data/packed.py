@@ -167,4 +167,5 @@ def _write(path: Path, array: np.ndarray) -> None:
     rows = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):
         file[start : start + rows] = array[start : start + rows]
-    file.flush()
+    if isinstance(file, np.memmap):
+        file.flush()

@@ -76,9 +76,8 @@ def test_a_selection_has_a_digest_of_its_own(data: FederatedData, tmp_path: Path
 
 def test_a_run_on_packed_data_is_that_on_data_in_memory(data: FederatedData, tmp_path: Path) -> None:
     packed = pack(data, tmp_path / "d")
-    settings = {"rounds": 2, "cohort": 3}
-    inside = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), **settings)
-    outside = fk.simulate(fk.IFCA(clusters=2), packed, fk.models.mclr(packed), **settings)
+    inside = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=2, cohort=3)
+    outside = fk.simulate(fk.IFCA(clusters=2), packed, fk.models.mclr(packed), rounds=2, cohort=3)
     assert inside.records == outside.records
 
 
