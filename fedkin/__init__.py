@@ -4,6 +4,7 @@ cluster.
 Names load when they are first used, so that ``import fedkin`` costs next to nothing.
 """
 
+# ruff: noqa: F405 (names of methods are listed in one place)
 from __future__ import annotations
 
 import importlib
@@ -48,36 +49,9 @@ if TYPE_CHECKING:
     from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
-    from fedkin.methods import CFLGP as CFLGP
-    from fedkin.methods import FLHC as FLHC
-    from fedkin.methods import FLUX as FLUX
-    from fedkin.methods import IFCA as IFCA
-    from fedkin.methods import PACFL as PACFL
-    from fedkin.methods import PANM as PANM
-    from fedkin.methods import PENS as PENS
-    from fedkin.methods import SCAFFOLD as SCAFFOLD
-    from fedkin.methods import Athena as Athena
-    from fedkin.methods import Ditto as Ditto
-    from fedkin.methods import FedAvg as FedAvg
-    from fedkin.methods import FedDrift as FedDrift
-    from fedkin.methods import FedEM as FedEM
-    from fedkin.methods import FedGroup as FedGroup
-    from fedkin.methods import FedGrouProx as FedGrouProx
-    from fedkin.methods import FedPer as FedPer
-    from fedkin.methods import FedProx as FedProx
-    from fedkin.methods import FedRC as FedRC
-    from fedkin.methods import FedRep as FedRep
-    from fedkin.methods import FedSim as FedSim
-    from fedkin.methods import FeSEM as FeSEM
-    from fedkin.methods import FeSEMMig as FeSEMMig
-    from fedkin.methods import FlexCFL as FlexCFL
-    from fedkin.methods import Gossip as Gossip
-    from fedkin.methods import Hierarchical as Hierarchical
-    from fedkin.methods import IFCAMig as IFCAMig
-    from fedkin.methods import Local as Local
-    from fedkin.methods import Oracle as Oracle
-    from fedkin.methods import PANMLoss as PANMLoss
-    from fedkin.methods import SattlerCFL as SattlerCFL
+    from fedkin.methods import *  # noqa: F403
+    from fedkin.methods.personal_parts import PersonalHead as PersonalHead
+    from fedkin.methods.personal_parts import PersonalModel as PersonalModel
     from fedkin.methods.server_optimizers import FedAdagrad as FedAdagrad
     from fedkin.methods.server_optimizers import FedAdam as FedAdam
     from fedkin.methods.server_optimizers import FedAvgM as FedAvgM
@@ -147,6 +121,8 @@ _HOME = {
     "MissingExtra": "fedkin.core.errors",
     "ModelError": "fedkin.core.errors",
     "ModelSpec": "fedkin.core.layout",
+    "PersonalHead": "fedkin.methods.personal_parts",
+    "PersonalModel": "fedkin.methods.personal_parts",
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
     "RepeatedRuns": "fedkin.analysis.repeated_runs",
@@ -238,6 +214,8 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "PANM",
     "PANMLoss",
     "PENS",
+    "PersonalHead",
+    "PersonalModel",
     "Population",
     "Relabel",
     "RepeatedRuns",

@@ -14,7 +14,7 @@ from fedkin.config.loader import parse_value
 from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
 
-SECTIONS = ("data", "model", "server_optimizer", "local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "server_optimizer", "personal", "local", "scenario", "shift", "run")
 # Everything but a comma; commas within brackets and quotes do not part values.
 _PARTS = re.compile(r"""(?:\[[^\]]*\]|\{[^}]*\}|"[^"]*"|'[^']*'|[^,])+""")
 

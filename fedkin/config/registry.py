@@ -129,10 +129,12 @@ def method_entry(method: Any) -> Values:
 
 
 def method_title(name: str) -> str:
-    """A method's name as its class spells it, with a server optimiser's behind it; another name stays as it is."""
-    bare, plus, optimizer = name.rpartition("+")
-    if plus and optimizer in server_optimizers():
-        return f"{method_title(bare)} + {server_optimizers()[optimizer].__name__}"
+    """A method's name as its class spells it, with those of its options behind it; another name stays as it is."""
+    bare, plus, option = name.rpartition("+")
+    if plus and option in server_optimizers():
+        return f"{method_title(bare)} + {server_optimizers()[option].__name__}"
+    if plus and option in personal_parts():
+        return f"{method_title(bare)} + {_PERSONAL_TITLES[option]}"
     if own_methods.is_own(name):
         return own_methods.title(name)
     kind = methods().get(name)
@@ -156,6 +158,21 @@ def server_optimizers() -> Registry:
 def make_server_optimizer(values: Values) -> Any:
     """The server optimiser of a configuration's section; None for an empty one."""
     return make(server_optimizers(), values) if values else None
+
+
+_PERSONAL_TITLES = {"head": "personal heads", "ditto": "Ditto"}
+
+
+def personal_parts() -> Registry:
+    """What can be each client's own, by name."""
+    from fedkin.methods.personal_parts import PERSONAL
+
+    return dict(PERSONAL)
+
+
+def make_personal(values: Values) -> Any:
+    """What is each client's own by a configuration's section; None for an empty one."""
+    return make(personal_parts(), values) if values else None
 
 
 def shifts() -> Registry:

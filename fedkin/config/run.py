@@ -19,7 +19,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
 from fedkin.scenarios.population import Population
 
-SECTIONS = ("data", "model", "method", "server_optimizer", "local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "method", "server_optimizer", "personal", "local", "scenario", "shift", "run")
 
 # What `fedkin run` does without a file: real handwritten digits, clustered beside plain averaging.
 DEMO: dict[str, Values] = {
@@ -106,6 +106,7 @@ class RunConfig:
     run: RunSection
     shift: Values = field(default_factory=dict)  # empty: the data do not shift
     server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
+    personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
 
     @property
     def against(self) -> list[Values]:
@@ -127,7 +128,7 @@ class RunConfig:
         local, run = self.local.values, toml_values(self.run)
         sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
         sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
-        sections["server_optimizer"] = self.server_optimizer
+        sections |= {"server_optimizer": self.server_optimizer, "personal": self.personal}
         return {name: entries for name, entries in sections.items() if entries}
 
 
@@ -165,6 +166,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
         ),
         shift=_shift(sections) if "shift" in sections else {},
         server_optimizer=resolve_server_optimizer(sections),
+        personal=resolve_personal(sections),
     )
     sections.construct(
         {
@@ -172,6 +174,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
             "method": lambda: registry.make(registry.methods(), config.method),
             "scenario": lambda: registry.make_population(config.scenario),
             "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
+            "personal": lambda: registry.make_personal(config.personal),
             "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
             "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
         }
@@ -181,12 +184,22 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
 
 def resolve_server_optimizer(sections: Sections) -> Values:
     """[server_optimizer], spelled out; empty where there is none, or where its name is "none"."""
-    given, place = sections["server_optimizer"], sections.place_in("server_optimizer")
+    return _option(sections, "server_optimizer", "server optimizer", registry.server_optimizers())
+
+
+def resolve_personal(sections: Sections) -> Values:
+    """[personal], spelled out; empty where there is none, or where its name is "none"."""
+    return _option(sections, "personal", "personal part", registry.personal_parts())
+
+
+def _option(sections: Sections, section: str, kind: str, known: registry.Registry) -> Values:
+    """An option of all methods, a section that may be missing."""
+    given, place = sections[section], sections.place_in(section)
     if not given or given.get("name") == "none":  # options of a file that an override takes away
         return {}
     if "name" not in given:
-        raise ConfigError(f"{place('name')}: is required; known: {', '.join(registry.server_optimizers())}, none")
-    return resolve("server optimizer", registry.server_optimizers(), given, place)
+        raise ConfigError(f"{place('name')}: is required; known: {', '.join(known)}, none")
+    return resolve(kind, known, given, place)
 
 
 def _shift(sections: Sections) -> Values:

@@ -19,7 +19,7 @@ from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.run import LocalSection, RunSection, resolve_against, resolve_server_optimizer
+from fedkin.config.run import LocalSection, RunSection, resolve_against, resolve_personal, resolve_server_optimizer
 from fedkin.config.schema import Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
@@ -27,7 +27,7 @@ from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 
-SERVER = ("federation", "samples", "model", "method", "server_optimizer", "local", "run")
+SERVER = ("federation", "samples", "model", "method", "server_optimizer", "personal", "local", "run")
 CLIENT = ("client", "samples", "model", "data")
 
 
@@ -88,6 +88,7 @@ class ServerConfig:
     local: LocalSection
     run: RunSection
     server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
+    personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
 
     @property
     def work(self) -> LocalTraining:
@@ -124,6 +125,7 @@ class ServerConfig:
             "local": self.local.values,
             "run": toml_values(self.run),
             **({"server_optimizer": self.server_optimizer} if self.server_optimizer else {}),
+            **({"personal": self.personal} if self.personal else {}),
         }
 
 
@@ -172,6 +174,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         local=sections.validate("local", LocalSection),
         run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
         server_optimizer=resolve_server_optimizer(sections),
+        personal=resolve_personal(sections),
     )
     every = [config.method, *config.against]
     known = registry.methods()
@@ -180,6 +183,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
             "local": lambda: config.work,
             "method": lambda: [registry.make(known, one) for one in every],
             "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
+            "personal": lambda: registry.make_personal(config.personal),
         }
     )
     check_with_server(every, sections.place)

@@ -33,6 +33,10 @@ class Requirements:
         common_start: clients begin from one model, made from the seed, and what they have become since is compared or
             averaged without a server: it must be the same for all.
         changes_models: the option by which models are changed between rounds besides being averaged; empty: none is.
+        shared_head: what clients are clustered by that depends on last layers of shared models, so that no client can
+            have one of its own; empty: nothing.
+        own_part: what is each client's own already, or trained in another way, so that nothing more can be;
+            empty: nothing.
         newcomer_labels: placing a newcomer reads its labels; where it does not, ``run.place(x)`` is enough.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
@@ -53,6 +57,8 @@ class Requirements:
     updates: Literal["means", "single"] = "means"
     common_start: bool = False
     changes_models: str = ""
+    shared_head: str = ""
+    own_part: str = ""
     newcomer_labels: bool = True
     standing: tuple[Task, ...] = ()
 

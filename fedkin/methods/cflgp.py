@@ -75,9 +75,8 @@ class CFLGP:
         check_choice("weighting", self.weighting, ("mean", "as_coded"))
 
     def requirements(self) -> Requirements:
-        return Requirements(
-            self.clusters or 3, clients_because="clusters", first_clustering=self.warm_up + 1, updates="single"
-        )
+        needs = Requirements(self.clusters or 3, "clusters", first_clustering=self.warm_up + 1, updates="single")
+        return replace(needs, shared_head="gradients at one model")
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
         """One model, and all clients in its cluster. Raises MethodError where there are fewer clients than clusters."""

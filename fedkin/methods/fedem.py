@@ -69,7 +69,7 @@ class FedEM:
         check_choice("average_over", self.average_over, ("all", "cohort"))
 
     def requirements(self) -> Requirements:
-        return Requirements(self.clusters, clients_because="clusters")
+        return Requirements(self.clusters, clients_because="clusters", own_part="mixtures of each client's own")
 
     def init(self, world: World, stream: Stream) -> MixtureState:
         """K different random models, of which all clients have 1/K; MethodError where some of them are equal."""

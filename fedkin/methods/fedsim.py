@@ -79,7 +79,12 @@ class FedSim:
         """A cohort is divided into the clusters."""
         clusters = self.clusters
         return Requirements(
-            clusters, clients_because="clusters", cohort=clusters, cohort_because="clusters", updates="single"
+            clusters,
+            clients_because="clusters",
+            cohort=clusters,
+            cohort_because="clusters",
+            updates="single",
+            shared_head="gradients at one model",
         )
 
     def init(self, world: World, stream: Stream) -> FedSimState:

@@ -80,6 +80,7 @@ class FeSEM:
             last_layer=self.part == "head",
             last_layer_because="part",
             updates="single",
+            shared_head="whole solutions",
             standing=policies.standing_tasks(self),
         )
 

@@ -81,7 +81,12 @@ class FlexCFL:
     def requirements(self) -> Requirements:
         standing = policies.standing_tasks(self)
         return Requirements(
-            self.clusters, clients_because="clusters", updates="single", common_start=True, standing=standing
+            self.clusters,
+            clients_because="clusters",
+            updates="single",
+            common_start=True,
+            standing=standing,
+            shared_head=policies.shared_head(self),
         )
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:

@@ -84,6 +84,7 @@ class FLHC:
             updates="single",
             common_start=self.newcomers == "direction",
             standing=policies.standing_tasks(self),
+            shared_head=policies.shared_head(self),
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:

@@ -67,14 +67,9 @@ class IFCA:
         policies.check_policies(self, ("round", "loss", "random"))
 
     def requirements(self) -> Requirements:
-        return Requirements(
-            self.clusters,
-            clients_because="clusters",
-            last_layer=self.shared_base,
-            last_layer_because="shared_base",
-            updates="single",
-            standing=policies.standing_tasks(self),
-        )
+        compared, standing = "losses of all models", policies.standing_tasks(self)
+        needs = Requirements(self.clusters, "clusters", updates="single", shared_head=compared, standing=standing)
+        return replace(needs, last_layer=self.shared_base, last_layer_because="shared_base")
 
     def init(self, world: World, stream: Stream) -> State:
         """k different random models; no client has a cluster.

@@ -81,11 +81,11 @@ class LastLayerClustering:
             check_not_negative("suspicious", self.suspicious)
         if (self.clusters is not None) != (self.algorithm == "kmeans"):
             raise MethodError(f"clusters is for algorithm 'kmeans', which needs it; got {self.clusters!r}")
-        if self.clusters is not None:
-            check_positive_integer("clusters", self.clusters)
+        check_positive_integer("clusters", 1 if self.clusters is None else self.clusters)
 
     def requirements(self) -> Requirements:
-        return Requirements(self.clusters or 1, "clusters", last_layer=True, updates="single", common_start=True)
+        needs = Requirements(self.clusters or 1, "clusters", last_layer=True, updates="single", common_start=True)
+        return replace(needs, shared_head="last layers")
 
     def _distance_limit(self) -> float:
         return np.inf if self.suspicious is None else self.suspicious

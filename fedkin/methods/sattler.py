@@ -82,7 +82,11 @@ class SattlerCFL:
     def requirements(self) -> Requirements:
         common_start, standing = self.newcomers == "direction", policies.standing_tasks(self)
         return Requirements(
-            first_clustering=self.first_split + 1, updates="single", common_start=common_start, standing=standing
+            first_clustering=self.first_split + 1,
+            updates="single",
+            common_start=common_start,
+            standing=standing,
+            shared_head=policies.shared_head(self),
         )
 
     def init(self, world: World, stream: Stream) -> SattlerState:

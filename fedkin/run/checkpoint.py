@@ -23,8 +23,10 @@ from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import storage_errors, write_atomic
-from fedkin.methods.server_optimized import MOMENTS, with_moments
+from fedkin.methods.personalized import MARKS
+from fedkin.methods.server_optimized import MOMENTS
 from fedkin.run import version_0_1
+from fedkin.run.method_options import with_options
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
 _LAYOUT_3 = "3"  # before clients' memory had names of its own; is translated
@@ -238,10 +240,10 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
-    moments = set(MOMENTS) & set(arrays)
-    state_type = _state_type(type_name, set(arrays) - moments)
-    if state_type is not None and moments:
-        state_type = with_moments(state_type)
+    options = set(arrays) & {*MOMENTS, *MARKS}  # what options of any method add to its state
+    state_type = _state_type(type_name, set(arrays) - options)
+    if state_type is not None:
+        state_type = with_options(state_type, options)
     if state_type is None:
         raise _DamageError(f"it holds a state of the unknown type {type_name!r}; import its method first")
     state = state_type(**arrays)

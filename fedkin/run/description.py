@@ -11,7 +11,7 @@ from fedkin.config import registry
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
-from fedkin.methods.server_optimizers import ServerOptimizer
+from fedkin.run.method_options import MethodOptions
 from fedkin.scenarios.shift import Shift
 
 
@@ -21,14 +21,18 @@ def method_name(method: Method) -> str:
 
 
 def method_in(description: Mapping[str, Any]) -> str:
-    """What a run's records and tables call its method: with the server optimiser, if there is one."""
-    optimizer, name = description.get("server_optimizer"), description["method"]["name"]
-    return f"{name}+{optimizer['name']}" if optimizer else name
+    """What a run's records and tables call its method: with its options, if there are any."""
+    options = (description.get(section) for section in ("personal", "server_optimizer"))
+    return "+".join([description["method"]["name"], *(option["name"] for option in options if option)])
 
 
-def server_optimizer_values(optimizer: ServerOptimizer) -> Values:
-    """The section of a description that names a server optimiser."""
-    return {"name": _name(optimizer, registry.server_optimizers()), **plain_values(optimizer)}
+def option_values(options: MethodOptions) -> dict[str, Values]:
+    """The sections of a description that name options of all methods."""
+    known = {"server_optimizer": registry.server_optimizers(), "personal": registry.personal_parts()}
+    given = {name: getattr(options, name) for name in known}
+    return {
+        name: {"name": _name(one, known[name]), **plain_values(one)} for name, one in given.items() if one is not None
+    }
 
 
 def shift_name(shift: Shift) -> str:

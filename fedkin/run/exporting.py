@@ -43,7 +43,7 @@ def export(
     data = config["data"]
     facts = {
         "method": config["method"],
-        **({"server_optimizer": config["server_optimizer"]} if "server_optimizer" in config else {}),
+        **{option: config[option] for option in ("server_optimizer", "personal") if option in config},
         "data": data["name"],
         "columns": {"label": data.get("label") or "y", "client": data.get("client") or "client_id"}
         | (getattr(trained.parts.samples, "columns", None) or {}),

@@ -18,14 +18,13 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.world import World
-from fedkin.methods.server_optimized import ServerOptimized, refusal
-from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
 from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
+from fedkin.run.method_options import NO_OPTIONS, MethodOptions
 from fedkin.run.parts import Parts
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
@@ -97,7 +96,7 @@ class Experiment(Generic[W]):
     on_round: OnRound | None = None
     resume: bool = False
     trackers: Sequence[Tracker] = ()
-    server_optimizer: ServerOptimizer | None = None  # of all methods
+    options: MethodOptions = NO_OPTIONS  # of all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
         """The first method's run, with the others' in its ``against``."""
@@ -119,8 +118,9 @@ class Experiment(Generic[W]):
         for place, (_, method) in zip(method_places(methods), methods, strict=True):
             check_plan(self.plan, method, self.worlds.clients, place)
             check_model(method, self.worlds.spec, place)
-            if self.server_optimizer is not None and (why := refusal(method)):
-                raise ConfigError(f"server_optimizer: {place}: {why}")
+            if refused := self.options.refusal(method, self.worlds.spec):
+                option, why = refused
+                raise ConfigError(f"{option}: {place}: {why}")
         self.worlds.check(methods, self.plan)
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
@@ -163,12 +163,11 @@ class Experiment(Generic[W]):
         elif out is not None:
             folder = Folder.create(out, description, identity)
         earlier_records = partial(read_records, out) if out else tuple
-        ran = method if self.server_optimizer is None else ServerOptimized(method, self.server_optimizer)
         with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:
             try:
                 state = run(
                     opened.world,
-                    ran,
+                    self.options.applied(method),
                     self.plan,
                     name=method_in(description),
                     ground_truth=opened.ground_truth,

@@ -95,9 +95,10 @@ def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
 def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
     """Distance of each local solution that arrived to its client's cluster model after the round: |w_i - w|.
 
-    None where single updates are not known. Source: FedGroup eq. 4 and FlexCFL eq. 3, which sum and average them.
+    None where single updates are not known, or are of a part of each model. Source: FedGroup eq. 4 and FlexCFL eq. 3,
+    which sum and average them.
     """
-    if training is None or training.reply.weight is not None:
+    if training is None or training.reply.weight is not None or training.models.shape[1:] != state.models.shape[1:]:
         return None
     norms, target = [], state.aggregated_into(training.clients, training.reply.model_index)
     for row in np.flatnonzero(training.reply.arrived & (target != UNASSIGNED)):

@@ -81,7 +81,7 @@ class TrainBeside(Train):
 
     def _own_work(self) -> LocalTraining:
         count = "epochs" if self.work.steps is None else "steps"
-        given = {count: self.own_epochs, "lr": self.own_lr}
+        given = {count: self.own_epochs, "lr": self.own_lr, "mu": 0.0}  # FedProx pulls w only
         return replace(self.work, **{name: value for name, value in given.items() if value is not None})
 
     def for_messages(self, spec: ModelSpec) -> Train:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import TaskError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import Reply, sound_rows
-from fedkin.core.schema import Array, Memory, Sums, floats, integers
+from fedkin.core.schema import Array, Memory, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import GradientTerms, LocalUpdates
@@ -24,7 +25,6 @@ from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply
 
 _MAX_LOSS = 1e30  # anything above cannot be true
-_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
 _HEAD = "personal_head"
 _MEMORY = {_HEAD: Memory("h", np.float32)}
 
@@ -43,6 +43,7 @@ class Personal(Task):
         start: the run's initial model.
         head: which slice of a whole model is the head; None: no part is.
         head_epochs: epochs (or steps) of the head alone, before the body alone is trained; 0: both together.
+        reduce: whether the mean update of each body is enough.
     """
 
     models: Float[np.ndarray, "K b"] = chosen("K b")
@@ -51,15 +52,14 @@ class Personal(Task):
     start: Float[np.ndarray, "P"] = initial("P")
     head: slice | None = None
     head_epochs: int = 0
+    reduce: bool = True
 
-    up = Sums(
-        update=floats("b", np.float32, missing=0.0, over="model", norm_checked=True),
-        loss=_LOSS,
-        first_loss=replace(_LOSS, finite=False),
-        examples=integers(over="row", counted=False, registered=True),
-        model_index=integers(over="row", counted=False),
-    )
     memory = _MEMORY
+
+    @property
+    def up(self) -> Schema:
+        """The bodies' updates (or their mean by model), losses, examples and the body trained."""
+        return _schema(self.reduce)
 
     def compute(self, client: Client) -> dict[str, Any]:
         kept = _own_head(self, client)
@@ -135,7 +135,9 @@ class Personal(Task):
 
     def training(self, reply: Reply) -> TrainingReply:
         index = np.asarray(self.model_index, np.int64)
-        losses = {name: np.where(reply.arrived, reply.arrays[name][index], 0.0) for name in ("loss", "first_loss")}
+        losses = {name: reply.arrays[name] for name in ("loss", "first_loss")}
+        if self.reduce:
+            losses = {name: np.where(reply.arrived, values[index], 0.0) for name, values in losses.items()}
         flags = {"arrived": reply.arrived, "nonfinite": reply.nonfinite, "weight": reply.weight}
         return TrainingReply(reply.update, index, reply.examples, **losses, **flags)
 
@@ -220,6 +222,20 @@ def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> In
     """
     asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
     return np.where(done >= asked, count, np.maximum(1, count * done // asked))
+
+
+@cache
+def _schema(reduce: bool) -> Schema:
+    """The schema of a reply, made once."""
+    over = "model" if reduce else "row"
+    loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
+    return (Sums if reduce else Rows)(
+        update=floats("b", np.float32, missing=0.0, over=over, norm_checked=True),
+        loss=loss,
+        first_loss=replace(loss, finite=False),
+        examples=integers(over="row", counted=False, registered=True),
+        model_index=integers(over="row", counted=False),
+    )
 
 
 def _slice(head: slice | None) -> slice:

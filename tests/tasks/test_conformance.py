@@ -138,6 +138,7 @@ EXAMPLES = {
     "personal, head first": Example(
         lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, head_epochs=2)
     ),
+    "personal, single": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, reduce=False)),
     "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
     "sample counts": Example(lambda g: SampleCounts()),
     "score moments": Example(lambda g: ScoreMoments(g.models[0])),

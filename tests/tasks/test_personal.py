@@ -119,8 +119,9 @@ def test_without_a_head_it_is_training() -> None:
 
 
 def test_no_head_is_in_a_reply() -> None:
-    assert {name: array.axes for name, array in Personal.up.arrays.items() if array.axes} == {"update": "b"}
-    assert Personal.up.arrays["update"].over == "model"  # a mean, and no client's own
+    up = Personal(START[None], WORK, np.zeros(1, np.int64), START, HEAD).up
+    assert {name: array.axes for name, array in up.arrays.items() if array.axes} == {"update": "b"}
+    assert up.arrays["update"].over == "model"  # a mean, and no client's own
     assert personal(fake(), [0, 1, 2]).update.shape == (1, 2)
 
 

@@ -30,6 +30,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Model", lambda run: _options(run.config["model"])),
         ("Local training", _local),
         ("Server optimiser", lambda run: _options(run.config.get("server_optimizer") or {})),
+        ("Each client's own", lambda run: _options(run.config.get("personal") or {})),
         ("Data shift", lambda run: _options(run.config.get("shift") or {})),
         ("Rounds", _rounds),
     ]

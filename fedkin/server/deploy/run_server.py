@@ -20,6 +20,7 @@ from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
+from fedkin.run.method_options import MethodOptions
 from fedkin.run.parts import Parts
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
@@ -62,7 +63,8 @@ def serve(
         selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
         resume = holds_run(folder)
         optimizer = registry.make_server_optimizer(config.server_optimizer)
-        settings = (config.plan, config.description(), log_round, resume, trackers, optimizer)
+        options = MethodOptions(optimizer, registry.make_personal(config.personal))
+        settings = (config.plan, config.description(), log_round, resume, trackers, options)
         return Experiment(worlds, *settings).run(selected, folder)
 
 

@@ -1,0 +1,54 @@
+"""What goes with any method: a server optimiser, and a part of each client's own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import Method, State
+from fedkin.methods import personal_parts, server_optimized
+from fedkin.methods.personal_parts import PersonalPart
+from fedkin.methods.personalized import MARKS, Personalized, with_personal
+from fedkin.methods.server_optimized import MOMENTS, ServerOptimized, with_moments
+from fedkin.methods.server_optimizers import ServerOptimizer
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """Options of all methods of a run; None: without.
+
+    Attributes:
+        server_optimizer: takes mean updates for gradients.
+        personal: what is each client's own.
+    """
+
+    server_optimizer: ServerOptimizer | None = None
+    personal: PersonalPart | None = None
+
+    def refusal(self, method: Method, spec: ModelSpec) -> tuple[str, str] | None:
+        """The option that does not go with a method and a model, and why; None where both do."""
+        if self.server_optimizer is not None and (why := server_optimized.refusal(method)):
+            return "server_optimizer", why
+        if self.personal is None:
+            return None
+        why = personal_parts.refusal(method, self.personal)
+        if why is None and self.personal.head:
+            why = personal_parts.head_refusal(method, spec)
+        return ("personal", why) if why else None
+
+    def applied(self, method: Method) -> Method:
+        """The method with these options."""
+        own: Any = method if self.personal is None else Personalized(method, self.personal)
+        return own if self.server_optimizer is None else ServerOptimized(own, self.server_optimizer)
+
+
+NO_OPTIONS = MethodOptions()
+
+
+def with_options(kind: type[State], arrays: Collection[str]) -> type[State]:
+    """The type of a method's states that have these arrays of options besides, in the order of ``applied``."""
+    for mark in MARKS:
+        kind = with_personal(kind, mark) if mark in arrays else kind
+    return with_moments(kind) if set(MOMENTS) & set(arrays) else kind
