@@ -1,0 +1,44 @@
+"""Names and classes where ``simulate`` takes what was made of them: refused with what is written instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fedkin.config import registry
+from fedkin.core.errors import DataError, FedkinError, MethodError, ModelError, unknown
+from fedkin.data.federated import FederatedData
+
+
+def check_made(methods: Iterable[Any], data: Any, model: Any) -> None:
+    """Refuse names and classes; a misspelt name with the nearest that there is.
+
+    Args:
+        methods: the main one, and those beside it.
+        data: the data of the run.
+        model: its model.
+
+    Raises:
+        MethodError, DataError, ModelError: with what is written instead.
+    """
+    for method in methods:
+        if isinstance(method, str):
+            raise _named(MethodError, "method", method, registry.methods(), f"fk.{registry.method_title(method)}()")
+        if isinstance(method, type):
+            raise MethodError(f"a method must be made, fk.{method.__name__}(...), got the class {method.__name__}")
+    if isinstance(data, str):
+        raise _named(DataError, "data set", data, registry.datasets(), f"fk.data.{data}(clients=...)")
+    if not isinstance(data, FederatedData):
+        raise DataError(
+            "data must be federated data, such as fk.data.digits(clients=20), fk.data.load(path) or "
+            f"fk.data.from_arrays(x, y, clients=...), got {type(data).__name__}"
+        )
+    if isinstance(model, str):
+        raise _named(ModelError, "model", model, registry.models(), f"fk.models.{model}(data)")
+
+
+def _named(error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str) -> FedkinError:
+    """That what a name says must be made first."""
+    if name not in known:
+        return error(unknown(kind, name, known))
+    return error(f"a {kind} must be made, {made}, got its name, {name!r}")
