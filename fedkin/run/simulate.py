@@ -20,13 +20,15 @@ from fedkin.core.method import Method
 from fedkin.core.progress import shown
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
+from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.run.argument_checks import check_made
-from fedkin.run.description import label_names, method_name, plain_values, server_optimizer_values, shift_name
+from fedkin.run.description import label_names, method_name, option_values, plain_values, shift_name
 from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
+from fedkin.run.method_options import MethodOptions
 from fedkin.run.results import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.scenarios.population import Population
@@ -48,6 +50,7 @@ def simulate(
     cohort: int,
     local: LocalTraining | None = None,
     server_optimizer: ServerOptimizer | None = None,
+    personal: PersonalPart | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -79,6 +82,8 @@ def simulate(
         local: what a client does with a model it trains; by default SGD over one epoch.
         server_optimizer: takes the mean updates of every cluster for gradients: ``FedAvgM(...)``, ``FedAdam(...)``,
             ``FedYogi(...)`` or ``FedAdagrad(...)``; of all methods. By default models are the methods' means.
+        personal: what is each client's own, of all methods: its last layer (``PersonalHead(...)``), or a model beside
+            its cluster's (``PersonalModel(...)``). By default nothing is.
         seed: of all randomness but that of ``data``.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
@@ -115,8 +120,7 @@ def simulate(
         raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, patience, until)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
-    if isinstance(server_optimizer, type) or not isinstance(server_optimizer, ServerOptimizer | None):
-        raise ConfigError(f"server_optimizer must be an optimizer, such as fk.FedAdam(), got {server_optimizer!r}")
+    options = _options(server_optimizer, personal)
     if resume and not out:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
@@ -132,14 +136,13 @@ def simulate(
     }
     if shift is not None:
         description["shift"] = {"name": shift_name(shift), **plain_values(shift)}
-    if server_optimizer is not None:
-        description["server_optimizer"] = server_optimizer_values(server_optimizer)
+    description |= option_values(options)
     worlds = SimulatedWorlds(data, model, local, scenario, shift, devices, clients_per_batch)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
     trackers = make_trackers(track, folder)
     with shown(progress, rounds, on_round) as listener:
-        settings = (plan, description, listener, resume, trackers, server_optimizer)
+        settings = (plan, description, listener, resume, trackers, options)
         return _run(Experiment(worlds, *settings), methods, folder)
 
 
@@ -199,8 +202,10 @@ def from_config(
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     description = config.description()
     description["data"] = {**description["data"], **label_names(federated)}
-    optimizer = registry.make_server_optimizer(config.server_optimizer)
-    experiment = Experiment(worlds, config.plan, description, on_round, resume, server_optimizer=optimizer)
+    options = MethodOptions(
+        registry.make_server_optimizer(config.server_optimizer), registry.make_personal(config.personal)
+    )
+    experiment = Experiment(worlds, config.plan, description, on_round, resume, options=options)
     return experiment, methods
 
 
@@ -221,6 +226,15 @@ def trainable(model: Any) -> AnyModel:
 def _warn_of_pytorch(name: str) -> None:
     """Once in a process."""
     _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
+
+
+def _options(server_optimizer: object, personal: object) -> MethodOptions:
+    """The options of all methods. Raises ConfigError for what is none."""
+    if isinstance(server_optimizer, type) or not isinstance(server_optimizer, ServerOptimizer | None):
+        raise ConfigError(f"server_optimizer must be an optimizer, such as fk.FedAdam(), got {server_optimizer!r}")
+    if isinstance(personal, type) or not isinstance(personal, PersonalPart | None):
+        raise ConfigError(f"personal must be a part of each client's own, such as fk.PersonalHead(), got {personal!r}")
+    return MethodOptions(server_optimizer, personal)
 
 
 def _validation(data: FederatedData) -> dict[str, int]:
