@@ -6,6 +6,7 @@ Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P pa
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, no_type_check
@@ -30,6 +31,11 @@ from fedkin.run.results import Run
 from fedkin.run.simulate import simulate, trainable
 
 _SEEDS = 2**31 - 1
+_NO_GROUPS = (
+    "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; give the client of each "
+    "sample: fit(X, y, groups=clients); in a pipeline or a search, which hand groups on by metadata routing, "
+    "set_fit_request(groups=True)"
+)
 _NOT_PICKLED = ("run_", "_predictors")  # what holds compiled programs
 
 
@@ -98,7 +104,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Args:
             X: features [M, D], or [M ...] for models of images.
             y: labels [M] of any type.
-            groups: the client of each sample [M]; None: all are one client's, and there is one cluster.
+            groups: the client of each sample [M]; None: all are one client's, so that one model is trained and nothing
+                is clustered; a UserWarning says so.
 
         Returns:
             The estimator.
@@ -112,6 +119,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Clustered needs labels of at least 2 classes, got 1 class: {_plain(self.classes_[0])!r}")
+        if groups is None:
+            warnings.warn(_NO_GROUPS, UserWarning, stacklevel=2)
         owners = np.zeros(len(X), int) if groups is None else _one_per_sample(groups, len(X))
         self.groups_, clients = np.unique(owners, return_inverse=True)
         N = len(self.groups_)

@@ -20,6 +20,7 @@ from fedkin.core.errors import ConfigError, MethodError
 SMALL = fk.Clustered(rounds=12, cohort=6, epochs=2)
 
 
+@pytest.mark.filterwarnings("ignore:Clustered.fit was given no groups:UserWarning")  # which scikit-learn does not know
 @parametrize_with_checks([SMALL])
 def test_it_is_a_classifier_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -48,6 +49,14 @@ def test_each_client_is_served_by_its_clusters_model(fitted: fk.Clustered, sampl
     assert fitted.score(samples["X"], samples["y"]) < 0.7  # without groups all models vote, and they disagree
     run = fitted.run_.predict(samples["X"][:50].astype(np.float32), client="hospital 00")
     assert (run == own[:50]).all()
+
+
+def test_without_clients_it_says_that_nothing_is_clustered(samples: dict[str, np.ndarray]) -> None:
+    with pytest.warns(UserWarning, match=r"nothing is clustered; .*fit\(X, y, groups=clients\)"):
+        alone = fk.Clustered("ifca", clusters=2, rounds=1).fit(samples["X"], samples["y"])
+    assert len(alone.models_) == 1
+    with sklearn.config_context(enable_metadata_routing=True):
+        fk.Clustered("ifca", clusters=2, rounds=1).fit(**samples)  # warnings are errors in these tests
 
 
 def test_probabilities_are_of_the_classes(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
