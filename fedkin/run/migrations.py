@@ -10,7 +10,10 @@ from jaxtyping import Int
 
 from fedkin.core.method import UNASSIGNED
 
-Migrations = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none)
+Migrations = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none). In place
+# of clients with consecutive ids and one cluster stand the first and the last id, where that saves most of them.
+_FEW = 1000  # clients that are always named one by one
+_MOST = 10**8  # clients that a line may name: a damaged one could fill all memory
 
 
 def find_migrations(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Migrations:
@@ -21,8 +24,34 @@ def find_migrations(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndar
         before: cluster of each client before it.
         after: cluster of each client after it.
     """
-    migrated = np.flatnonzero(before != after)
-    return {"round": round, "clients": migrated.tolist(), "clusters": after[migrated].tolist()}
+    clients = np.flatnonzero(before != after)
+    clusters = after[clients]
+    first = np.flatnonzero((np.diff(clients, prepend=-2) != 1) | (np.diff(clusters, prepend=UNASSIGNED - 1) != 0))
+    if len(clients) <= _FEW or 4 * len(first) > len(clients):
+        return {"round": round, "clients": clients.tolist(), "clusters": clusters.tolist()}
+    last = np.append(first[1:], len(clients)) - 1
+    spans = np.stack([clients[first], clients[last]], axis=1)
+    return {"round": round, "clients": spans.tolist(), "clusters": clusters[first].tolist()}
+
+
+def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"]]:
+    """The clients whose cluster changes in a round, ascending, and their clusters.
+
+    Args:
+        one: the migrations of the round.
+
+    Raises KeyError, TypeError or ValueError for what are no migrations.
+    """
+    clients, clusters = np.asarray(one["clients"], np.int64), np.asarray(one["clusters"], np.int64)
+    if clients.ndim < 2 and clients.shape == clusters.shape:
+        return clients, clusters
+    if clients.shape != (*clusters.shape, 2):
+        raise ValueError("these are no migrations: as many clusters as clients, or as pairs of these, are needed")
+    sizes = clients[:, 1] - clients[:, 0] + 1
+    if (sizes < 1).any() or (sizes > _MOST).any() or sizes.sum() > _MOST:
+        raise ValueError("these are no migrations: a pair of clients is its first and its last one")
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.repeat(clients[:, 0], sizes) + within, np.repeat(clusters, sizes)
 
 
 def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:
@@ -39,6 +68,6 @@ def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Itera
     assignment = np.full(clients, UNASSIGNED)
     for round in range(rounds + 1):
         if round in by_round:
-            migrated = np.asarray(by_round[round]["clients"], np.int64)
-            assignment[migrated] = np.asarray(by_round[round]["clusters"], np.int64)
+            migrated, cluster = migrants(by_round[round])
+            assignment[migrated] = cluster
         yield assignment.copy()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.run.migrations import find_migrations, replay
+from fedkin.run.migrations import find_migrations, migrants, replay
 from fedkin.run.results import Run
 
 
@@ -44,3 +44,26 @@ def test_a_run_knows_them_live_from_disk_and_after_a_resume(tmp_path: Path) -> N
     assert len(rounds) == 7 and np.array_equal(rounds[-1], whole.assignment)
     saved = whole.save(tmp_path / "saved")
     assert Run.load(saved).migrations == whole.migrations
+
+
+def test_many_clients_that_migrate_together_are_named_by_the_first_and_the_last() -> None:
+    """What a round writes does not follow N where all clients get a cluster, or a federation is dealt in blocks."""
+    before, after = np.full(5000, -1), np.zeros(5000, np.int64)
+    after[2000:3000], after[3500:] = 1, -1
+    line = find_migrations(0, before, after)
+    assert line == {"round": 0, "clients": [[0, 1999], [2000, 2999], [3000, 3499]], "clusters": [0, 1, 0]}
+    clients, clusters = migrants(line)
+    assert np.array_equal(clients, np.arange(3500)) and np.array_equal(clusters, after[:3500])
+    *_, last = replay([line], 5000, 3)
+    assert np.array_equal(last, after)
+    scattered = find_migrations(0, before, np.arange(5000) % 3)  # nothing is saved
+    assert len(scattered["clients"]) == 5000 == len(scattered["clusters"])
+
+
+@pytest.mark.parametrize(
+    ("clients", "clusters"),
+    [([0, 1], [0]), ([[0, 1]], [0, 1]), ([[3, 1]], [0]), ([[0, 10**15]], [0]), ([[0, 1, 2]], [0]), ([[[0]]], [0])],
+)
+def test_what_are_no_migrations_is_refused(clients: list, clusters: list) -> None:
+    with pytest.raises(ValueError, match="no migrations"):
+        migrants({"round": 0, "clients": clients, "clusters": clusters})

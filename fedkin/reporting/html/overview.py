@@ -13,6 +13,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.training import LocalTraining
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_finished
+from fedkin.run.migrations import migrants
 from fedkin.run.results import Run
 
 _SHOWN = 3  # different values of a line
@@ -61,7 +62,7 @@ def is_deployed(run: Run) -> bool:
 
 def participants(run: Run) -> int:
     """How many clients ever trained or were tested."""
-    known = {int(c) for one in run.migrations for c in one["clients"]}
+    known = set(np.concatenate([np.zeros(0, np.int64), *(migrants(one)[0] for one in run.migrations)]).tolist())
     known |= set(np.flatnonzero(run.assignment != UNASSIGNED).tolist())
     known |= set(run.clients["client"].tolist()) if "client" in run.clients else set()
     return len(known)

@@ -20,7 +20,7 @@ from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
 from fedkin.run import checkpoint, integrity, run_folder, version_0_1
 from fedkin.run.final_scores import FINAL
-from fedkin.run.migrations import Migrations, replay
+from fedkin.run.migrations import Migrations, migrants, replay
 from fedkin.run.results import Run
 
 _SHARES = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
@@ -187,15 +187,9 @@ def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
     for number, line in enumerate(complete_lines(version_0_1.migrations_file(path, run_folder.MIGRATIONS)), 1):
         try:
             one = json.loads(line)
-            clients, clusters = (np.asarray(one[name], np.int64) for name in ("clients", "clusters"))
-            if (
-                clients.shape != clusters.shape
-                or clients.ndim != 1
-                or clients.min(initial=0) < 0
-                or int(one["round"]) < 0
-            ):
+            if migrants(one)[0].min(initial=0) < 0 or int(one["round"]) < 0:
                 raise ValueError
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             remarks.append(
                 f"{path / run_folder.MIGRATIONS} is damaged in line {number}; later migrations are not shown."
             )
@@ -233,7 +227,7 @@ def _last_known_state(
 
 def _count(migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None) -> int:
     """The number of clients, as far as that is known."""
-    highest = max((max(one["clients"], default=-1) + 1 for one in migrations), default=0)
+    highest = max((int(migrants(one)[0].max(initial=-1)) + 1 for one in migrations), default=0)
     return max(highest, len(newest[0].state.assignment) if newest else 0)
 
 
