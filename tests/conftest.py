@@ -55,6 +55,7 @@ LEVELS = {
     "reporting": "simulation",
     "run": "simulation",
     "scenarios": "unit",
+    "privacy": "unit",
     "security": "unit",
     "server": "simulation",
     "simulation": "simulation",

@@ -16,6 +16,7 @@ PACKAGES: dict[str, str] = {
     "clustering": "core",
     "measures": "core",
     "security": "core",
+    "privacy": "core",
     "tasks": "core measures",
     "methods": "core aggregation measures clustering tasks",
     "models": "core",

@@ -1,0 +1,170 @@
+"""What noisy sums cost: epsilon at a delta, from dp-accounting (the extra ``privacy``).
+
+Two data sets are neighbours that differ by one whole client, added or removed, for all rounds together. A round is a
+Gaussian mechanism on the sum over a Poisson sample of the clients. The figure is that of the privacy loss distribution
+(PLD, Koskela et al. 2020, Doroshenko et al. 2022); Renyi differential privacy (Mironov 2017) gives an upper bound of
+it, and a PLD above that bound is refused. Only this mechanism is accounted for here: the accountants of the library mean
+different things by the replacement of a client, and one of them ignores the count of a randomised response.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fedkin.core.errors import ConfigError, MissingExtra
+
+_TOLERANCE = 1e-3  # relative, of one accountant against the other
+
+
+@dataclass(frozen=True)
+class NoisyRounds:
+    """Rounds of one mechanism: a Gaussian on the sum over a Poisson sample of the clients.
+
+    Attributes:
+        probability: q, with which each client takes part in a round; 1: everybody does.
+        noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clipping norm.
+        count: how many rounds.
+        cap: most clients of a round, where a device needs one; None: no limit. Larger samples are cut at random.
+        clients: N, which only a cap needs.
+    """
+
+    probability: float
+    noise_multiplier: float
+    count: int
+    cap: int | None = None
+    clients: int = 0
+
+    def event(self) -> Any:
+        """The event of dp-accounting."""
+        events = _library("dp_accounting")
+        if self.count == 0 or self.probability == 0:
+            return events.NoOpDpEvent()
+        noise = events.GaussianDpEvent(self.noise_multiplier)
+        if self.cap is not None:
+            size = (self.clients, self.probability, self.cap, self.noise_multiplier)
+            noise = events.TruncatedSubsampledGaussianDpEvent(*size)
+        elif self.probability < 1:
+            noise = events.PoissonSampledDpEvent(self.probability, noise)
+        return events.SelfComposedDpEvent(noise, self.count)
+
+
+@cache
+def epsilon(rounds: NoisyRounds, delta: float) -> float:
+    """The epsilon of rounds at a delta, by the privacy loss distribution.
+
+    Args:
+        rounds: what was released.
+        delta: the probability that the bound does not hold.
+
+    Raises:
+        ConfigError: the two accountants contradict each other; then neither is to be trusted.
+        MissingExtra: dp-accounting is not installed.
+    """
+    if rounds.noise_multiplier <= 0 and rounds.count > 0:
+        return math.inf
+    value = _spent(_library("dp_accounting.pld").PLDAccountant, rounds, delta)
+    check(value, None if rounds.cap else renyi_epsilon(rounds, delta))
+    return value
+
+
+def check(value: float, bound: float | None) -> None:
+    """Refuse (ConfigError) an epsilon that is above its upper bound by the other accountant, where there is one."""
+    if bound is not None and value > bound * (1 + _TOLERANCE) + _TOLERANCE:
+        raise ConfigError(f"accountants contradict each other: epsilon {value:.4g} by PLD, above {bound:.4g} by RDP")
+
+
+def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
+    """The epsilon of rounds at a delta, by Renyi differential privacy: an upper bound that takes milliseconds.
+
+    Raises MissingExtra: dp-accounting is not installed.
+    """
+    return _spent(_library("dp_accounting.rdp").RdpAccountant, rounds, delta)
+
+
+def fixed_cohort_epsilon(clients: int, cohort: int, noise_multiplier: float, count: int, delta: float) -> float:
+    """The epsilon of rounds whose cohorts have a fixed size, where a client is replaced by another.
+
+    That moves a sum by twice the clipping norm, so the event gets half the noise multiplier. No bound is known for
+    these cohorts and a client that is removed.
+
+    Args:
+        clients: N.
+        cohort: n.
+        noise_multiplier: z.
+        count: how many rounds.
+        delta: the probability that the bound does not hold.
+
+    Raises:
+        MissingExtra: dp-accounting is not installed.
+    """
+    events, renyi = _library("dp_accounting"), _library("dp_accounting.rdp")
+    relation = events.NeighboringRelation.REPLACE_ONE
+    noise = events.GaussianDpEvent(noise_multiplier / 2)
+    event = events.SampledWithoutReplacementDpEvent(clients, cohort, noise)
+    return float(renyi.RdpAccountant(neighboring_relation=relation).compose(event, count).get_epsilon(delta))
+
+
+def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds]) -> float:
+    """The least noise multiplier, to 0.1%, with which rounds cost at most an epsilon.
+
+    Args:
+        target: the epsilon.
+        delta: the probability that the bound does not hold.
+        rounds: from a noise multiplier to the rounds.
+
+    Raises:
+        MissingExtra: dp-accounting is not installed.
+    """
+    high, low = 1.0, 0.0  # first by the quick bound, which is never too low
+    while renyi_epsilon(rounds(high), delta) > target:
+        high, low = 2 * high, high
+    while high - low > high / 1000:
+        middle = (low + high) / 2
+        low, high = (low, middle) if renyi_epsilon(rounds(middle), delta) <= target else (middle, high)
+    low = high / 2
+    while high - low > high / 1000:
+        middle = max((low + high) / 2, high * 0.9)
+        low, high = (low, middle) if epsilon(rounds(middle), delta) <= target else (middle, high)
+    return high
+
+
+def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds], most: int) -> int:
+    """How many rounds cost at most an epsilon, up to ``most``.
+
+    Args:
+        target: the epsilon.
+        delta: the probability that the bound does not hold.
+        rounds: from a count to that many rounds.
+        most: the number that is planned.
+
+    Raises:
+        MissingExtra: dp-accounting is not installed.
+    """
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = most if high > most else (low + high) // 2
+        low, high = (middle, high) if epsilon(rounds(middle), delta) <= target else (low, middle)
+    return low
+
+
+def _spent(accountant: Callable[..., Any], rounds: NoisyRounds, delta: float) -> float:
+    relation = _library("dp_accounting").NeighboringRelation.ADD_OR_REMOVE_ONE
+    return float(accountant(neighboring_relation=relation).compose(rounds.event()).get_epsilon(delta))
+
+
+@cache
+def _library(name: str) -> Any:
+    try:
+        library = importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra(
+            "accounting for privacy needs dp-accounting, which is not installed: pip install 'fedkin[privacy]'"
+        ) from error
+    logging.getLogger("absl").setLevel(logging.ERROR)  # orders of RDP that do not converge are left out, which is safe
+    return library

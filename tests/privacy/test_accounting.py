@@ -1,0 +1,94 @@
+"""Epsilons of noisy rounds, against published vectors and against each other."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+
+from fedkin.core.errors import ConfigError, MissingExtra
+from fedkin.privacy import accounting
+from fedkin.privacy.accounting import (
+    NoisyRounds,
+    affordable,
+    calibrate,
+    check,
+    epsilon,
+    fixed_cohort_epsilon,
+    renyi_epsilon,
+)
+
+# q, z, rounds, delta, epsilon by RDP and by PLD (dp-accounting 0.6.0, a client added or removed)
+CASES = [
+    (0.05, 1.0, 100, 1e-3, 2.68794575301935, 2.19353182035758),
+    (0.05, 1.0, 100, 1e-5, 4.038913049449792, 3.502148541038205),
+    (0.02, 0.8, 200, 1e-4, 3.2174140969456606, 2.589609829992106),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_epsilons(case: tuple[float, float, int, float, float, float]) -> None:
+    q, z, count, delta, renyi, figure = case
+    rounds = NoisyRounds(q, z, count)
+    assert epsilon(rounds, delta) == pytest.approx(figure, rel=1e-3)
+    assert renyi_epsilon(rounds, delta) == pytest.approx(renyi, rel=1e-3)
+    assert renyi_epsilon(rounds, delta) >= epsilon(rounds, delta)
+
+
+def test_everybody_in_every_round_is_one_gaussian_of_less_noise() -> None:
+    import dp_accounting
+
+    exact = dp_accounting.get_epsilon_gaussian(5 / math.sqrt(200), 1e-4)
+    assert epsilon(NoisyRounds(1.0, 5.0, 200), 1e-4) == pytest.approx(exact, rel=1e-3)
+
+
+def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None:
+    """A replaced client moves a sum by twice the clipping norm: the amplified figure does not hold for them."""
+    fixed = fixed_cohort_epsilon(1000, 50, 1.0, 100, 1e-3)
+    assert fixed == pytest.approx(29.65836625575963, rel=1e-3)
+    assert fixed > 10 * epsilon(NoisyRounds(0.05, 1.0, 100), 1e-3)
+
+
+def test_a_cap_costs_what_it_cuts() -> None:
+    free = epsilon(NoisyRounds(0.05, 1.0, 100), 1e-5)
+    tight, wide = (epsilon(NoisyRounds(0.05, 1.0, 100, cap, 1000), 1e-5) for cap in (60, 100))
+    assert tight == pytest.approx(8.87, rel=1e-2)
+    assert wide == pytest.approx(free, rel=1e-2)
+
+
+def test_rounds_add_up_and_none_costs_nothing() -> None:
+    assert epsilon(NoisyRounds(0.05, 1.0, 0), 1e-5) == 0
+    one, many = (epsilon(NoisyRounds(1.0, 5.0, count), 1e-5) for count in (1, 20))
+    assert one < many < 20 * one
+    assert epsilon(NoisyRounds(0.05, 0.0, 1), 1e-5) == math.inf
+
+
+def test_noise_for_an_epsilon() -> None:
+    z = calibrate(3.0, 1e-3, lambda z: NoisyRounds(0.05, z, 100))
+    assert epsilon(NoisyRounds(0.05, z, 100), 1e-3) <= 3.0 < epsilon(NoisyRounds(0.05, z * 0.998, 100), 1e-3)
+    assert z < 0.9511457828267129  # RDP's, an upper bound
+
+
+def test_rounds_that_a_budget_allows() -> None:
+    def rounds(count: int) -> NoisyRounds:
+        return NoisyRounds(0.05, 1.0, count)
+
+    count = affordable(1.0, 1e-3, rounds, 100)
+    assert epsilon(rounds(count), 1e-3) <= 1.0 < epsilon(rounds(count + 1), 1e-3)
+    assert affordable(3.0, 1e-3, rounds, 100) == 100
+    assert affordable(0.01, 1e-3, rounds, 100) == 0
+
+
+def test_accountants_that_contradict_each_other_are_refused() -> None:
+    check(1.0, 1.0)
+    with pytest.raises(ConfigError, match="contradict"):
+        check(1.1, 1.0)
+
+
+def test_a_missing_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    accounting._library.cache_clear()
+    with pytest.raises(MissingExtra, match=r"fedkin\[privacy\]"):
+        accounting._library("dp_accounting")
+    accounting._library.cache_clear()
