@@ -6,8 +6,6 @@ the fingerprint of the run it belongs to. One file is put in place in one step, 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import re
 from collections.abc import Iterator
@@ -18,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedkin.core.client_memory import translate_layout_3
-from fedkin.core.codec import decode, encode
+from fedkin.core.codec import content_digest, decode, encode
+from fedkin.core.compact import compact, expand
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
@@ -29,6 +28,7 @@ from fedkin.run import version_0_1
 from fedkin.run.method_options import with_options
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
+_LAYOUT_COMPACT = "5"  # with large arrays deflated (``core.compact``)
 _LAYOUT_3 = "3"  # before clients' memory had names of its own; is translated
 _BEST = "best/"  # in front of the names of arrays of the best round
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
@@ -97,9 +97,12 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         header["stopped"] = checkpoint.stopped
     if checkpoint.records:
         header["records"] = checkpoint.records
+    arrays, shapes = compact(arrays)
+    if shapes:
+        header |= {"layout": _LAYOUT_COMPACT, "compact": shapes}
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    header["digest"] = _digest(header, arrays)
+    header["digest"] = content_digest(header, arrays)
     path = folder / f"round-{checkpoint.round:06d}.safetensors"
     write_atomic(path, encode(header, arrays))
     with storage_errors(folder):
@@ -204,9 +207,10 @@ def _read(path: Path) -> _Stored:
     try:
         header, arrays = decode(path.read_bytes())
         layout = header["layout"]
-        if layout not in (LAYOUT, _LAYOUT_3, version_0_1.CHECKPOINT_LAYOUT):
+        if layout not in (LAYOUT, _LAYOUT_COMPACT, _LAYOUT_3, version_0_1.CHECKPOINT_LAYOUT):
             raise _DamageError(f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})")
-        whole = header.pop("digest") == _digest(header, arrays)
+        whole = header.pop("digest") == content_digest(header, arrays)
+        arrays = expand(arrays, header.get("compact", {})) if whole else arrays
     except (OSError, KeyError, ValueError) as error:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
     if not whole:
@@ -215,7 +219,7 @@ def _read(path: Path) -> _Stored:
     memory = _taken(arrays, _MEMORY)
     if layout == version_0_1.CHECKPOINT_LAYOUT:
         memory = version_0_1.translate_memory(memory)
-    if layout != LAYOUT:
+    if layout not in (LAYOUT, _LAYOUT_COMPACT):
         memory = translate_layout_3(memory)
     state = _state(header["state"], arrays)
     counted, measured = (header["down"], header["up"]), header.get("measured", ({}, {}))
@@ -269,14 +273,6 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
                 f"got {type(value).__name__}"
             )
     return {name: np.asarray(value, order="C") for name, value in arrays.items()}
-
-
-def _digest(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape};".encode())
-        digest.update(arrays[name].tobytes())
-    return digest.hexdigest()
 
 
 def _type_name(state_type: type[State]) -> str:

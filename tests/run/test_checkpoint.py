@@ -192,3 +192,14 @@ def test_a_state_must_be_arrays(tmp_path: Path) -> None:
     with pytest.raises(MethodError, match=r"Loose\.note must be a NumPy array .* got str"):
         checkpoint.save(tmp_path, Checkpoint(1, loose, {}, {}, 0.0), "run")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_memory_of_many_clients_is_stored_in_few_bytes(tmp_path: Path) -> None:
+    many = 300_000
+    state = ToyState(np.zeros((2, 3), np.float32), np.full(many, 1), np.arange(4), np.array(5))
+    memory = {"cluster_metrics_shift_since": np.full(many, -1), "clients/counts": np.zeros((many, 10), np.int32)}
+    path = checkpoint.save(tmp_path, Checkpoint(3, state, {}, {}, 1.0, memory), "run")
+    assert path.stat().st_size < 200_000
+    back = checkpoint.load(tmp_path, "run", many, 3)
+    assert back is not None and np.array_equal(back.state.assignment, state.assignment)
+    assert all(np.array_equal(back.memory[name], array) for name, array in memory.items())

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 import fedkin as fk
 from fedkin.config.run import from_dict
-from fedkin.core.codec import decode, encode
+from fedkin.core.codec import content_digest, decode, encode
 from fedkin.core.errors import CheckpointError
 from fedkin.data.federated import FederatedData
 from fedkin.methods.flexcfl import FlexCFL
@@ -109,7 +109,7 @@ def as_layout_3(folder: Path) -> None:
         arrays = {n.replace("memory/clients/", "memory/"): a for n, a in content.arrays.items() if ".kept" not in n}
         assert {"memory/noted_labels", "memory/samples_at_first"} <= arrays.keys()
         header = {k: v for k, v in content.header.items() if k != "digest"} | {"layout": "3"}
-        path.write_bytes(encode(header | {"digest": checkpoint._digest(header, arrays)}, arrays))
+        path.write_bytes(encode(header | {"digest": content_digest(header, arrays)}, arrays))
 
 
 @pytest.mark.parametrize("die_at", [4, 5])
