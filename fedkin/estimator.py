@@ -30,11 +30,9 @@ from fedkin.run.placement import Placement
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate, trainable
 
-_SEEDS = 2**31 - 1
 _NO_GROUPS = (
-    "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; give the client of each "
-    "sample: fit(X, y, groups=clients); in a pipeline or a search, which hand groups on by metadata routing, "
-    "set_fit_request(groups=True)"
+    "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; give the client of "
+    "each: fit(X, y, groups=clients), in a pipeline or a search by metadata routing, set_fit_request(groups=True)"
 )
 _NOT_PICKLED = ("run_", "_predictors")  # what holds compiled programs
 
@@ -104,8 +102,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Args:
             X: features [M, D], or [M ...] for models of images.
             y: labels [M] of any type.
-            groups: the client of each sample [M]; None: all are one client's, so that one model is trained and nothing
-                is clustered; a UserWarning says so.
+            groups: the client of each sample [M]; None: all are one client's, and there is one cluster (UserWarning).
 
         Returns:
             The estimator.
@@ -123,8 +120,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             warnings.warn(_NO_GROUPS, UserWarning, stacklevel=2)
         owners = np.zeros(len(X), int) if groups is None else _one_per_sample(groups, len(X))
         self.groups_, clients = np.unique(owners, return_inverse=True)
-        N = len(self.groups_)
-        names, C = _names(self.classes_), len(self.classes_)
+        N, C, names = len(self.groups_), len(self.classes_), _names(self.classes_)
         data = from_arrays(X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator")
         data = replace(data, client_names=_names(self.groups_))
         self._data = OneSample(X[:1], labels[:1], C)
@@ -135,7 +131,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             rounds=self.rounds,
             cohort=min(self.cohort, N),
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
-            seed=int(check_random_state(self.random_state).randint(_SEEDS)),
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             evaluate_every=0,  # there are no test samples
             selection="round_robin",  # so that each client soon has a cluster
             progress=False,
@@ -278,8 +274,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
     """The client of each sample."""
-    clients = column_or_1d(groups)
-    if len(clients) != samples:
+    if len(clients := column_or_1d(groups)) != samples:
         raise ValueError(f"groups must have a client for each of {samples} samples, got {len(clients)}")
     return clients
 
