@@ -48,7 +48,7 @@ class Classifier:
         raise NotImplementedError
 
     def __call__(self, x: Any) -> Float[np.ndarray, "B C"]:
-        """Scores of samples: logits, before the softmax.
+        """Scores of samples: logits, before the softmax; of a mixture, logarithms of its probabilities.
 
         Args:
             x: [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the data's own were, and refused
@@ -100,11 +100,12 @@ class Predictor(Classifier):
     Attributes:
         name: whose model it is: ``cluster-2``, or ``client-7`` where a client has a model of its own.
         model: what computes with the weights.
-        vectors: the weights, one row; of detectors one row for each.
+        vectors: the weights, one row; of detectors one row for each, of a mixture one for each component.
         samples: one sample, which shows the shape and type of all.
         label_names: name of each class, where labels have names.
         positive: the class of each detector; None of other models.
         cluster: number of the cluster; None where the model is of no cluster.
+        shares: of each component of a mixture, whose probabilities are mixed, and not scores; None of other models.
     """
 
     name: str
@@ -114,10 +115,12 @@ class Predictor(Classifier):
     label_names: Sequence[Any] | None = None
     positive: Int[np.ndarray, "D"] | None = None
     cluster: int | None = field(default=None, kw_only=True)
+    shares: Float[np.ndarray, "D"] | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        detectors = f", {len(self.vectors)} detectors" if self.detects else ""
-        return f"Predictor({self.name}: {self.model.name}, {self.vectors.shape[1]:,} parameters{detectors})"
+        kind = "detectors" if self.detects else "models" if self.shares is not None else ""
+        several = f", {len(self.vectors)} {kind}" if kind else ""
+        return f"Predictor({self.name}: {self.model.name}, {self.vectors.shape[1]:,} parameters{several})"
 
     @property
     def detects(self) -> bool:
@@ -126,15 +129,20 @@ class Predictor(Classifier):
 
     @property
     def vector(self) -> Float[np.ndarray, "P"]:
-        """The weights as one vector. Raises ModelError for detectors, which are several (``vectors``)."""
+        """The weights as one vector. Raises ModelError for detectors and mixtures, which are several (``vectors``)."""
+        if self.shares is not None:
+            raise ModelError(f"{self.name} is a mixture of {len(self.vectors)} models; take vectors and shares")
         if self.detects:
             raise ModelError(f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and positive")
         return self.vectors[0]
 
     @cached_property
     def layers(self) -> dict[str, np.ndarray]:
-        """The weights by layer, in the layers' shapes; of detectors, behind ``detectors.CLASS.``."""
+        """The weights by layer, in the layers' shapes; of detectors, behind ``detectors.CLASS.``, of mixtures behind
+        ``components.NUMBER.``."""
         named = [layers_of(self.model, vector) for vector in self.vectors]
+        if self.shares is not None:
+            return {f"components.{k}.{name}": array for k, own in enumerate(named) for name, array in own.items()}
         if self.positive is None:
             return named[0]
         pairs = zip(self.positive, named, strict=True)
@@ -151,6 +159,13 @@ class Predictor(Classifier):
         return self.model.whole(self.model.unflatten(jnp.asarray(self.vector)))  # type: ignore[attr-defined]
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        if self.shares is not None:
+            mixed: Any = sum(
+                share * probabilities(class_scores(self.model, vector, x))
+                for share, vector in zip(self.shares, self.vectors, strict=True)
+            )
+            with np.errstate(divide="ignore"):
+                return np.log(mixed).astype(np.float32)
         if self.positive is None:
             return class_scores(self.model, self.vectors[0], x)
         scores = np.full((len(x), int(self.samples.classes)), -np.inf, np.float32)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
 from fedkin.core.storage import storage_errors, write_atomic
@@ -186,8 +186,8 @@ def _fine_tuned(
     samples of all, where there are any (0 among them); else ``most``."""
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
         raise ConfigError(f"fine_tune_epochs must be an integer of at least 1, got {most!r}")
-    if len(clients) and trained.of_client(int(clients[0])).detects:
-        raise MethodError(f"{trained.method} trains detectors, several for a client; only one model can be fine-tuned")
+    if len(clients):
+        trained.tunable(trained.of_client(int(clients[0])), most)
     chosen = most
     if data.validation is not None and split != "validation":
         correct = [_correct(trained, data, "validation", clients, epochs).sum() for epochs in range(most + 1)]

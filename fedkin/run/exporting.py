@@ -40,6 +40,12 @@ def export(
     predictors = trained.all()
     if not predictors:
         raise MethodError(f"{trained.method}: no client has a cluster yet, so there is no model to export")
+    if any(one.shares is not None for one in predictors):
+        raise MethodError(
+            f"{trained.method} serves each client with a mixture of {len(predictors[0].vectors)} models, for which "
+            "there is no format; predict with run.predict(x, client=...), or export a run of fedrc with "
+            "method.hard=true, which predicts by one model"
+        )
     data = config["data"]
     facts = {
         "method": config["method"],

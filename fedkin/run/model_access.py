@@ -70,9 +70,12 @@ class ModelAccess:
 
         Raises:
             ConfigError: no such client, or a model that has to be given (``Run.load(path, model=..., data=...)``).
-            MethodError: a client without a cluster, or whose model is on its own device.
+            MethodError: a client without a cluster, or whose model is on its own device; one without a last layer of
+                its own, as it never trained.
         """
-        return self.trained.of_client(self.trained.client_number(client))
+        number = self.trained.client_number(client)
+        self.trained.check_trained(number)
+        return self.trained.of_client(number)
 
     def predict(
         self, x: Any, *, client: int | str | None = None, cluster: int | None = None, proba: bool = False

@@ -23,6 +23,7 @@ from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.parts import Parts
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
+from fedkin.tasks.mixture import EvaluateMixture
 from fedkin.tasks.own_model import OWN, EvaluateOwn
 from fedkin.tasks.personal import EvaluatePersonal, join
 from fedkin.tasks.train import train
@@ -136,16 +137,37 @@ class TrainedModels:
             )
         clients = np.array([number])
         task = self.state.evaluation(self.spec, clients)
+        own = f"client-{self.client_name(number)}"
+        if isinstance(task, EvaluateMixture):
+            return replace(self._predictor(own, task.models, cluster), shares=task.membership[0])
         if task is not None:
-            return self._predictor(f"client-{self.client_name(number)}", self._whole_model(task, number)[None], cluster)
+            return self._predictor(own, self._whole_model(task, number)[None], cluster)
         assigned = self.state.models_for(clients)
         index = np.asarray(assigned.model_index[0])
         if assigned.positive is not None:
             classes = np.flatnonzero(index >= 0)
             rows = index[classes]
             return replace(self._predictor(f"cluster-{cluster}", assigned.models[rows], cluster), positive=classes)
-        name = f"client-{self.client_name(number)}" if self.personal else f"cluster-{cluster}"
+        name = own if self.personal else f"cluster-{cluster}"
         return self._predictor(name, assigned.models[int(index)][None], cluster)
+
+    def check_trained(self, number: int) -> None:
+        """Refuse (MethodError) a client that has no head of its own yet: the first one is as good as random.
+
+        Args:
+            number: its position.
+        """
+        task = self.state.evaluation(self.spec, np.array([number]))
+        if not isinstance(task, EvaluatePersonal) or not hasattr(self.parts.samples, "train"):
+            return
+        memory = ClientMemory(len(self.state.assignment))
+        memory.restore(self.memory)
+        if not memory.has(_HEAD, np.array([number]))[0]:
+            raise MethodError(
+                f"client {self.client_name(number)} has no last layer of its own: it was in no cohort; train one with "
+                "run.fine_tune(client, epochs=...), or give the run more rounds, or cohorts that reach everybody "
+                "(run.selection=round_robin)"
+            )
 
     def of_cluster(self, cluster: int) -> Predictor:
         """The model of a cluster.
@@ -189,7 +211,7 @@ class TrainedModels:
             MethodError: as ``of_client``, and for detectors.
             DataError: its data are not here.
         """
-        predictor = self._tunable(self.of_client(number), epochs)
+        predictor = self.tunable(self.of_client(number), epochs)
         tuned = self.tuned(predictor.vectors, np.array([number]), int(epochs))
         return replace(predictor, name=f"client-{self.client_name(number)}", vectors=tuned)
 
@@ -207,7 +229,7 @@ class TrainedModels:
             ConfigError, MethodError: as ``of_cluster`` and ``fine_tune``.
             DataError: samples or labels that do not fit the run's.
         """
-        predictor = self._tunable(self.of_cluster(cluster), epochs)
+        predictor = self.tunable(self.of_cluster(cluster), epochs)
         samples, labels = newcomer_samples(self.parts.samples, x, y)
         data = newcomer_data(self.parts.samples, samples, labels, [np.arange(len(samples))])
         world = SimulatedWorld(data, self.parts.model, self.parts.local)
@@ -215,12 +237,16 @@ class TrainedModels:
         tuned = self._tuned(world, predictor.vectors, clients, int(epochs)) if epochs else predictor.vectors
         return replace(predictor, name=f"{predictor.name}-fine-tuned", vectors=tuned)
 
-    def _tunable(self, predictor: Predictor, epochs: int) -> Predictor:
-        """The model that is to be fine-tuned. Raises ConfigError for no number of epochs, MethodError for detectors."""
+    def tunable(self, predictor: Predictor, epochs: int) -> Predictor:
+        """The model that is to be fine-tuned.
+
+        Raises ConfigError for no number of epochs, MethodError for detectors and mixtures.
+        """
         if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
             raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
-        if predictor.detects:
-            raise MethodError(f"{self.method} trains detectors, several for a client; only one model can be fine-tuned")
+        if predictor.detects or predictor.shares is not None:
+            kind = "detectors" if predictor.detects else "mixtures"
+            raise MethodError(f"{self.method} trains {kind}, several models for a client; only one can be fine-tuned")
         return predictor
 
     def tuned(self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int) -> Float[np.ndarray, "n P"]:
