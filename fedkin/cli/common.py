@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,13 +190,16 @@ def print_table(frame: Any, title: str) -> None:
     print_rows(frame.columns, frame.itertuples(index=False), title)
 
 
-def print_rows(columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str) -> None:
+def print_rows(
+    columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str, unbroken: Container[Any] = ()
+) -> None:
     """Print a table.
 
     Args:
         columns: their heads.
         rows: a value for each column; whole numbers are grouped by thousands.
         title: stands above it.
+        unbroken: columns whose lines are as they are given, however narrow the terminal is.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -207,7 +210,7 @@ def print_rows(columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str
     longest = max((len(row[0]) for row in cells if row), default=0)
     for number, column in enumerate(columns):
         whole = min(longest, _WHOLE) if number == 0 else None  # a name broken in two is hard to read
-        out.add_column(str(column), overflow="fold", min_width=whole)
+        out.add_column(str(column), overflow="fold", min_width=whole, no_wrap=column in unbroken)
     for row in cells:
         out.add_row(*row)
     Console(markup=False).print(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,8 @@ def list_command() -> None:
     with error_exit():
         from fedkin.data.catalogue import FoundEntry, found_entries
 
-        print_rows(FoundEntry._fields, found_entries(), "data sets")
+        entries = [entry._replace(where=_at_slashes(entry.where)) for entry in found_entries()]
+        print_rows(FoundEntry._fields, entries, "data sets", unbroken=("where",))
         typer.echo("also: file (path=..., your own file or folder in LEAF's layout) and planted (a known true cluster)")
 
 
@@ -36,7 +38,8 @@ def describe_command(
         ),
     ],
     options: Annotated[
-        list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
+        list[str] | None,
+        typer.Argument(metavar="[key=value]...", help="Options of the data set, or data.key=value, as of fedkin run."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -66,7 +69,8 @@ def make_command(
         ),
     ],
     options: Annotated[
-        list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
+        list[str] | None,
+        typer.Argument(metavar="[key=value]...", help="Options of the data set, or data.key=value, as of fedkin run."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder for it (default: data-NAME).")
@@ -93,7 +97,8 @@ def pni_command(
         ),
     ],
     options: Annotated[
-        list[str] | None, typer.Argument(metavar="[key=value]...", help="Options of the data set.")
+        list[str] | None,
+        typer.Argument(metavar="[key=value]...", help="Options of the data set, or data.key=value, as of fedkin run."),
     ] = None,
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="Kind of the random models.")] = "mclr",
     models: Annotated[int, typer.Option("--models", metavar="D", help="Random models to average over.")] = 10,
@@ -118,17 +123,35 @@ def pni_command(
         print_table(non_iid_index.extreme_clients(index, data), "clients by their index")
 
 
+def _at_slashes(path: str, width: int = 24) -> str:
+    """A path in lines of this width that end with a slash or a space; a part of it that is longer stays whole."""
+    lines = [""]
+    for part in re.findall(r"[^/ ]*[/ ]|[^/ ]+", path):
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
 def _dataset(name: str, options: list[str]) -> FederatedData:
-    """A named data set, the user's own file, or the [data] of a configuration, with ``key=value`` options."""
+    """A named data set, the user's own file, or the [data] of a configuration, with ``key=value`` options; they may be
+    written ``data.key=value``, as ``fedkin run`` takes them."""
     from fedkin.config import registry
-    from fedkin.config.loader import read_toml
+    from fedkin.config.loader import Sections, read
     from fedkin.data.user_data import ENDINGS
 
+    overrides = [f"data.{key}={value}" for key, value in map(_key_and_value, options)]
     if name.endswith(".toml"):
-        named = {"name": "digits"} | read_toml(Path(name)).get("data", {})
-    elif name.endswith(ENDINGS) or "/" in name:
-        named = {"name": "file", "path": name}
+        raw, place = read(Path(name), overrides)
+        section = Sections({"data": raw.get("data", {})}, ["data"], place)["data"]
+        values = {"name": registry.default_dataset(section)} | section
     else:
-        named = {"name": name}
-    values = {**named, **dict(parse_option(text) for text in options)}
+        named = {"name": "file", "path": name} if name.endswith(ENDINGS) or "/" in name else {"name": name}
+        values = read(None, overrides, {"data": named})[0]["data"]
     return registry.make(registry.datasets(), registry.resolve("data set", registry.datasets(), values, str))
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    """An option of the data set, its value as it was written."""
+    key, _ = parse_option(text)
+    return key.strip().removeprefix("data."), text.partition("=")[2]

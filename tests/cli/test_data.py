@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fedkin.cli import app
+from fedkin.data.catalogue import FoundEntry
 from fedkin.run.results import Run
 from tests.refusals import refused
 
@@ -76,3 +78,28 @@ def test_a_file_is_described_by_its_path(tmp_path: Path) -> None:
     assert by_study.exit_code == 0 and by_study.stdout.splitlines()[:8] == result.stdout.splitlines()[:8]
     result = fedkin("data", "describe", "file", "path=patients.csv", *COLUMNS)
     assert result.exit_code == 0, result.output
+
+
+def test_paths_of_data_sets_are_broken_at_slashes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    deep = "/home/someone/projects/federated-learning/data sets/MNIST"
+    entries = [FoundEntry("mnist", deep, 10, "70,000", "handwritten digits of so many people that it wraps")]
+    monkeypatch.setattr("fedkin.data.catalogue.found_entries", lambda: entries)
+    result = fedkin("data", "list")
+    assert result.exit_code == 0, result.output
+    words = " ".join(line[6:35] for line in result.stdout.splitlines()).split()
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
+    assert {"/home/someone/projects/", "federated-learning/data", "sets/MNIST"} <= set(words), result.stdout
+
+
+@pytest.mark.parametrize("given", ["clients=5", "data.clients=5"])
+def test_options_beside_a_file_are_those_of_fedkin_run(given: str) -> None:
+    Path("study.toml").write_text('[data]\nname = "digits"\nclients = 9\nclasses_per_client = 2\n')
+    for named in (["study.toml"], ["digits", "data.classes_per_client=2"]):
+        result = fedkin("data", "describe", *named, given, "--out", "figure.png")
+        assert result.exit_code == 0, result.output
+        assert re.search(r"clients +5 +5", result.stdout)
+    whole = fedkin("data", "describe", "study.toml", "data.clients=default", "--out", "figure.png")
+    assert re.search(r"clients +60 +60", whole.stdout)
+    refused(fedkin("data", "describe", "study.toml", "data.clint=5"), "did you mean 'clients'")
+    refused(fedkin("data", "describe", "study.toml", "run.rounds=5"), "run.rounds")
