@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from fedkin.config.schema import NotNegative, Positive, Share, settings
 
-Selection = Literal["uniform", "round_robin"]
+Selection = Literal["uniform", "round_robin", "poisson"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
 
 
@@ -14,10 +14,13 @@ SELECTIONS: tuple[str, ...] = get_args(Selection)
 class Plan:
     """How long, with how many clients, from which seed, and how often to evaluate.
 
-    ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), or ``round_robin`` (all N clients take
+    ``selection`` says how cohorts are drawn: ``uniform`` (without replacement), ``round_robin`` (all N clients take
     turns once, in the order of ids, and uniform from then on, as FlexCFL's code does, so that clients that take
-    part from the start are soon assigned). The last round is always evaluated and kept, whatever ``evaluate_every`` and
-    ``checkpoint_every`` say. With ``global_model`` an evaluation is also one of the mean of the cluster models.
+    part from the start are soon assigned), or ``poisson`` (each client with probability cohort / N, whatever the
+    others: sizes vary, and may be 0). The last round is always evaluated and kept, whatever ``evaluate_every`` and
+    ``checkpoint_every`` say. With ``global_model`` an evaluation is also one of the mean of the cluster models. With
+    ``evaluate_clients`` a round before the last scores only a sample of so many clients, drawn by cluster, and records
+    the accuracy that this says of all, with its 95% interval (``run.evaluation_sample``).
 
     A run stops before its last round at the first complete round whose score reaches ``until``, and ``patience`` rounds
     after the best one (``run.stopping``); patience is for data with a validation split.
@@ -32,6 +35,7 @@ class Plan:
     global_model: bool = False
     patience: Positive | None = None  # rounds without a better score on validation samples
     until: Share | None = None  # a score
+    evaluate_clients: Positive | None = None  # scored in a round, but for the last; None: all
 
     def evaluates(self, round: int) -> bool:
         """Whether clients are evaluated after this round."""

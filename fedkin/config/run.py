@@ -72,6 +72,7 @@ class RunSection(Section):
     global_model: bool = False  # score the mean of the cluster models, too
     patience: Positive | None = None  # stop after so many rounds without a better score on validation samples
     until: Share | None = None  # stop at the first complete round with this score
+    evaluate_clients: Positive | None = None  # scored in a round, but for the last: a sample by cluster; None: all
     devices: Positive | None = None
     clients_per_batch: Positive | None = None
 
@@ -90,8 +91,8 @@ class RunSection(Section):
     def plan(self) -> Plan:
         """The part that the loop of rounds needs."""
         intervals = self.evaluate_every, self.checkpoint_every
-        stopping = {"patience": self.patience, "until": self.until}
-        return Plan(self.rounds, self.cohort, self.seed, *intervals, self.selection, self.global_model, **stopping)
+        optional = {name: getattr(self, name) for name in ("patience", "until", "evaluate_clients")}
+        return Plan(self.rounds, self.cohort, self.seed, *intervals, self.selection, self.global_model, **optional)
 
 
 @dataclass(frozen=True)

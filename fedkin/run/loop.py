@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.config.plan import Plan
-from fedkin.core.method import UNASSIGNED, Method, Remarking, State
+from fedkin.core.method import UNASSIGNED, Method, Remarking, Sampling, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
@@ -22,11 +22,19 @@ from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.final_scores import accuracy_all_clients, best_record, final_record
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
+from fedkin.run.ledger_record import ledger_record
 from fedkin.run.method_checks import check_model, check_names, check_plan, plan_warnings
-from fedkin.run.metrics import EvaluationResults, accuracy_record, ledger_record, score, training_record
+from fedkin.run.metrics import EvaluationResults, accuracy_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
-from fedkin.run.stopping import is_complete, stop_by_reply, stop_by_score, stop_of_resumed, stop_without_replies
+from fedkin.run.stopping import (
+    is_complete,
+    stop_by_method,
+    stop_by_reply,
+    stop_by_score,
+    stop_of_resumed,
+    stop_without_replies,
+)
 from fedkin.run.trust_graph import peers_record
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -95,11 +103,12 @@ def run(
     instrumented = InstrumentedWorld(world)
     restored = folder.restore(world) if folder else None
     clock = _Clock(restored.checkpoint.seconds if restored else 0.0)
-    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan)
+    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan, method)
     if restored:
         checkpoint, records, migrations = restored
         run_state = RunState(checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total)
         run_state.best, run_state.stopped = checkpoint.best, stop_of_resumed(plan, records, checkpoint.stopped)
+        run_state.stopped = run_state.stopped or stop_by_method(plan, run_state.round, method)
         recorder.recall(checkpoint.memory)
         instrumented.begin(_scenario(plan, run_state.round))
     else:
@@ -129,9 +138,10 @@ def run(
 def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan) -> None:
     """Measure what is measured once."""
     validated, round = _scored_split(world) != "test", run_state.round
-    if validated or run_state.scored is None:
+    sampled = run_state.scored is not None and run_state.scored.sizes is not None  # the run ended early
+    if validated or run_state.scored is None or sampled:
         run_state.scored = score(world, run_state.state, round)
-    if validated or run_state.records[-1]["accuracy"] is None:
+    if validated or sampled or run_state.records[-1]["accuracy"] is None:
         run_state.final |= final_record(world, run_state.state, run_state.scored)
     if validated:
         run_state.final |= best_record(world, run_state.best, round, run_state.scored)
@@ -166,8 +176,11 @@ def run_round(instrumented: InstrumentedWorld, method: Method, state: State, rou
     Returns:
         The method's state after the round.
     """
-    stream, cohort_stream = Stream(plan.seed, round, "method"), Stream(plan.seed, round, "cohort")
-    cohort = select_cohort(instrumented.clients(round), instrumented.total_clients, plan, cohort_stream)
+    stream, reachable = Stream(plan.seed, round, "method"), instrumented.clients(round)
+    if isinstance(method, Sampling):
+        cohort = method.select_cohort(reachable, round)
+    else:
+        cohort = select_cohort(reachable, instrumented.total_clients, plan, Stream(plan.seed, round, "cohort"))
     unassigned = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(unassigned):
         state = method.place(instrumented, state, unassigned, stream.child("place"))
@@ -186,6 +199,7 @@ class _Recorder:
     on_round: OnRound | None
     clock: _Clock
     plan: Plan
+    method: Method
 
     def __post_init__(self) -> None:
         self.split = _scored_split(self.instrumented.world)
@@ -205,7 +219,7 @@ class _Recorder:
         training_seconds = self.clock.lap()
         round = run_state.round
         world = self.instrumented.world
-        options = (self.plan.global_model, self.split)
+        options = (self.plan.global_model, self.split, self._sample(round))
         run_state.scored = score(world, run_state.state, round, *options) if scoring else None
         migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
         migrations = migrations if migrations["clients"] or round == 0 else None
@@ -215,6 +229,7 @@ class _Recorder:
         self._choose(run_state, record)
         both = (self.plan, run_state.records)
         run_state.stopped = stop_by_score(*both) or stop_without_replies(*both)
+        run_state.stopped = run_state.stopped or stop_by_method(self.plan, round, self.method)
         run_state.migrations += [migrations] if migrations else []
         run_state.seconds = self.clock.total
         if self.folder:
@@ -231,6 +246,12 @@ class _Recorder:
             if self.folder and not keeping:
                 self._keep(run_state, self.folder)
             raise_if_interrupted()
+
+    def _sample(self, round: int) -> tuple[int, Stream] | None:
+        """How many clients are scored in a round, and the stream of the draw; all in the last one."""
+        if self.plan.evaluate_clients is None or round == self.plan.rounds:
+            return None
+        return self.plan.evaluate_clients, Stream(self.plan.seed, round, "evaluation/sample")
 
     def _keep(self, run_state: RunState, folder: Folder) -> None:
         """Write a checkpoint."""

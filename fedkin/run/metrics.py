@@ -1,4 +1,4 @@
-"""What is measured after a round: accuracy, training loss, discrepancy and bytes, as plain JSON values."""
+"""What is measured after a round: accuracy, training loss and discrepancy, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import MethodError
-from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
+from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.decentralized import PeerState
+from fedkin.run.evaluation_sample import draw_sample, estimate
 from fedkin.run.observations import Observations, distances
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Scores, evaluate
@@ -46,6 +47,7 @@ class EvaluationResults:
     excluded: int = 0  # clients that shall have none
     detectors: list[float | None] | None = None  # accuracy of each detector on its own cluster's clients
     global_model: GlobalModel | None = None  # scored on the same clients, where the run asks for it
+    sizes: Int[np.ndarray, "K"] | None = None  # of the clusters, where only a sample of their clients was scored
 
     @property
     def client_accuracy(self) -> Float[np.ndarray, "c"]:
@@ -54,7 +56,14 @@ class EvaluationResults:
         return np.asarray(self.scores.correct / examples, np.float64)
 
 
-def score(world: World, state: State, round: int, global_model: bool = False, split: str = "test") -> EvaluationResults:
+def score(
+    world: World,
+    state: State,
+    round: int,
+    global_model: bool = False,
+    split: str = "test",
+    sample: tuple[int, Stream] | None = None,
+) -> EvaluationResults:
     """Test all reachable clients, each on its cluster's model after the round (as FedGroup and FlexCFL do), or as the
     state says.
 
@@ -66,6 +75,7 @@ def score(world: World, state: State, round: int, global_model: bool = False, sp
         round: its number.
         global_model: whether the mean of the cluster models is scored, too.
         split: the samples that score: ``test``, or ``validation`` where the data have such a split.
+        sample: how many clients are tested at most, and the stream that they are drawn from; None for all.
 
     Raises:
         MethodError: a test of the state's own that knows no ``split``, where ``split`` is not ``test``.
@@ -73,6 +83,10 @@ def score(world: World, state: State, round: int, global_model: bool = False, sp
     reachable = world.clients(round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
     cluster, excluded = state.assignment[assigned_clients], int(state.excluded()[reachable].sum())
+    partial, sizes = len(assigned_clients) + excluded < len(reachable), None
+    if sample is not None and len(assigned_clients) > sample[0]:
+        places, sizes = draw_sample(cluster, sample[0], sample[1].rng())
+        assigned_clients, cluster = assigned_clients[places], cluster[places]
     assigned = state.models_for(assigned_clients)
     own = state.evaluation(world.spec, assigned_clients)
     with world.ledger.scoring():
@@ -84,8 +98,7 @@ def score(world: World, state: State, round: int, global_model: bool = False, sp
             reply = world.run(_on_split(own, split), assigned_clients)
             scores = Scores(reply.correct, reply.examples, reply.loss)
         detectors = detector_accuracy(world, assigned, assigned_clients, cluster, split)
-    partial = len(assigned_clients) + excluded < len(reachable)
-    return EvaluationResults(assigned_clients, cluster, scores, partial, excluded, detectors, mean)
+    return EvaluationResults(assigned_clients, cluster, scores, partial, excluded, detectors, mean, sizes)
 
 
 def _on_split(own: Task, split: str) -> Task:
@@ -177,14 +190,17 @@ def accuracy_record(
     correct, examples = scored.scores.correct, scored.scores.examples
     own = scored.client_accuracy[examples > 0]
     by_cluster = np.bincount(scored.cluster, correct, clusters), np.bincount(scored.cluster, examples, clusters)
+    sampled = None if scored.sizes is None else estimate(correct, examples, scored.cluster, scored.sizes)
+    sizes = np.bincount(scored.cluster, minlength=clusters) if scored.sizes is None else scored.sizes
     return {
-        "accuracy": ratio(int(correct.sum()), int(examples.sum())),
+        "accuracy": ratio(int(correct.sum()), int(examples.sum())) if sampled is None else sampled.accuracy,
         "partial": scored.partial,
         "loss": weighted_mean(scored.scores.loss, examples),
         "bottom_decile": bottom_decile(own),
         "median_client": finite_or_none(float(np.median(own))) if len(own) else None,
         "accuracy_by_cluster": [ratio(int(c), int(n)) for c, n in zip(*by_cluster, strict=True)],
-        "cluster_sizes": np.bincount(scored.cluster, minlength=clusters).tolist(),
+        "cluster_sizes": [*sizes.tolist(), *[0] * (clusters - len(sizes))],
+        **({} if sampled is None else {"evaluated": len(own), "accuracy_interval": [sampled.low, sampled.high]}),
         **({"excluded": scored.excluded} if scored.excluded else {}),
         **({} if scored.detectors is None else {"accuracy_by_detector": scored.detectors}),
         **({} if scored.global_model is None else global_record(scored.global_model)),
@@ -249,18 +265,6 @@ def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
     }
 
 
-def ledger_record(ledger: Ledger) -> Record:
-    """Bytes so far: the method's own in all, and [download, upload] of every operation (``scoring.*``: evaluation);
-    of real clients also what their messages weigh, headers and handshakes included."""
-    down, up = ledger.total()
-    record = {"bytes_down": down, "bytes_up": up, "bytes_by_operation": _by_operation(ledger.down, ledger.up)}
-    if ledger.measured_down or ledger.measured_up:
-        down, up = ledger.measured_total()
-        by_operation = _by_operation(ledger.measured_down, ledger.measured_up)
-        record |= {"messages_down": down, "messages_up": up, "messages_by_operation": by_operation}
-    return record
-
-
 def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
     """Mean accuracy of the bottom 10% of clients (at least one)."""
     if not len(accuracy):
@@ -282,10 +286,6 @@ def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -
 def finite_or_none(value: float) -> float | None:
     """The value, or None if it is not finite: JSON has no such numbers."""
     return value if math.isfinite(value) else None
-
-
-def _by_operation(down: dict[str, int], up: dict[str, int]) -> dict[str, list[int]]:
-    return {name: [down.get(name, 0), up.get(name, 0)] for name in sorted(down | up)}
 
 
 def _training_loss(reply: TrainingReply | None, name: str) -> float | None:

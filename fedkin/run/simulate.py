@@ -62,6 +62,7 @@ def simulate(
     global_model: bool = False,
     patience: int | None = None,
     until: float | int | None = None,
+    evaluate_clients: int | None = None,
     devices: int | None = None,
     clients_per_batch: int | None = None,
     out: str | Path | None = None,
@@ -96,6 +97,8 @@ def simulate(
         patience: stop after so many rounds without a better score; the data must have a validation split
             (``data.with_validation(0.1)``).
         until: stop at the first round whose score reaches it, where every reachable client has a cluster.
+        evaluate_clients: how many are scored in a round, but for the last: a sample drawn by cluster, with the 95%
+            interval of the accuracy that it shows; by default all.
         devices: how many to use; by default all.
         clients_per_batch: how many clients a device computes at once; by default 1 on a CPU, 32 elsewhere.
         out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
@@ -118,7 +121,8 @@ def simulate(
     local, scenario = local or LocalTraining(), scenario or Population()
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
-    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, patience, until)
+    stopping = (patience, until, evaluate_clients)
+    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *stopping)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
     options = _options(server_optimizer, personal)
     if resume and not out:

@@ -12,12 +12,12 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.run.instrumented_world import InstrumentedWorld
+from fedkin.run.ledger_record import ledger_record
 from fedkin.run.metrics import (
     EvaluationResults,
     accuracy_record,
     bottom_decile,
     discrepancy_record,
-    ledger_record,
     score,
     training_record,
     weighted_mean,

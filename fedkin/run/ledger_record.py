@@ -1,0 +1,22 @@
+"""Bytes so far, as a record has them."""
+
+from __future__ import annotations
+
+from fedkin.core.ledger import Ledger
+from fedkin.core.records import Record
+
+
+def ledger_record(ledger: Ledger) -> Record:
+    """Bytes so far: the method's own in all, and [download, upload] of every operation (``scoring.*``: evaluation);
+    of real clients also what their messages weigh, headers and handshakes included."""
+    down, up = ledger.total()
+    record = {"bytes_down": down, "bytes_up": up, "bytes_by_operation": _by_operation(ledger.down, ledger.up)}
+    if ledger.measured_down or ledger.measured_up:
+        down, up = ledger.measured_total()
+        by_operation = _by_operation(ledger.measured_down, ledger.measured_up)
+        record |= {"messages_down": down, "messages_up": up, "messages_by_operation": by_operation}
+    return record
+
+
+def _by_operation(down: dict[str, int], up: dict[str, int]) -> dict[str, list[int]]:
+    return {name: [down.get(name, 0), up.get(name, 0)] for name in sorted(down | up)}

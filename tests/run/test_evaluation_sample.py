@@ -1,0 +1,79 @@
+"""What a sample of the clients says of all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.data.federated import FederatedData
+from fedkin.run.evaluation_sample import draw_sample, estimate
+
+
+def test_every_cluster_has_its_share_and_at_least_two() -> None:
+    cluster = np.repeat([0, 1, 2, 3], [600, 300, 97, 3])
+    sample = draw_sample(cluster, 100, np.random.default_rng(0))
+    assert sample.sizes.tolist() == [600, 300, 97, 3]
+    assert np.bincount(cluster[sample.places]).tolist() == [60, 30, 10, 2]
+    assert (np.diff(sample.places) > 0).all()
+    assert draw_sample(np.array([0, 1, 1]), 1, np.random.default_rng(0)).places.tolist() == [0, 1, 2]
+
+
+def test_the_estimate_by_hand() -> None:
+    """Two clusters of 4 and 10 clients; the residuals c - p e of each have a known variance."""
+    correct, examples, cluster = np.array([8.0, 6.0, 2.0, 4.0]), np.array([10, 10, 10, 10]), np.array([0, 0, 1, 1])
+    p = (4 * 7 + 10 * 3) / (4 * 10 + 10 * 10)
+    variance = (16 * (1 - 2 / 4) * 2 / 2 + 100 * (1 - 2 / 10) * 2 / 2) / 140**2
+    found = estimate(correct, examples, cluster, np.array([4, 10]))
+    assert found is not None and found.accuracy == pytest.approx(p)
+    margin = 1.959963984540054 * variance**0.5
+    assert (found.low, found.high) == pytest.approx((p - margin, p + margin))
+
+
+def test_a_whole_cluster_adds_no_uncertainty() -> None:
+    found = estimate(np.array([1.0, 9.0]), np.array([10, 10]), np.array([0, 0]), np.array([2]))
+    assert found is not None and found.low == found.accuracy == found.high == 0.5
+
+
+def test_nothing_is_known_without_test_samples() -> None:
+    assert estimate(np.zeros(2), np.zeros(2, np.int64), np.array([0, 0]), np.array([2])) is None
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    """1,000 samples of 60 from 900 clients; 95% within 4 standard deviations of the binomial."""
+    rng = np.random.default_rng(1)
+    cluster = rng.choice(3, 900, p=[0.6, 0.3, 0.1])
+    examples = rng.integers(5, 60, 900)
+    correct = rng.binomial(examples, np.array([0.9, 0.6, 0.3])[cluster]).astype(float)
+    truth = correct.sum() / examples.sum()
+    inside = 0
+    for _ in range(1000):
+        places = draw_sample(cluster, 60, rng).places
+        found = estimate(correct[places], examples[places], cluster[places], np.bincount(cluster))
+        assert found is not None
+        inside += found.low <= truth <= found.high
+    assert 950 - 28 <= inside <= 950 + 28
+
+
+def test_a_run_scores_a_sample_in_each_round_and_everybody_at_the_end(tiny: FederatedData) -> None:
+    whole = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=4, cohort=6)
+    some = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=4, cohort=6, evaluate_clients=4)
+    for record in some.records[1:-1]:
+        assert 2 <= record["evaluated"] < 7 and record["accuracy_interval"][0] <= record["accuracy"]
+        assert record["accuracy"] <= record["accuracy_interval"][1]
+    assert [r["cluster_sizes"] for r in some.records] == [r["cluster_sizes"] for r in whole.records]
+    assert "evaluated" not in some.records[-1] and some.records[-1] == whole.records[-1] | {
+        name: some.records[-1][name] for name in ("bytes_by_operation",)
+    }
+    assert len(some.clients) == len(whole.clients)
+
+
+def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> None:
+    run = fk.simulate(
+        fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=9, cohort=6, evaluate_clients=4,
+        on_round=lambda record: fk.STOP if record["round"] == 2 else None,
+    )  # fmt: skip
+    whole = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=2, cohort=6)
+    assert run.records[-1]["evaluated"] <= 4
+    assert run.summary()["final_accuracy"] == whole.summary()["final_accuracy"]
+    assert len(run.clients) == len(whole.clients)
