@@ -201,7 +201,15 @@ def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
         name: of the data, for the message.
     """
     if min(image[:2]) < side:
-        message = f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x {image[1]}"
-        resized = "; data option size=32 resizes mnist and fashion_mnist" if side == 32 else ""
-        raise ModelError(message + resized)
+        raise ModelError(
+            f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x {image[1]}; take mclr or "
+            f"mlp for such small ones, or larger images{_larger_images(name, side)}"
+        )
     return image
+
+
+def _larger_images(name: str, side: int) -> str:
+    """Where larger images come from, as the end of a message."""
+    if name == "digits":
+        return ": the data set mnist has 28 x 28" + (", and 32 x 32 with its option size=32" if side > 28 else "")
+    return ": data option size=32 resizes mnist and fashion_mnist" if side == 32 else ""

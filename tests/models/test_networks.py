@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -212,9 +213,18 @@ def test_integer_features_are_refused(name: str) -> None:
         (lambda: cnn(data(), l2=0.001), "femnist"),
         (lambda: cnn(data(), "fedsim", l2=0.001), "femnist"),
         (lambda: cnn(data((60,))), "60"),
-        (lambda: cnn(data((8, 8))), "16 x 16"),
+        (
+            lambda: cnn(data((8, 8))),
+            "at least 16 x 16, got 8 x 8; take mclr or mlp for such small ones, or larger images",
+        ),
     ],
 )
 def test_what_a_model_refuses(make: Callable[[], Model], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         make()
+
+
+def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> None:
+    small = replace(data((8, 8)), name="digits")
+    with pytest.raises(ModelError, match=r"take mclr or mlp .*: the data set mnist has 28 x 28$"):
+        cnn(small)
