@@ -81,8 +81,8 @@ def load(
         methods: that replace those of the file, by name, as tables or as instances, possibly by label; None: the
             file's.
         seeds: how many, in place of the file's number; None: the file's.
-        sweeps: ``section.key=value,value``, which join the file's grid.
-        axes: values by ``section.key``, which join it too.
+        sweeps: ``section.key=value,value``, which join the file's grid, and replace its values of the same key.
+        axes: values by ``section.key``, the same.
 
     Raises:
         ConfigError: as ``config.run.load`` does, and for a grid without a cell.
@@ -91,13 +91,14 @@ def load(
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate("compare", CompareSection)
     from_dict(raw, place)  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
-    all_axes = [*file_axes, *axis.from_table(axes or {}, "grid"), *map(axis.from_text, sweeps)]
-    axis.check_axes(all_axes)
+    given_axes = [*axis.from_table(axes or {}, "grid"), *map(axis.from_text, sweeps)]
+    all_axes = axis.merged(file_axes, given_axes)
     of_methods = [one for one in all_axes if one.section == "method"]
     of_settings = [one for one in all_axes if one.section != "method"]
     of_settings.sort(key=lambda one: one.option != "name")  # a new name takes the section's options away
     entries = _entries(raw, compare.methods if methods is None else _listed(methods), place("compare.methods"))
-    entries = carry_over(_main(raw), entries, skip=[one.option for one in of_methods])
+    main_runs = _main(raw)["name"] in [entry["name"] for entry in entries]
+    entries = carry_over(_main(raw), entries, [one.option for one in of_methods], main_runs)
     methods_with_values = variants(entries, _main(raw)["name"], of_methods, place("compare.methods"))
     return Grid(_settings(raw, compare, of_settings), methods_with_values, _seeds(raw.get("run", {}), compare, seeds))
 

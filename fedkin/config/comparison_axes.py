@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,8 @@ import numpy as np
 from fedkin.config.loader import parse_value
 from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
+
+_log = logging.getLogger("fedkin")
 
 SECTIONS = ("data", "model", "server_optimizer", "personal", "local", "scenario", "shift", "run")
 # Everything but a comma; commas within brackets and quotes do not part values.
@@ -81,6 +85,34 @@ def from_text(text: str) -> Axis:
 def _toml_value(value: Any) -> Any:
     """A value as JSON and TOML both have it: text for paths and dates, plain numbers for NumPy's."""
     return json.loads(json.dumps(value, default=lambda v: v.item() if isinstance(v, np.generic) else str(v)))
+
+
+def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
+    """The axes of a file and those given beside it, each with each; of a key that both have, only the given values.
+
+    What is replaced, and what stays, is logged.
+
+    Args:
+        of_file: of [compare] grid.
+        given: of the command line, or of Python.
+
+    Raises:
+        ConfigError: what is no axis, and one that is named twice in one place.
+    """
+    check_axes(of_file)
+    check_axes(given)
+    keys = [axis.key for axis in given]
+    stays = [axis for axis in of_file if axis.key not in keys]
+    replaced = [axis.key for axis in of_file if axis.key in keys]
+    if of_file and given:
+        _say_merged(", ".join(axis.key for axis in stays) or "nothing", ", ".join(replaced) or "nothing")
+    return [*stays, *given]
+
+
+@cache
+def _say_merged(stays: str, replaced: str) -> None:
+    """Once in a process."""
+    _log.warning("grid: of the file's own, replaced: %s; tried as well, each with each: %s", replaced, stays)
 
 
 def check_axes(axes: Iterable[Axis]) -> None:

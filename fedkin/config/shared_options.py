@@ -90,23 +90,31 @@ def configured_clusters(entry: Values) -> int | None:
     return None if entry["name"] in NOT_MODELS else entry.get("clusters")
 
 
-def carry_over(main: Values, entries: Sequence[Values], skip: Iterable[str] = ()) -> list[Values]:
+def carry_over(
+    main: Values, entries: Sequence[Values], skip: Iterable[str] = (), main_runs: bool = True
+) -> list[Values]:
     """Entries of methods with the options of the main method that they share and do not give themselves.
 
-    What is taken over is logged in a line, once in a process.
+    What is taken over is logged in a line, once in a process; and, where the main method does not run, what is not.
 
     Args:
         main: [method] as it was written: its name, and the options that are given there.
         entries: the other methods, as they were written.
         skip: options that are decided elsewhere.
+        main_runs: whether the main method is one of those that run, with all its options.
     """
     carried = [_shared_values(main, entry, frozenset(skip)) for entry in entries]
     takers: dict[str, list[str]] = {}
     for entry, values in zip(entries, carried, strict=True):
         for option, value in values.items():
             takers.setdefault(f"{option} = {value!r}", []).append(str(entry["name"]))
-    if takers:
-        _say("; ".join(f"{', '.join(names)}: {given}" for given, names in takers.items()))
+    taken = "; ".join(f"{', '.join(names)}: {given}" for given, names in takers.items())
+    decided = {"name", "label", *skip}.union(*carried)
+    dropped = [] if main_runs else [f"{key} = {value!r}" for key, value in main.items() if key not in decided]
+    if dropped:
+        _say_dropped(str(main["name"]), taken or "nothing", ", ".join(dropped))
+    elif taken:
+        _say(taken)
     return [{**entry, **values} for entry, values in zip(entries, carried, strict=True)]
 
 
@@ -170,3 +178,14 @@ def _say_kept(text: str) -> None:
 def _say(text: str) -> None:
     """Once in a process."""
     _log.warning("from [method], for want of their own: %s (what is written for a method wins)", text)
+
+
+@cache
+def _say_dropped(main: str, taken: str, dropped: str) -> None:
+    """Once in a process."""
+    _log.warning(
+        "from [method], which is of %s and does not run: taken over: %s; dropped, as no method that runs shares it: %s",
+        main,
+        taken,
+        dropped,
+    )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tomli_w
 
+from fedkin.config import comparison_axes, shared_options
 from fedkin.config.comparison import load
 from fedkin.config.comparison_axes import from_text
 from fedkin.config.comparison_grid import Grid, from_description
@@ -381,3 +382,30 @@ def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own
     alpha = read(tmp_path, sweeps=["method.alpha=3,4"], methods=["fedgroup", "panm"])
     assert [v.entry["alpha"] for v in alpha.methods] == [3, 4, 0.5]
     refused(["clusters", "at least 1"], tmp_path, sweeps=["method.clusters=0"], methods=["ifca", "fedgroup"])
+
+
+def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_same_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = '[compare]\ngrid = {"local.lr" = [0.1, 0.2], "local.epochs" = [1, 2]}\n'
+    comparison_axes._say_merged.cache_clear()
+    for given in ({"sweeps": ["local.lr=0.5"]}, {"axes": {"local.lr": [0.5]}}):
+        grid = read(tmp_path, own, **given)
+        assert [one.raw["local"] for one in grid.settings] == [{"epochs": 1, "lr": 0.5}, {"epochs": 2, "lr": 0.5}]
+    assert "replaced: local.lr; tried as well, each with each: local.epochs" in caplog.text
+    assert len(read(tmp_path, own, sweeps=["local.batch_size=5,10"]).settings) == 8
+
+
+def test_what_methods_drop_of_a_method_that_does_not_run_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flexcfl = FILE.replace('name = "ifca"', 'name = "flexcfl"\nalpha = 7\nmigration = "label_aware"')
+    shared_options._say_dropped.cache_clear()
+    for named, taken in ((["ifca"], "ifca: clusters = 4"), (["fedavg"], "nothing")):
+        read(tmp_path, text=flexcfl, methods=named)
+        assert f"of flexcfl and does not run: taken over: {taken}; dropped, as no method" in caplog.text
+        assert ("alpha = 7, migration = 'label_aware'" in caplog.text) and ("clusters" in caplog.messages[-1])
+        caplog.clear()
+    read(tmp_path, text=flexcfl, methods=["flexcfl", "fedavg"])
+    read(tmp_path, text=flexcfl)
+    assert "dropped" not in caplog.text
