@@ -175,6 +175,18 @@ def make_personal(values: Values) -> Any:
     return make(personal_parts(), values) if values else None
 
 
+def privacy() -> Registry:
+    """Named ways in which what is released of clients is made private."""
+    from fedkin.privacy.client_dp import ClientDP
+
+    return {"client_dp": ClientDP}
+
+
+def make_privacy(values: Values) -> Any:
+    """The privacy of a configuration's section; None for an empty one."""
+    return make(privacy(), values) if values else None
+
+
 def shifts() -> Registry:
     """Named ways in which data shift during a run."""
     from fedkin.scenarios.shift import SHIFTS

@@ -19,7 +19,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
 from fedkin.scenarios.population import Population
 
-SECTIONS = ("data", "model", "method", "server_optimizer", "personal", "local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "method", "server_optimizer", "personal", "privacy", "local", "scenario", "shift", "run")
 
 # What `fedkin run` does without a file: real handwritten digits, clustered beside plain averaging.
 DEMO: dict[str, Values] = {
@@ -108,6 +108,7 @@ class RunConfig:
     shift: Values = field(default_factory=dict)  # empty: the data do not shift
     server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
     personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
+    privacy: Values = field(default_factory=dict)  # empty: models are released as they are
 
     @property
     def against(self) -> list[Values]:
@@ -129,7 +130,7 @@ class RunConfig:
         local, run = self.local.values, toml_values(self.run)
         sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
         sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
-        sections |= {"server_optimizer": self.server_optimizer, "personal": self.personal}
+        sections |= {"server_optimizer": self.server_optimizer, "personal": self.personal, "privacy": self.privacy}
         return {name: entries for name, entries in sections.items() if entries}
 
 
@@ -168,6 +169,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
         shift=_shift(sections) if "shift" in sections else {},
         server_optimizer=resolve_server_optimizer(sections),
         personal=resolve_personal(sections),
+        privacy=_option(sections, "privacy", "privacy", registry.privacy()),
     )
     sections.construct(
         {
@@ -176,6 +178,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
             "scenario": lambda: registry.make_population(config.scenario),
             "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
             "personal": lambda: registry.make_personal(config.personal),
+            "privacy": lambda: registry.make_privacy(config.privacy),
             "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
             "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
         }

@@ -92,6 +92,19 @@ class Method(Protocol):
 
 
 @runtime_checkable
+class Sampling(Protocol):
+    """A method that draws its cohorts itself, and says when no further round may be done."""
+
+    def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
+        """The cohort of a round, ascending, from the clients that can be drawn."""
+        ...
+
+    def exhausted(self) -> str:
+        """Why no further round may be done; empty where one may."""
+        ...
+
+
+@runtime_checkable
 class Remarking(Protocol):
     """A method that has warnings about its clusters."""
 

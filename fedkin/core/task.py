@@ -89,7 +89,7 @@ class Task:
     resets: ClassVar[tuple[str, ...]] = ()  # arrays of standing tasks that are as if missing once it is done
     detectors: ClassVar[bool | None] = False  # for models that detect one class (True), for others, or both (None)
     between_peers: ClassVar[bool] = False  # row i is a message from client i to another: no server can run it
-    charged: ClassVar[str] = "not"  # how it is made private, and so charged under a privacy budget
+    charged: ClassVar[str] = "not"  # how it is made private: ``sum`` where it is clipped sums by model with noise
     # without types, as a subclass may have fields of these names
     local = cast(Any, False)  # whether models stay on the device that has them: nothing travels
     can_be_lost = cast(Any, True)  # whether a simulated client may fail to reply

@@ -43,6 +43,7 @@ from fedkin.core.world import World
 from fedkin.methods import policies
 from fedkin.tasks.train import TrainingReply, train
 
+_SINGLE = "averaging, weighting or shared_base (averages of models by examples need means only)"
 _WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all of them
 
 
@@ -68,7 +69,8 @@ class IFCA:
 
     def requirements(self) -> Requirements:
         compared, standing = "losses of all models", policies.standing_tasks(self)
-        needs = Requirements(self.clusters, "clusters", updates="single", shared_head=compared, standing=standing)
+        needs = Requirements(self.clusters, "clusters", shared_head=compared, standing=standing)
+        needs = needs if self._reads_means else replace(needs, updates="single", updates_because=_SINGLE)
         return replace(needs, last_layer=self.shared_base, last_layer_because="shared_base")
 
     def init(self, world: World, stream: Stream) -> State:
@@ -87,8 +89,10 @@ class IFCA:
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         state = policies.migrate(world, state, self, self._choose, stream)
-        reply = train(world, state.models, cohort, work=self._work(world), stream=stream.child("train"))
-        state = replace(state, models=self._average(world, state.models, reply, cohort, stream))
+        own = {"work": self._work(world), "reduce": self._reads_means}
+        reply = train(world, state.models, cohort, stream=stream.child("train"), **own)
+        weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
+        state = replace(state, models=self._average(world, state.models, reply, weight))
         state = policies.update_assignment(world, state, cohort[reply.arrived], reply.model_index[reply.arrived])
         return policies.aggregate_between_clusters(world, state, self.eta_g)
 
@@ -100,16 +104,16 @@ class IFCA:
         policy = "loss" if self.newcomers == "round" else self.newcomers
         return policies.place_by_policy(world, state, policy, clients, stream)
 
+    @property
+    def _reads_means(self) -> bool:
+        return self.averaging == "models" and self.weighting == "examples" and not self.shared_base
+
     def _average(
-        self,
-        world: World,
-        models: Float[np.ndarray, "K P"],
-        reply: TrainingReply,
-        cohort: Int[np.ndarray, "n"],
-        stream: Stream,
+        self, world: World, models: Float[np.ndarray, "K P"], reply: TrainingReply, weight: Float[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K P"]:
         """The cluster models after a round; a base that is shared gets the mean update of all clients."""
-        weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
+        if self._reads_means:
+            return models + reply.update
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
         if self.averaging == "gradients":
             step *= (mass / max(mass.sum(), 1))[:, None]

@@ -3,8 +3,8 @@
 Two data sets are neighbours that differ by one whole client, added or removed, for all rounds together. A round is a
 Gaussian mechanism on the sum over a Poisson sample of the clients. The figure is that of the privacy loss distribution
 (PLD, Koskela et al. 2020, Doroshenko et al. 2022); Renyi differential privacy (Mironov 2017) gives an upper bound of
-it, and a PLD above that bound is refused. Only this mechanism is accounted for here: the accountants of the library mean
-different things by the replacement of a client, and one of them ignores the count of a randomised response.
+it, and a PLD above that bound is refused. Only this mechanism is accounted for here: the accountants of the library
+mean different things by the replacement of a client, and one of them ignores the count of a randomised response.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.method_options import NO_OPTIONS, MethodOptions
 from fedkin.run.parts import Parts
+from fedkin.run.private_runs import check_private, closing_record, private_method
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.trust_graph import peer_columns
@@ -121,6 +122,8 @@ class Experiment(Generic[W]):
             if refused := self.options.refusal(method, self.worlds.spec):
                 option, why = refused
                 raise ConfigError(f"{option}: {place}: {why}")
+        if self.options.privacy is not None:
+            check_private(self.options.privacy, self.plan, self.worlds.clients, self.trackers)
         self.worlds.check(methods, self.plan)
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
@@ -162,12 +165,15 @@ class Experiment(Generic[W]):
             folder = Folder.reopen(out, description, identity, warns=others is not None)
         elif out is not None:
             folder = Folder.create(out, description, identity)
+        applied = self.options.applied(method)
+        if self.options.privacy is not None:
+            applied = private_method(applied, self.options.privacy, self.plan, self.worlds.clients, out)
         earlier_records = partial(read_records, out) if out else tuple
         with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:
             try:
                 state = run(
                     opened.world,
-                    self.options.applied(method),
+                    applied,
                     self.plan,
                     name=method_in(description),
                     ground_truth=opened.ground_truth,
@@ -178,6 +184,7 @@ class Experiment(Generic[W]):
                 if folder and not resume:
                     folder.abandon()
                 raise
+            state.final |= closing_record(applied, self.plan, out)
             finished = Run(
                 description,
                 state.records,

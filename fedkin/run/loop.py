@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.config.plan import Plan
-from fedkin.core.method import UNASSIGNED, Method, Remarking, Sampling, State
+from fedkin.core.method import UNASSIGNED, Method, Remarking, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
@@ -27,14 +27,7 @@ from fedkin.run.method_checks import check_model, check_names, check_plan, plan_
 from fedkin.run.metrics import EvaluationResults, accuracy_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
-from fedkin.run.stopping import (
-    is_complete,
-    stop_by_method,
-    stop_by_reply,
-    stop_by_score,
-    stop_of_resumed,
-    stop_without_replies,
-)
+from fedkin.run.stopping import is_complete, stop_after_round, stop_by_method, stop_by_reply, stop_of_resumed
 from fedkin.run.trust_graph import peers_record
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -176,11 +169,8 @@ def run_round(instrumented: InstrumentedWorld, method: Method, state: State, rou
     Returns:
         The method's state after the round.
     """
-    stream, reachable = Stream(plan.seed, round, "method"), instrumented.clients(round)
-    if isinstance(method, Sampling):
-        cohort = method.select_cohort(reachable, round)
-    else:
-        cohort = select_cohort(reachable, instrumented.total_clients, plan, Stream(plan.seed, round, "cohort"))
+    stream, cohort_stream = Stream(plan.seed, round, "method"), Stream(plan.seed, round, "cohort")
+    cohort = select_cohort(instrumented.clients(round), instrumented.total_clients, plan, cohort_stream, method)
     unassigned = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(unassigned):
         state = method.place(instrumented, state, unassigned, stream.child("place"))
@@ -227,9 +217,7 @@ class _Recorder:
         scoring_seconds = self.clock.lap()
         run_state.records.append(record)
         self._choose(run_state, record)
-        both = (self.plan, run_state.records)
-        run_state.stopped = stop_by_score(*both) or stop_without_replies(*both)
-        run_state.stopped = run_state.stopped or stop_by_method(self.plan, round, self.method)
+        run_state.stopped = stop_after_round(self.plan, run_state.records, self.method)
         run_state.migrations += [migrations] if migrations else []
         run_state.seconds = self.clock.total
         if self.folder:

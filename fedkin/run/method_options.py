@@ -1,4 +1,4 @@
-"""What goes with any method: a server optimiser, and a part of each client's own."""
+"""What goes with any method: a server optimiser, a part of each client's own, and privacy of clients."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.personalized import MARKS, Personalized, with_personal
 from fedkin.methods.server_optimized import MOMENTS, ServerOptimized, with_moments
 from fedkin.methods.server_optimizers import ServerOptimizer
+from fedkin.privacy import private
+from fedkin.privacy.client_dp import ClientDP
 
 
 @dataclass(frozen=True)
@@ -22,21 +24,32 @@ class MethodOptions:
     Attributes:
         server_optimizer: takes mean updates for gradients.
         personal: what is each client's own.
+        privacy: clips and noise of the sums that are released.
     """
 
     server_optimizer: ServerOptimizer | None = None
     personal: PersonalPart | None = None
+    privacy: ClientDP | None = None
 
     def refusal(self, method: Method, spec: ModelSpec) -> tuple[str, str] | None:
         """The option that does not go with a method and a model, and why; None where both do."""
         if self.server_optimizer is not None and (why := server_optimized.refusal(method)):
             return "server_optimizer", why
+        if self.privacy is not None and (why := self._private_refusal(method)):
+            return "privacy", why
         if self.personal is None:
             return None
         why = personal_parts.refusal(method, self.personal)
         if why is None and self.personal.head:
             why = personal_parts.head_refusal(method, spec)
         return ("personal", why) if why else None
+
+    def _private_refusal(self, method: Method) -> str | None:
+        """Why privacy does not go with a method; None where it does, or where the user takes what it costs."""
+        assert self.privacy is not None
+        if self.personal is not None and self.personal.head:
+            return "personal heads send sums of bodies, which are not noised; take personal models (ditto), or none"
+        return private.refusal(method, self.privacy.uncharged)
 
     def applied(self, method: Method) -> Method:
         """The method with these options."""

@@ -22,6 +22,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.server_optimizers import ServerOptimizer
+from fedkin.privacy.client_dp import ClientDP
 from fedkin.run.argument_checks import check_made
 from fedkin.run.description import label_names, method_name, option_values, plain_values, shift_name
 from fedkin.run.folder_lock import folder_lock
@@ -51,6 +52,7 @@ def simulate(
     local: LocalTraining | None = None,
     server_optimizer: ServerOptimizer | None = None,
     personal: PersonalPart | None = None,
+    privacy: ClientDP | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -85,14 +87,17 @@ def simulate(
             ``FedYogi(...)`` or ``FedAdagrad(...)``; of all methods. By default models are the methods' means.
         personal: what is each client's own, of all methods: its last layer (``PersonalHead(...)``), or a model beside
             its cluster's (``PersonalModel(...)``). By default nothing is.
-        seed: of all randomness but that of ``data``.
+        privacy: of whole clients: clips and noise of all sums that are released (``ClientDP(...)``), with cohorts of
+            ``selection="poisson"``. By default models are released as they are.
+        seed: of all randomness but that of ``data`` and of privacy.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
         against: methods to run beside the main one.
         target: accuracy for ``rounds_to_target`` in the summary.
         evaluate_every: rounds from one evaluation to the next; 0: only after the last.
         checkpoint_every: rounds from one checkpoint to the next.
-        selection: ``uniform``, or ``round_robin`` (all clients take turns once, then uniform).
+        selection: ``uniform``, ``round_robin`` (all clients take turns once, then uniform), or ``poisson`` (each
+            client with probability cohort / N, whatever the others).
         global_model: score the mean of the cluster models, too (``run.metrics.global_record`` says what is recorded).
         patience: stop after so many rounds without a better score; the data must have a validation split
             (``data.with_validation(0.1)``).
@@ -124,7 +129,7 @@ def simulate(
     stopping = (patience, until, evaluate_clients)
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *stopping)
     _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
-    options = _options(server_optimizer, personal)
+    options = _options(server_optimizer, personal, privacy)
     if resume and not out:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
@@ -207,7 +212,9 @@ def from_config(
     description = config.description()
     description["data"] = {**description["data"], **label_names(federated)}
     options = MethodOptions(
-        registry.make_server_optimizer(config.server_optimizer), registry.make_personal(config.personal)
+        registry.make_server_optimizer(config.server_optimizer),
+        registry.make_personal(config.personal),
+        registry.make_privacy(config.privacy),
     )
     experiment = Experiment(worlds, config.plan, description, on_round, resume, options=options)
     return experiment, methods
@@ -232,13 +239,15 @@ def _warn_of_pytorch(name: str) -> None:
     _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
 
 
-def _options(server_optimizer: object, personal: object) -> MethodOptions:
+def _options(server_optimizer: object, personal: object, privacy: object) -> MethodOptions:
     """The options of all methods. Raises ConfigError for what is none."""
     if isinstance(server_optimizer, type) or not isinstance(server_optimizer, ServerOptimizer | None):
         raise ConfigError(f"server_optimizer must be an optimizer, such as fk.FedAdam(), got {server_optimizer!r}")
     if isinstance(personal, type) or not isinstance(personal, PersonalPart | None):
         raise ConfigError(f"personal must be a part of each client's own, such as fk.PersonalHead(), got {personal!r}")
-    return MethodOptions(server_optimizer, personal)
+    if isinstance(privacy, type) or not isinstance(privacy, ClientDP | None):
+        raise ConfigError(f"privacy must be a value, such as fk.ClientDP(epsilon=2, delta=1e-4), got {privacy!r}")
+    return MethodOptions(server_optimizer, personal, privacy)
 
 
 def _validation(data: FederatedData) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedkin.config.plan import Plan
+from fedkin.core.method import Method, Sampling
 from fedkin.core.records import Record
 
 UNUSABLE = 3  # rounds in a row without a usable reply, after which a run ends
@@ -108,6 +109,31 @@ def stop_by_reply(plan: Plan, round: int, reply: Any) -> Record | None:
     if not (isinstance(reply, str) and reply == STOP and round < plan.rounds):
         return None
     return stop_record(plan, round, "on_round returned STOP")
+
+
+def stop_by_method(plan: Plan, round: int, method: Method) -> Record | None:
+    """That a run stops before its last round because its method may do no further one; None where it may.
+
+    Args:
+        plan: of the run.
+        round: the present one.
+        method: of the run.
+    """
+    if round >= plan.rounds or not isinstance(method, Sampling) or not (reason := method.exhausted()):
+        return None
+    return stop_record(plan, round, reason)
+
+
+def stop_after_round(plan: Plan, records: Sequence[Record], method: Method) -> Record | None:
+    """Why a run stops after the last of its records, whatever the reason; None where it goes on.
+
+    Args:
+        plan: of the run.
+        records: up to the present round.
+        method: of the run.
+    """
+    found = stop_by_score(plan, records) or stop_without_replies(plan, records)
+    return found or stop_by_method(plan, records[-1]["round"], method)
 
 
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:

@@ -55,6 +55,7 @@ class Train(Task):
     local: bool = stays(default=False)  # type: ignore[assignment]
 
     detectors = None
+    charged = "sum"
 
     @property
     def up(self) -> Schema:

@@ -1,0 +1,171 @@
+"""Client-level differential privacy as a run has it: sampling, clip, noise and their price in one object."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.validation import check_choice, check_fraction, check_not_negative, check_positive
+from fedkin.privacy import accounting
+from fedkin.privacy.accounting import NoisyRounds
+from fedkin.privacy.mechanism import noise_of_updates
+
+_log = logging.getLogger("fedkin")
+
+
+@dataclass(frozen=True)
+class ClientDP:
+    """Differential privacy of whole clients, by a server that they trust: each client's update is clipped, and noise is
+    added to the sums of every round. Give the noise, or the epsilon of the whole run; both together stop the run at
+    the round that would exceed that epsilon.
+
+    Attributes:
+        noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clip.
+        epsilon: of all rounds together, at ``delta``.
+        delta: the probability that the bound does not hold; below 1 / N.
+        clip: C, the longest update that counts in full; with ``adaptive`` that of the first round.
+        adaptive: whether the clip follows the median norm, privately (Andrew et al. 2021).
+        divisor: clients by which each cluster's sum is divided; by default the expected cohort / K.
+        cap: most clients of a round, where a device needs a limit.
+        examples_cap: a client weighs its training examples / this number, at most 1; by default all weigh 1.
+        uncharged: what becomes of client work that no noise covers: it is refused, or epsilon is infinite.
+        testing_only_seeded_noise: noise and cohorts from the run's seed. Then nothing is private.
+    """
+
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    delta: float = 1e-5
+    clip: float = 1.0
+    adaptive: bool = False
+    divisor: float | None = None
+    cap: int | None = None
+    examples_cap: int | None = None
+    uncharged: Literal["refuse", "infinite"] = "refuse"
+    testing_only_seeded_noise: bool = False
+
+    def __post_init__(self) -> None:
+        if self.noise_multiplier is None and self.epsilon is None:
+            raise ConfigError("privacy: give noise_multiplier, or the epsilon that all rounds may cost together")
+        if self.noise_multiplier is not None:
+            check_not_negative("noise_multiplier", self.noise_multiplier)
+        for name in ("epsilon", "clip", "divisor", "cap", "examples_cap"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        check_fraction("delta", self.delta)
+        check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
+
+    def mechanism(self, clients: int, cohort: int, rounds: int, selection: str) -> Mechanism:
+        """What a run does with these settings.
+
+        Args:
+            clients: N.
+            cohort: the expected number of clients of a round.
+            rounds: T.
+            selection: how cohorts are selected.
+
+        Raises:
+            ConfigError: cohorts of a fixed size; a budget below the price of one round.
+            MissingExtra: dp-accounting is not installed.
+        """
+        if selection != "poisson" and cohort < clients:
+            self._refuse_fixed_cohorts(clients, cohort, rounds)
+        if self.delta >= 1 / clients:
+            _log.warning(
+                "privacy: delta = %g with %d clients allows to publish one of them whole; take less than %.2g",
+                self.delta,
+                clients,
+                1 / clients,
+            )
+        probability = cohort / clients
+
+        def priced(noise: float, count: int) -> NoisyRounds:
+            return NoisyRounds(probability, noise, count, self.cap, clients)
+
+        noise, most = self.noise_multiplier, rounds
+        if noise is None:
+            noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: priced(z, rounds))
+        elif self.epsilon is not None:
+            most = accounting.affordable(self.epsilon, self.delta, lambda count: priced(noise, count), rounds)
+        if most == 0:
+            one = accounting.epsilon(priced(noise, 1), self.delta)
+            raise ConfigError(
+                f"privacy.epsilon = {self.epsilon:g} allows no round: one costs {one:.3g} at noise_multiplier = "
+                f"{noise:g}; raise noise_multiplier, or leave it out"
+            )
+        limit = math.inf if self.epsilon is None else most
+        return Mechanism(self, clients, cohort, probability, noise, limit, priced)
+
+    def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
+        known = ""
+        if self.noise_multiplier:
+            fixed = accounting.fixed_cohort_epsilon(clients, cohort, self.noise_multiplier, rounds, self.delta)
+            known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
+        raise ConfigError(
+            f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by sampling{known}: set "
+            f'run.selection="poisson", or run.cohort={clients} so that everybody takes part'
+        )
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The settings of a run that is private, worked out.
+
+    Attributes:
+        settings: as the user gave them.
+        clients: N.
+        cohort: q N.
+        probability: q.
+        noise_multiplier: z.
+        limit: how many rounds the budget allows; infinite without one.
+        priced: from a noise multiplier and a count to what rounds cost.
+    """
+
+    settings: ClientDP
+    clients: int
+    cohort: int
+    probability: float
+    noise_multiplier: float
+    limit: float
+    priced: Callable[[float, int], NoisyRounds]
+
+    def divisor(self, clusters: int) -> float:
+        """The number of clients by which a cluster's sum is divided; it does not depend on data."""
+        return self.settings.divisor or self.cohort / clusters
+
+    @property
+    def count_deviation(self) -> float:
+        """Of the noise on the count of updates below the clip."""
+        return max(self.cohort / 20, self.noise_multiplier)
+
+    @property
+    def update_noise(self) -> float:
+        """The noise multiplier on updates: more than z where a count is released beside them."""
+        if not self.settings.adaptive or not self.noise_multiplier:
+            return self.noise_multiplier
+        return noise_of_updates(self.noise_multiplier, self.count_deviation)
+
+    def epsilon(self, rounds: int, uncharged: bool = False) -> float:
+        """The price of rounds that were released; infinite where something else left the clients too."""
+        if uncharged:
+            return math.inf
+        return accounting.epsilon(self.priced(self.noise_multiplier, rounds), self.settings.delta)
+
+    def facts(self) -> dict[str, Any]:
+        """What an epsilon must be printed with."""
+        sampling = "everybody takes part" if self.probability == 1 else f"Poisson, probability {self.probability:g}"
+        if self.settings.cap:
+            sampling += f", at most {self.settings.cap} clients"
+        return {
+            "delta": self.settings.delta,
+            "unit": "one whole client, in all rounds together",
+            "neighbours": "one client added or removed",
+            "sampling": sampling,
+            "noise_multiplier": self.noise_multiplier,
+            "clip": "adaptive" if self.settings.adaptive else self.settings.clip,
+            "protects_from": "whoever sees the released models, and does not learn who took part in which round",
+            "trusted": "the server, and whoever reads its run folder",
+        }

@@ -1,0 +1,54 @@
+"""What was released of a private run, written down before it is released, so that no restart forgets it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.storage import append_line, complete_lines, force_to_disk
+
+JOURNAL = "privacy.jsonl"
+
+
+@dataclass
+class Journal:
+    """The releases of a run, in a file where the run has a folder.
+
+    A round that is done again, because a process was killed before its checkpoint, is two releases: other noise was
+    drawn for the first.
+    """
+
+    path: Path | None = None
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.path is not None:
+            self.entries = [json.loads(line) for line in complete_lines(self.path)]
+
+    def add(self, **entry: Any) -> None:
+        """Write an entry down, and force it to the disk. Raises StorageError."""
+        self.entries.append(entry)
+        if self.path is not None:
+            append_line(self.path, json.dumps(entry))
+            force_to_disk(self.path)
+
+    @property
+    def rounds(self) -> int:
+        """How many noisy sums of rounds were released."""
+        return sum("clip" in entry for entry in self.entries)
+
+    @property
+    def uncharged(self) -> list[str]:
+        """The tasks whose replies no noise covered, in the order of their first one."""
+        return list(dict.fromkeys(entry["uncharged"] for entry in self.entries if "uncharged" in entry))
+
+    def next_clip(self, before: int) -> float | None:
+        """The clip of a round, by the last round before it; None where none was done.
+
+        Args:
+            before: the round.
+        """
+        clips = [entry["next_clip"] for entry in self.entries if entry.get("next_clip") and entry["round"] < before]
+        return clips[-1] if clips else None

@@ -1,0 +1,51 @@
+"""Randomness of noise and of cohorts: the operating system's, which no seed repeats; or a seed's, for tests only."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+_BITS = 53  # of a uniform number
+
+
+@runtime_checkable
+class Randomness(Protocol):
+    """Where the numbers of a mechanism come from."""
+
+    def uniform(self, count: int) -> Float[np.ndarray, "c"]:
+        """Numbers above 0 and below 1."""
+        ...
+
+    def normal(self, *shape: int) -> Float[np.ndarray, "..."]:
+        """Standard normal numbers."""
+        ...
+
+
+@dataclass(frozen=True)
+class SystemRandomness:
+    """The operating system's. Whoever knows the run's seed can subtract none of it."""
+
+    def uniform(self, count: int) -> Float[np.ndarray, "c"]:
+        bits = np.frombuffer(secrets.token_bytes(8 * count), np.uint64) >> np.uint64(64 - _BITS)
+        return (bits.astype(np.float64) + 0.5) * 2.0**-_BITS
+
+    def normal(self, *shape: int) -> Float[np.ndarray, "..."]:
+        return ndtri(self.uniform(int(np.prod(shape)))).reshape(shape)
+
+
+@dataclass(frozen=True)
+class SeededRandomness:
+    """Of a seed and a round. For tests: whoever knows the seed subtracts the noise, and nothing is private."""
+
+    rng: np.random.Generator
+
+    def uniform(self, count: int) -> Float[np.ndarray, "c"]:
+        return self.rng.random(count)
+
+    def normal(self, *shape: int) -> Float[np.ndarray, "..."]:
+        return self.rng.standard_normal(shape)

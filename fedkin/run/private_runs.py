@@ -1,0 +1,79 @@
+"""A run with client-level differential privacy: what does not go with it, its method, and its closing statement."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedkin.config.plan import Plan
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import Method
+from fedkin.core.storage import write_atomic
+from fedkin.privacy.client_dp import ClientDP
+from fedkin.privacy.journal import JOURNAL, Journal
+from fedkin.privacy.private import NOT_PRIVATE, Private, statement
+from fedkin.tracking.tensorboard import TensorBoard
+from fedkin.tracking.tracker import Tracker
+
+STATEMENT = "privacy.json"
+_log = logging.getLogger("fedkin")
+
+
+def check_private(settings: ClientDP, plan: Plan, clients: int, trackers: Sequence[Tracker]) -> None:
+    """Refuse (ConfigError) what would release more than noisy sums, and settings that have no epsilon.
+
+    Args:
+        settings: of the privacy.
+        plan: of the run.
+        clients: N.
+        trackers: of the run.
+    """
+    for name in ("patience", "until"):
+        if getattr(plan, name) is not None:
+            raise ConfigError(
+                f"privacy: run.{name} stops by scores of clients, which no noise covers, and the last round would show "
+                "them: leave it out"
+            )
+    for tracker in trackers:
+        if settings.uncharged == "refuse" and not isinstance(tracker, TensorBoard):
+            raise ConfigError(
+                f"privacy: the tracker {type(tracker).__name__} would send scores of clients elsewhere, which no noise "
+                "covers: leave it out (tensorboard writes into the run's own folder)"
+            )
+    settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection)
+
+
+def private_method(method: Method, settings: ClientDP, plan: Plan, clients: int, out: Path | None) -> Private:
+    """The method of a private run.
+
+    Args:
+        method: that averages.
+        settings: of the privacy.
+        plan: of the run.
+        clients: N.
+        out: the run's folder, where it has one: it holds what was released already.
+    """
+    mechanism = settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection)
+    seed = plan.seed if settings.testing_only_seeded_noise else None
+    if seed is not None:
+        _log.warning("privacy: %s", NOT_PRIVATE)
+    return Private(method, mechanism, Journal(out / JOURNAL if out else None), seed)
+
+
+def closing_record(method: Method, plan: Plan, out: Path | None) -> dict[str, Any]:
+    """What a summary says of privacy, empty of a run without; the folder gets the statement.
+
+    Args:
+        method: of the run.
+        plan: of the run.
+        out: the run's folder, where it has one.
+    """
+    if not isinstance(method, Private):
+        return {}
+    said = statement(method, plan.rounds)
+    if out is not None:
+        write_atomic(out / STATEMENT, json.dumps(said, indent=2) + "\n")
+    return {"privacy": said}
