@@ -18,7 +18,7 @@ from fedkin.config.comparison_grid import Grid
 from fedkin.core.records import Record
 from fedkin.reporting.comparison_tables import HEADS, best_rows, cells
 from fedkin.reporting.fitting import fits
-from fedkin.reporting.progress import percent, suppress_hangup
+from fedkin.reporting.progress import measure, percent, suppress_hangup
 
 _LEAST = 4  # columns that are always shown
 
@@ -74,7 +74,7 @@ class Display:
         method = self._current.method.label
         rounds = self._rounds[self._current.setting.label, method]
         self._pace.lap(method)
-        shown = f"accuracy {percent(record['accuracy'])}"
+        shown = f"{measure(record)} {percent(record['accuracy'])}"
         self._bars.update(self._one, completed=record["round"], note=shown)
         time_left = self._time_left(rounds - record["round"])
         self._bars.update(self._all, note=time_left)

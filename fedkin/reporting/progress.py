@@ -51,7 +51,7 @@ class Display:
             TextColumn("[bold]{task.fields[method]}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("accuracy {task.fields[accuracy]}"),
+            TextColumn("{task.fields[measure]} {task.fields[accuracy]}"),
             TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}"),
             _TimeLeft(),
             console=self.console,
@@ -132,7 +132,7 @@ def plain_line(record: Record, rounds: int) -> str:
     """One round as a line of text."""
     shown = _shown(record)
     return (
-        f"{method_title(record['method'])}  round {record['round']}/{rounds}  accuracy {shown['accuracy']}  "
+        f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} {shown['accuracy']}  "
         f"clusters {shown['clusters']}  sizes {shown['sizes']}"
     )
 
@@ -222,7 +222,13 @@ def percent(value: float | None) -> str:
 def _shown(record: Record) -> dict[str, str]:
     partial = " (partial)" if record["partial"] else ""
     clusters, sizes = _clusters(record["cluster_sizes"])
-    return {"accuracy": percent(record["accuracy"]) + partial, "clusters": clusters, "sizes": sizes}
+    accuracy = percent(record["accuracy"]) + partial
+    return {"measure": measure(record), "accuracy": accuracy, "clusters": clusters, "sizes": sizes}
+
+
+def measure(record: Record) -> str:
+    """What a round's accuracy is called: that of another split than the test samples has its name before it."""
+    return f"{record['split']} accuracy" if "split" in record else "accuracy"
 
 
 def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[str, str]:

@@ -389,7 +389,8 @@ def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_sam
 ) -> None:
     own = '[compare]\ngrid = {"local.lr" = [0.1, 0.2], "local.epochs" = [1, 2]}\n'
     comparison_axes._say_merged.cache_clear()
-    for given in ({"sweeps": ["local.lr=0.5"]}, {"axes": {"local.lr": [0.5]}}):
+    both: list[dict[str, Any]] = [{"sweeps": ["local.lr=0.5"]}, {"axes": {"local.lr": [0.5]}}]
+    for given in both:
         grid = read(tmp_path, own, **given)
         assert [one.raw["local"] for one in grid.settings] == [{"epochs": 1, "lr": 0.5}, {"epochs": 2, "lr": 0.5}]
     assert "replaced: local.lr; tried as well, each with each: local.epochs" in caplog.text

@@ -49,6 +49,8 @@ def test_a_round_in_words() -> None:
     assert plain_line(RECORD, 9) == "FedAvg  round 3/9  accuracy 50.0% (partial)  clusters 2 of 3  sizes 4/0/2"
     unscored = {**RECORD, "accuracy": None, "partial": None, "cluster_sizes": None}
     assert plain_line(unscored, 9) == "FedAvg  round 3/9  accuracy -  clusters -  sizes -"
+    validated = {**RECORD, "split": "validation"}
+    assert "round 3/9  validation accuracy 50.0% (partial)  clusters" in plain_line(validated, 9)
     many = {**RECORD, "cluster_sizes": [1] * 9 + [0]}
     assert plain_line(many, 9).endswith("clusters 9 of 10  sizes 0 to 1")
 
