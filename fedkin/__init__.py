@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from fedkin.methods.server_optimizers import FedAvgM as FedAvgM
     from fedkin.methods.server_optimizers import FedYogi as FedYogi
     from fedkin.models import as_model as as_model
+    from fedkin.privacy.client_dp import ClientDP as ClientDP
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
     from fedkin.run.results import Run as Run
@@ -102,6 +103,7 @@ _HOME = {
     "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
     "CheckpointError": "fedkin.core.errors",
+    "ClientDP": "fedkin.privacy.client_dp",
     "ChecksumError": "fedkin.core.errors",
     "Clustered": "fedkin.estimator",
     "Comparison": "fedkin.analysis.compare.comparison",
@@ -170,6 +172,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "CFLGP",
     "CheckpointError",
     "ChecksumError",
+    "ClientDP",
     "Clustered",
     "Comparison",
     "ConfigError",
