@@ -55,6 +55,7 @@ class ClusterMetrics:
         self.assignment = np.full(total_clients, UNASSIGNED)
         waits = np.full((4, total_clients), NEVER)
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
+        self._assigned = np.zeros(total_clients, bool)  # kept, as most clients' clusters stay from round to round
 
     def memory(self) -> dict[str, np.ndarray]:
         """What a checkpoint must keep, so that a resumed run measures the same."""
@@ -65,6 +66,7 @@ class ClusterMetrics:
         for name in _MEMORY:
             if _PREFIX + name in memory:
                 setattr(self, name, memory[_PREFIX + name].copy())
+        self._assigned = self.assignment != UNASSIGNED
 
     def record(
         self,
@@ -111,23 +113,24 @@ class ClusterMetrics:
             detected: clients that detected a shift of their data; None where they did not test for one.
             placed: clients that were placed in this round, and stored their label counts.
         """
-        counts = np.ones(len(assignment), bool)
-        had, has = self.assignment != UNASSIGNED, assignment != UNASSIGNED
+        changed = np.flatnonzero(assignment != self.assignment)
+        counts, before, assigned = np.ones(len(assignment), bool), self._assigned, self._assigned.copy()
+        assigned[changed] = assignment[changed] != UNASSIGNED
+        had, has = before, assigned
         if len(reachable) < len(assignment):
             counts[:] = False
             counts[reachable] = True
-            had, has = had & counts, has & counts
-        changed = np.flatnonzero(assignment != self.assignment)
+            had, has = before & counts, assigned & counts
         record = {
             **self._changes(changed[had[changed] & has[changed]], had, has, assignment),
             **self._shifts(round, had, counts, truth.shifted, detected),
             **self._matches(round, had, has, assignment, truth.true_clusters),
         }
-        self.shift_since[placed] = NEVER
-        left = np.flatnonzero((self.assignment != UNASSIGNED) & ~has)  # none of the others waits for anything
+        self.shift_since[np.flatnonzero(placed)] = NEVER
+        left = np.flatnonzero(before & ~has)  # none of the others waits for anything
         for since in (self.shift_since, self.change_since, self.newcomer_since):
             since[left] = NEVER
-        self.assignment[changed] = assignment[changed]
+        self.assignment[changed], self._assigned = assignment[changed], assigned
         return record
 
     def _changes(

@@ -4,8 +4,7 @@ config.toml           what was run, with every setting
 environment.json      versions, platform and devices it ran on
 metrics.jsonl         one line per round: what was measured (the same bytes for the same run, on the
                       same machine with the same versions)
-migrations.jsonl      one line per round in which a client got another cluster: its id and the cluster's (of many
-                      clients with consecutive ids and one cluster the first id and the last)
+migrations.jsonl      one line per round in which clients got another cluster: their ids and clusters
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
 clients.parquet       one row per client, after the last round

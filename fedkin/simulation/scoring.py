@@ -20,7 +20,7 @@ from fedkin.simulation.devices import mesh_of, replicate, shard
 from fedkin.simulation.local_training import SampleBlocks
 
 _BLOCK = 64  # samples: one width for all, so that a score does not depend on the other clients
-_CHUNK_BYTES = 256 * 2**20  # samples that one compiled call may hold
+_CHUNK_BYTES = 64 * 2**20  # samples that one compiled call may hold
 _CACHE_BYTES = 512 * 2**20  # samples in blocks that are kept between rounds
 
 

@@ -35,7 +35,7 @@ def same(one: FederatedData, other: FederatedData) -> bool:
 
 def test_what_is_packed_is_opened(data: FederatedData, tmp_path: Path) -> None:
     packed = pack(data, tmp_path / "d")
-    assert isinstance(packed.x, np.memmap) and isinstance(packed.train.rows, np.memmap)
+    assert isinstance(packed.x.base, np.memmap) and isinstance(packed.train.rows.base, np.memmap)
     assert same(data, packed) and same(data, fk.data.load(tmp_path / "d"))
     assert data_digest(packed) == data_digest(data)  # so that a run goes on with either
     verify(tmp_path / "d")
