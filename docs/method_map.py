@@ -58,6 +58,7 @@ MAP: dict[str, Row] = {
     "feddrift": Row("accuracies on new data", "at a drift", "hard", "client and server", "found", "accuracies"),
     "fedem": Row("losses of samples", "every round", "soft", "client", "given", "one update per component, in sums"),
     "fedrc": Row("losses of samples, by label", "every round", "soft", "client", "given", "label counts by component"),
+    "fedsoft": Row("losses of samples", "every round", "soft", "client", "given", "its model; K numbers"),
     "hierarchical": Row("last layers", "once, after one training", "hard", "server", "found", "its last layer, once"),
     "athena": Row(
         "last layers", "once, after one training", "hard", "server", "found", "its last layer, once; its labels"

@@ -15,6 +15,7 @@ from fedkin.methods.fedper import FedRep as FedRep
 from fedkin.methods.fedprox import FedProx as FedProx
 from fedkin.methods.fedrc import FedRC as FedRC
 from fedkin.methods.fedsim import FedSim as FedSim
+from fedkin.methods.fedsoft import FedSoft as FedSoft
 from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.flexcfl import FlexCFL as FlexCFL
@@ -56,6 +57,7 @@ METHODS: dict[str, type] = {
     "pacfl": PACFL,
     "fedem": FedEM,
     "fedrc": FedRC,
+    "fedsoft": FedSoft,
     "hierarchical": Hierarchical,
     "athena": Athena,
     "panm": PANM,

@@ -52,6 +52,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedrep": {},
     "ditto": {},
     "scaffold": {},
+    "fedem": {"clusters": 2},
+    "fedrc": {"clusters": 2},
+    "fedsoft": {"clusters": 2},
     "tests.deterministic.counting:Counting": {},
 }
 

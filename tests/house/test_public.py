@@ -18,7 +18,7 @@ NAMES = """
 FedAvgM FedAdam FedYogi FedAdagrad PersonalHead PersonalModel
 ClientDP
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg
-PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim
+PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart
 Steps prequential_accuracy

@@ -176,6 +176,13 @@ CASES = {
         models_up=Fraction(24, 7),
         by_step=frozenset({"shares"}),
     ),
+    "fedsoft": Case(
+        options={"clusters": 3},
+        impossible=(*({name: 0} for name in ("clusters", "every", "selected")), {"strength": -1.0}, {"floor": 0.0}),
+        clusters=3,
+        soft=True,
+        models_down=3,
+    ),
     "pacfl": Case(
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},

@@ -38,6 +38,7 @@ from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.score_moments import ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.soft_centers import Importance, TrainTowards
 from fedkin.tasks.subspace import LabelSubspaces, Subspace
 from fedkin.tasks.train import Train
 from tests.simulation import numpy_detectors, training_digests
@@ -103,6 +104,7 @@ def half_of(clients: np.ndarray) -> np.ndarray:
 
 
 SOFT = np.random.default_rng(4).dirichlet(np.ones(3), 5)  # each row's weights of three components
+SOME_KNOWN = SOFT * np.array([1, 0, 1, 0, 1])[:, None]  # where it is 0, clients measure it
 SHARES = np.random.default_rng(5).dirichlet(np.ones(3), 3)
 EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
@@ -134,6 +136,8 @@ EXAMPLES = {
     "train mixture by label": Example(
         lambda g: TrainMixture(g.models.reshape(1, -1), WORK, SOFT, by_label=True, shares=SHARES)
     ),
+    "importance": Example(lambda g: Importance(g.models)),
+    "train towards": Example(lambda g: TrainTowards(g.models, WORK, g.index, importance=SOME_KNOWN)),
     "note": Example(lambda g: Note()),
     "personal, head first": Example(
         lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, head_epochs=2)

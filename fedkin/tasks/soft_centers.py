@@ -1,0 +1,145 @@
+"""FedSoft's client work: one model of each client's own, pulled to all centres in proportion to how many of its samples
+each fits best.
+
+Shapes: n rows, r of a portion, K centres, P parameters, t samples of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.client import Client, ClientRows, sums_by_row
+from fedkin.core.layout import ModelSpec
+from fedkin.core.replies import Reply, sound_rows
+from fedkin.core.schema import Memory, Rows, Schema, floats
+from fedkin.core.task import Task, each, shared
+from fedkin.core.workers import GradientTerms, LocalUpdates
+from fedkin.tasks.own_model import OWN, own_and_padding
+from fedkin.tasks.train import Train, TrainingReply, training_reply
+
+_MEMORY = {OWN: Memory("P", np.float32)}
+_IMPORTANCE = floats("K", low=0, high=1, counted=False)
+
+
+@dataclass(frozen=True)
+class TrainTowards(Train):
+    """Local training of each client's own model w from where it was, with the term strength/2 sum_k u_k |w - c_k|^2.
+
+    The update in the reply is w minus the centre ``model_index``. w begins as the mean of the centres with weights u;
+    where its training diverged it stays.
+
+    Attributes:
+        models: the centres c.
+        importance: u of each row; a row of zeros is measured first, as by ``Importance``.
+        strength: of the pull.
+        floor: what stands for an importance of 0.
+    """
+
+    models: Float[np.ndarray, "K P"] = shared("K P")
+    importance: Float[np.ndarray, "n K"] = each(default=None)
+    strength: float = 0.1
+    floor: float = 1e-4
+
+    detectors = False
+    memory = _MEMORY
+
+    @property
+    def up(self) -> Schema:
+        """As ``Train``, and each row's importance."""
+        return Rows(**super().up.arrays, importance=_IMPORTANCE)
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        importance, index = self.importance, int(self.model_index[0])  # type: ignore[index]
+        if not importance.any():
+            importance = importances(
+                client.sample_losses(self.models), np.array([len(client.samples()[1])]), self.floor
+            )
+        anchor = mixed(self.models, importance)
+        own = client.memory.get(OWN, anchor[0])
+        local = client.train(own, self.work, terms=self._terms(anchor, importance))
+        solution = own + local.update
+        if sound_rows(self.up.arrays["update"], solution[None])[0]:
+            client.memory[OWN] = solution
+        update = LocalUpdates(solution - self.models[index], local.loss, local.first_loss, None)
+        arrays = self._arrays(LocalUpdates(*(None if part is None else part[None] for part in update)))
+        reply = {name: array[0] for name, array in arrays.items()} | {"importance": importance[0]}
+        return reply | {"examples": len(client.samples()[1]), "model_index": index}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        index = np.asarray(self.model_index, np.int64)
+        for some in rows.portions(2 * self.models.shape[1]):  # a model and an anchor of each
+            clients, importance = rows.clients[some], self.importance[some].astype(np.float64)
+            sizes = rows.data.part("train").sizes[clients].astype(np.int64)
+            examples = rows.data.train.sizes[clients].astype(np.int64)
+            unknown = ~importance.any(axis=1)
+            if unknown.any():
+                losses = rows.scorer.sample_losses(self.models, clients[unknown])
+                importance[unknown] = importances(losses, sizes[unknown], self.floor)
+            anchor = mixed(self.models, importance)
+            own = rows.memory.read(OWN, clients, anchor)
+            options = (self.work.select(some), rows.steps[some], rows.drawn())
+            terms = self._terms(anchor, importance)
+            local = rows.trainer.train(own_and_padding(own), clients, np.arange(len(some)), *options, terms=terms)
+            solution = own + np.asarray(local.update)
+            sound = sound_rows(self.up.arrays["update"], solution)
+            if sound.any():
+                rows.store(OWN, some[sound], solution[sound])
+            arrays = self._arrays(local._replace(update=solution - self.models[index[some]]))
+            yield some, arrays | {"examples": examples, "model_index": index[some], "importance": importance}
+
+    def _terms(self, anchor: Float[np.ndarray, "r P"], importance: Float[np.ndarray, "r K"]) -> GradientTerms:
+        """The pulls to all centres are one to their mean, as strong as all of them."""
+        return GradientTerms(anchor=anchor, strength=(self.strength * importance.sum(axis=1)).astype(np.float32))
+
+    def for_messages(self, spec: ModelSpec) -> Train:
+        return self  # what a client stores is its own model
+
+    def training(self, reply: Reply) -> TrainingReply | None:
+        known = {name: array for name, array in reply.arrays.items() if name != "importance"}
+        return training_reply(self, replace(reply, arrays=known))
+
+
+@dataclass(frozen=True)
+class Importance(Task):
+    """The share of a client's samples that each centre fits best, the first of equals.
+
+    Attributes:
+        models: the centres.
+        floor: what stands for a share of 0.
+    """
+
+    models: Float[np.ndarray, "K P"] = shared("K P")
+    floor: float = 1e-4
+
+    up = Rows(importance=_IMPORTANCE)
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        sizes = np.array([len(client.samples()[1])])
+        return {"importance": importances(client.sample_losses(self.models), sizes, self.floor)[0]}
+
+
+def importances(
+    losses: Float[np.ndarray, "K t"], sizes: Int[np.ndarray, "r"], floor: float
+) -> Float[np.ndarray, "r K"]:
+    """Shares of each client's samples whose loss is lowest at each centre, and ``floor`` in place of 0: a row may sum
+    to a little more than 1, as in the authors' code.
+
+    Args:
+        losses: of each centre on the samples of all clients, end to end.
+        sizes: samples of each client.
+        floor: above 0.
+    """
+    best = np.where(np.isnan(losses), np.inf, losses).argmin(axis=0)
+    shares = np.stack([sums_by_row(best == k, sizes) / sizes for k in range(len(losses))], axis=1)
+    return np.where(shares == 0, floor, shares)
+
+
+def mixed(centers: Float[np.ndarray, "K P"], importance: Float[np.ndarray, "r K"]) -> Float[np.ndarray, "r P"]:
+    """The mean of the centres with each client's importances as weights."""
+    weights = importance / importance.sum(axis=1, keepdims=True)
+    return (weights @ centers.astype(np.float64)).astype(np.float32)
