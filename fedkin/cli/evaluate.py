@@ -81,7 +81,7 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:
     """A row for each measure, with the value of each method."""
-    names = [name for name in summaries[0] if name not in ("method", "split")]
+    names = [name for name in summaries[0] if name not in ("method", "split", "data_digest")]
     return [[name.replace("_", " "), *(_number(one.get(name)) for one in summaries)] for name in names]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
 from fedkin.core.storage import storage_errors, write_atomic
@@ -29,6 +29,7 @@ from fedkin.run.trained_models import TrainedModels
 if TYPE_CHECKING:
     import pandas as pd
 
+DIGEST = "data_digest"  # of other data, in a summary
 _NUMBERS_AT_ONCE = 2**26  # of all models that are tuned in one call
 
 
@@ -42,13 +43,15 @@ class Evaluation:
             measures of ``MEASURES``, and ``fine_tuned_accuracy`` where it was asked for.
         clusters: the same measures over all samples of each cluster's clients, and its number of clients.
         summary: the measures over all samples, ``mean_`` of them over clients, fairness across clients, and what
-            reaching the target took.
+            reaching the target took; of other data than the run's, their digest too.
+        name: of other data than the run's, and of the cluster whose model predicted them; empty for the run's own.
     """
 
     split: str
     clients: pd.DataFrame
     clusters: pd.DataFrame
     summary: dict[str, Any]
+    name: str = ""
 
     def __repr__(self) -> str:
         accuracy, f1 = (self.summary[name] for name in ("accuracy", "macro_f1"))
@@ -56,8 +59,20 @@ class Evaluation:
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary) into a folder, which
-        is made, in place of earlier ones; the paths. Raises StorageError where it cannot be written."""
-        stem = Path(folder) / f"evaluation-{self.split}"
+        is made, in place of earlier ones; of other data ``evaluation-DATA-SPLIT.csv`` and so on, with ``-cluster-K``
+        behind the data where one model predicted all.
+
+        Args:
+            folder: where to.
+
+        Returns:
+            The paths.
+
+        Raises:
+            StorageError: it cannot be written, or holds an evaluation of other data by the same name.
+        """
+        stem = Path(folder) / "-".join(part for part in ("evaluation", self.name, self.split) if part)
+        _refuse_others(Path(f"{stem}.json"), self.summary.get(DIGEST))
         files = {
             Path(f"{stem}.csv"): self.clients.to_csv(index=False),
             Path(f"{stem}-clusters.csv"): self.clusters.to_csv(index=False),
@@ -68,6 +83,18 @@ class Evaluation:
         for path, text in files.items():
             write_atomic(path, text)
         return list(files)
+
+
+def _refuse_others(path: Path, digest: str | None) -> None:
+    """Refuse (StorageError) to write over the evaluation of other data that are called the same."""
+    try:
+        before = json.loads(path.read_text()).get(DIGEST)
+    except (OSError, ValueError, AttributeError):  # none, or one that can be read no more
+        return
+    if before not in (None, digest):
+        raise StorageError(
+            f"{path} is of other data by the same name; write to another folder (--out), rename the data, or remove it"
+        )
 
 
 def evaluate(

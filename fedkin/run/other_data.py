@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from fedkin.config.comparison_grid import slug
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.layout import Samples
 from fedkin.core.method import UNASSIGNED
+from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
+from fedkin.data.user_data import ENDINGS
 from fedkin.export.predictor import Decisions, encoded_labels
-from fedkin.run.evaluation import Evaluation, tables
+from fedkin.run.evaluation import DIGEST, Evaluation, tables
 from fedkin.run.trained_models import TrainedModels
 
 ALL = "all"
@@ -50,7 +53,16 @@ def evaluate_other(
             model = trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
             facts[client] = {"client": client, "name": name, "cluster": model.cluster}
             labels[client], found[client] = y[rows], model.decide(x[rows])
-    return Evaluation(split or ALL, *tables(trained.method, split or ALL, without, facts, labels, found))
+    by_client, by_cluster, summary = tables(trained.method, split or ALL, without, facts, labels, found)
+    return Evaluation(
+        split or ALL, by_client, by_cluster, summary | {DIGEST: data_digest(data)}, _name(data.name, cluster)
+    )
+
+
+def _name(data: str, cluster: int | None) -> str:
+    """Of an evaluation: what its data are called, without the ending of a file, and the cluster that predicts all."""
+    stem = next((data.removesuffix(ending) for ending in ENDINGS if data.endswith(ending)), data)
+    return slug(Path(stem).name) + ("" if cluster is None else f"-cluster-{cluster}")
 
 
 def load_other(path: Path, own: dict[str, Any], classes: int, options: dict[str, Any], pooled: bool) -> FederatedData:

@@ -87,10 +87,17 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn(2, ("elm", "ash")).to_csv("mine.csv", index=False)  # the own file may have changed
     done = CliRunner().invoke(app, ["evaluate", "run", "--data", "new.csv"])
     assert done.exit_code == 0, done.output
-    assert pd.read_csv("run/evaluation-all.csv")["samples"].tolist() == [30, 30]
+    assert pd.read_csv("run/evaluation-new-all.csv")["samples"].tolist() == [30, 30]
     NEW.rename(columns={"outcome": "what"}).drop(columns="hospital").to_csv("pooled.csv", index=False)
     done = CliRunner().invoke(app, ["evaluate", "run", "label=what", "--data", "pooled.csv", "--cluster", "1"])
     assert done.exit_code == 0, done.output
-    assert pd.read_csv("run/evaluation-all.csv")["samples"].tolist() == [60]
+    assert pd.read_csv("run/evaluation-pooled-cluster-1-all.csv")["samples"].tolist() == [60]
+    assert pd.read_csv("run/evaluation-new-all.csv")["samples"].tolist() == [30, 30]
+    assert CliRunner().invoke(app, ["evaluate", "run", "--data", "new.csv"]).exit_code == 0  # the same once more
+    Path("later").mkdir()
+    NEW.iloc[::-1].to_csv("later/new.csv", index=False)
+    later = ["evaluate", "run", "--data", "later/new.csv"]
+    refused(CliRunner().invoke(app, later), "evaluation-new-all.json is of other data by the same name", "--out")
+    assert CliRunner().invoke(app, [*later, "--out", "later"]).exit_code == 0
     refused(CliRunner().invoke(app, ["evaluate", "run", "label=what"]), "--data FILE label=what", "evaluate --help")
     refused(CliRunner().invoke(app, ["evaluate", "run", "new.csv"]), "--data new.csv (see: fedkin evaluate --help)")
