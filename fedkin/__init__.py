@@ -95,7 +95,8 @@ _progress.provide(_display)
 
 _METHODS = (
     "Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer FedProx FedRep "
-    "FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD SattlerCFL"
+    "FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD "
+    "SattlerCFL"
 )
 _HOME = {
     **dict.fromkeys(_METHODS.split(), "fedkin.methods"),
