@@ -7,6 +7,7 @@ A checkpoint has a digest of each record file as it was in its round, and a fini
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.record_lines import lines_of, records_up_to
 
 SUMS = "SHA256SUMS"
+_log = logging.getLogger("fedkin")
 _LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 
 
@@ -117,6 +119,28 @@ def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
     """
     contents = {name: lines_of(records_up_to(folder / name, newest.round)) for name in newest.records}
     return sorted({*changed_records(contents, newest.records), *_differing(folder)})
+
+
+def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
+    """Remove the sums of a run that goes on; they come again at its end, with its results. What of these is damaged is
+    logged, since it is written anew.
+
+    Args:
+        folder: of the run.
+        results: names of the files that follow from its last checkpoint.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    try:
+        damaged = [name for name in results if name in _differing(folder)]
+    except CheckpointError:  # the sums themselves are damaged
+        damaged = []
+    if damaged:
+        names = f"{' and '.join(damaged)} {'is' if len(damaged) == 1 else 'are'}"
+        _log.warning("%s: %s not what the run has written; written anew from its last checkpoint", folder, names)
+    with storage_errors(folder):
+        (folder / SUMS).unlink(missing_ok=True)
 
 
 def _differing(folder: Path) -> list[str]:

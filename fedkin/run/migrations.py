@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.method import UNASSIGNED
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Migrations = dict[str, Any]  # round, clients, and the cluster that each of them has from then on (-1: none). In place
 # of clients with consecutive ids and one cluster stand the first and the last id, where that saves most of them.
@@ -52,6 +55,31 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
         raise ValueError("these are no migrations: a pair of clients is its first and its last one")
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.repeat(clients[:, 0], sizes) + within, np.repeat(clusters, sizes)
+
+
+def migrations_table(
+    migrations: Iterable[Migrations], clients: int, names: Mapping[int, str] | None = None
+) -> pd.DataFrame:
+    """One row per change of a client's cluster, by round: round, client, name where clients have names, from_cluster
+    and to_cluster (-1: none).
+
+    Args:
+        migrations: as the run folder has them.
+        clients: N.
+        names: by client, of those whose name is known.
+    """
+    import pandas as pd  # slow to import, and no round needs it
+
+    assignment, parts = np.full(clients, UNASSIGNED), []
+    for one in sorted(migrations, key=lambda one: one["round"]):
+        migrated, cluster = migrants(one)
+        parts.append(np.stack([np.full(len(migrated), one["round"]), migrated, assignment[migrated], cluster]))
+        assignment[migrated] = cluster
+    rows = np.concatenate(parts, axis=1).T if parts else np.empty((0, 4), np.int64)
+    table = pd.DataFrame(rows, columns=["round", "client", "from_cluster", "to_cluster"])
+    if names:
+        table.insert(2, "name", [names.get(client) for client in table["client"].tolist()])
+    return table
 
 
 def replay(migrations: Iterable[Migrations], clients: int, rounds: int) -> Iterator[Int[np.ndarray, "N"]]:

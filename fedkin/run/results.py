@@ -20,7 +20,7 @@ from fedkin.core.storage import write_atomic
 from fedkin.run import checkpoint, cluster_metrics, display, integrity, run_folder, version_0_1
 from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
-from fedkin.run.migrations import Migrations
+from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
 from fedkin.run.stopping import best_record, complete_rounds, failure, is_complete
 
@@ -103,6 +103,12 @@ class Run(ModelAccess):
         import pandas as pd  # slow to import, and no round needs it
 
         return pd.DataFrame(self.records).set_index("round")
+
+    def migrations_frame(self) -> pd.DataFrame:
+        """One row per change of a client's cluster: round, client, name where clients have names, from_cluster and
+        to_cluster (-1: none), in the order of rounds."""
+        names = dict(zip(self.clients["client"], self.clients["name"], strict=True)) if "name" in self.clients else None
+        return migrations_table(self.migrations, len(self.assignment), names)
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the run as plain JSON values.

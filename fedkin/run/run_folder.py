@@ -146,8 +146,7 @@ class Folder:
         contents = {METRICS: lines_of(records), MIGRATIONS: lines_of(migrations)}
         if newest and (changed := integrity.changed_records(contents, newest.records)):
             raise integrity.refusal(self.path, changed)
-        with storage_errors(self.path):
-            (self.path / integrity.SUMS).unlink(missing_ok=True)  # they come again at the end
+        integrity.withdraw_sums(self.path, (CLIENTS, SUMMARY))
         self._renew_environment()
         self.describe()
         for name, content in {**contents, TIMINGS: lines_of(records_up_to(self.path / TIMINGS, last))}.items():

@@ -16,6 +16,7 @@ from fedkin.core.errors import CheckpointError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
 from fedkin.reporting.html.recovery import read_run
+from fedkin.run.folder_state import states_of
 from fedkin.run.results import Run
 
 
@@ -155,3 +156,21 @@ def test_a_saved_run_has_digests_too(tiny: FederatedData, folder: Path, tmp_path
     edit_line("metrics.jsonl", "accuracy", 0.99)(tmp_path / "copy", folder)
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl"):
         Run.load(tmp_path / "copy")
+
+
+def test_results_that_are_written_anew_are_named(
+    tiny: FederatedData, folder: Path, other: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, fedkin check names them; a whole folder is resumed without a word."""
+    whole = (folder / "clients.parquet").read_bytes()
+    go(tiny, folder, resume=True)
+    assert not caplog.text
+    of_another_seed("clients.parquet")(folder, other)
+    remove("summary.json")(folder, other)
+    (folder / "summary.json").write_text("{}")
+    problems = [problem for state in states_of(folder) for problem in state.problems]
+    assert f"{folder / 'clients.parquet'} is not what the run has written" in problems
+    go(tiny, folder, resume=True)
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line.startswith(f"{folder}: clients.parquet and summary.json are not") and "anew" in line
+    assert (folder / "clients.parquet").read_bytes() == whole

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.run.migrations import find_migrations, migrants, replay
+from fedkin.run.migrations import find_migrations, migrants, migrations_table, replay
 from fedkin.run.results import Run
 
 
@@ -67,3 +67,27 @@ def test_many_clients_that_migrate_together_are_named_by_the_first_and_the_last(
 def test_what_are_no_migrations_is_refused(clients: list, clusters: list) -> None:
     with pytest.raises(ValueError, match="no migrations"):
         migrants({"round": 0, "clients": clients, "clusters": clusters})
+
+
+def test_as_a_table_every_change_is_a_row() -> None:
+    spans = {"round": 3, "clients": [[0, 2]], "clusters": [1]}
+    table = migrations_table([spans, {"round": 1, "clients": [2, 0], "clusters": [1, 0]}], 4, {0: "a", 1: "b", 2: "c"})
+    assert table.columns.tolist() == ["round", "client", "name", "from_cluster", "to_cluster"]
+    assert table.to_numpy().tolist() == [
+        [1, 2, "c", -1, 1],
+        [1, 0, "a", -1, 0],
+        [3, 0, "a", 0, 1],
+        [3, 1, "b", -1, 1],
+        [3, 2, "c", 1, 1],
+    ]
+    assert migrations_table([], 4).columns.tolist() == ["round", "client", "from_cluster", "to_cluster"]
+
+
+def test_the_table_of_a_run_ends_with_its_assignment() -> None:
+    planted = fk.planted("digits", "label_permutation", clusters=2, clients=10, seed=0)
+    method, shift = fk.FlexCFL(clusters=2, migration="label_aware"), fk.SwapAll(probability=0.5)
+    run = fk.simulate(method, planted, fk.models.mclr(planted), rounds=4, cohort=10, shift=shift)
+    table = run.migrations_frame()
+    last = table.groupby("client")["to_cluster"].last()
+    assert last.to_dict() == {client: k for client, k in enumerate(run.assignment) if k >= 0}
+    assert (table["from_cluster"] >= 0).sum() == run.summary()["migrations"] > 0
