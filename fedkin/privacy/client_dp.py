@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ from fedkin.core.validation import check_choice, check_fraction, check_not_negat
 from fedkin.privacy import accounting
 from fedkin.privacy.accounting import NoisyRounds
 from fedkin.privacy.mechanism import noise_of_updates
-
-_log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True)
@@ -73,13 +70,6 @@ class ClientDP:
         """
         if selection != "poisson" and cohort < clients:
             self._refuse_fixed_cohorts(clients, cohort, rounds)
-        if self.delta >= 1 / clients:
-            _log.warning(
-                "privacy: delta = %g with %d clients allows to publish one of them whole; take less than %.2g",
-                self.delta,
-                clients,
-                1 / clients,
-            )
         probability = cohort / clients
 
         def priced(noise: float, count: int) -> NoisyRounds:
@@ -96,8 +86,8 @@ class ClientDP:
                 f"privacy.epsilon = {self.epsilon:g} allows no round: one costs {one:.3g} at noise_multiplier = "
                 f"{noise:g}; raise noise_multiplier, or leave it out"
             )
-        limit = math.inf if self.epsilon is None else most
-        return Mechanism(self, clients, cohort, probability, noise, limit, priced)
+        limit = None if self.epsilon is None else most
+        return Mechanism(self, clients, cohort, probability, float(noise), limit, priced)
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
         known = ""
@@ -120,7 +110,7 @@ class Mechanism:
         cohort: q N.
         probability: q.
         noise_multiplier: z.
-        limit: how many rounds the budget allows; infinite without one.
+        limit: how many rounds the budget allows; None without one.
         priced: from a noise multiplier and a count to what rounds cost.
     """
 
@@ -129,7 +119,7 @@ class Mechanism:
     cohort: int
     probability: float
     noise_multiplier: float
-    limit: float
+    limit: int | None
     priced: Callable[[float, int], NoisyRounds]
 
     def divisor(self, clusters: int) -> float:

@@ -63,7 +63,7 @@ def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
 def next_clip(
     norms: Float[np.ndarray, "n"],
     clip: float,
-    cohort: float,
+    cohort: int,
     count_deviation: float,
     randomness: Randomness,
     quantile: float = 0.5,

@@ -97,7 +97,7 @@ class Private:
 
     def exhausted(self) -> str:
         """Why no further round may be done; empty where one may."""
-        if self.journal.rounds < self.mechanism.limit:
+        if self.mechanism.limit is None or self.journal.rounds < self.mechanism.limit:
             return ""
         settings = self.mechanism.settings
         return f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = {settings.delta:g})"

@@ -43,6 +43,9 @@ def check_private(settings: ClientDP, plan: Plan, clients: int, trackers: Sequen
                 f"privacy: the tracker {type(tracker).__name__} would send scores of clients elsewhere, which no noise "
                 "covers: leave it out (tensorboard writes into the run's own folder)"
             )
+    if settings.delta >= 1 / clients:
+        advice = "privacy: delta = %g with %d clients allows to publish one of them whole; take less than %.2g"
+        _log.warning(advice, settings.delta, clients, 1 / clients)
     settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection)
 
 

@@ -1,0 +1,1 @@
+"""What privacy and robustness cost, and what they give."""

@@ -1,0 +1,292 @@
+"""Whole runs with privacy of clients: what is released, what is written down, what is refused, and when they stop."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.config.plan import Plan
+from fedkin.config.run import load
+from fedkin.core.errors import ConfigError, MethodError, TaskError
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.models import mclr
+from fedkin.privacy.client_dp import ClientDP
+from fedkin.privacy.journal import Journal
+from fedkin.privacy.private import Private, PrivateWorld, refusal
+from fedkin.privacy.randomness import SeededRandomness
+from fedkin.run.cohort_selection import select_cohort
+from fedkin.run.instrumented_world import InstrumentedWorld
+from fedkin.run.simulate import execute
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.train import Train, train
+from tests.simulation.small_federation import EVERYONE, SIZES, federation
+
+DATA = federation()
+
+
+class Elsewhere:
+    """A tracker that sends what it gets to another machine."""
+
+    def begin(self, name: str, description: Any, folder: Any) -> None: ...
+
+    def __call__(self, record: Any) -> None: ...
+
+    def end(self, summary: Any) -> None: ...
+
+
+N = DATA.clients
+TESTING = ClientDP(noise_multiplier=1.0, delta=1e-3, testing_only_seeded_noise=True)
+IFCA = fk.IFCA(clusters=2, weighting="examples")
+
+
+def simulate(privacy: ClientDP = TESTING, rounds: int = 4, method: Any = None, **options: Any) -> fk.Run:
+    asked: dict[str, Any] = {"rounds": rounds, "cohort": 4, "selection": "poisson", "checkpoint_every": 2, **options}
+    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), privacy=privacy, **asked)
+
+
+def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWorld:
+    """A world of the small federation that lets noisy sums out."""
+    world = world or fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
+    mechanism = settings.mechanism(N, 4, 1, "poisson")
+    return PrivateWorld(world, mechanism, Journal(), SeededRandomness(np.random.default_rng(0)), 1)
+
+
+def test_what_a_method_gets_are_clipped_sums_by_a_fixed_number_and_no_losses() -> None:
+    """All clients weigh the same, whatever their samples, and 4 expected clients over 2 clusters are 2 a cluster."""
+    world = private_world(replace(TESTING, noise_multiplier=0.0, clip=0.3))
+    models = np.stack([world.initial(Stream(0, 0, f"model{k}")) for k in range(2)])
+    index = np.array([0, 1, 0, 0, 1, 1, 0])
+    stream = Stream(0, 1, "train")
+    single = train(fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1)), models, EVERYONE, index, stream=stream)
+    norms = np.linalg.norm(single.update.astype(np.float64), axis=1)
+    assert norms.min() < 0.3 < norms.max()
+    rows = single.update * np.minimum(1, 0.3 / norms)[:, None]
+    expected = np.stack([rows[index == k].sum(axis=0) / 2 for k in range(2)])
+    reply = train(world, models, EVERYONE, index, reduce=True, stream=stream)
+    np.testing.assert_allclose(reply.update, expected, atol=1e-6)
+    assert not reply.loss.any()
+    assert (reply.examples == 1).all()
+
+
+def test_portions_and_weights_by_capped_examples() -> None:
+    quiet = replace(TESTING, noise_multiplier=0.0, clip=1e6, divisor=1.0)
+    models, stream = private_world().initial(Stream(0))[None], Stream(0, 1, "train")
+
+    def update(settings: ClientDP, clients: np.ndarray = EVERYONE, memory: int | None = None) -> np.ndarray:
+        world = fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
+        shown: Any = InstrumentedWorld(world, memory)
+        index = np.zeros(len(clients), np.int64)
+        return train(private_world(settings, shown), models, clients, index, reduce=True, stream=stream).update
+
+    np.testing.assert_array_equal(update(quiet), update(quiet, memory=100))
+    capped = replace(quiet, examples_cap=10)
+    each = [update(quiet, np.array([client])) * min(SIZES[client] / 10, 1) for client in EVERYONE]
+    np.testing.assert_allclose(update(capped), np.sum(each, axis=0), atol=1e-6)
+
+
+def test_a_round_without_clients_releases_noise_all_the_same() -> None:
+    world = private_world()
+    models, nobody = world.initial(Stream(0))[None], np.zeros(0, np.int64)
+    reply = train(world, models, nobody, nobody, reduce=True, stream=Stream(0, 1, "train"))
+    assert reply.update.std() == pytest.approx(1.0 / 4, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Losses(np.zeros((1, 21), np.float32)),
+        Train(np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(7, np.int64)),
+        Train(np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(7, np.int64), reduce=True, test=True),
+        Train(np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(7, np.int64), reduce=True, gradient=True),
+    ],
+)
+def test_work_that_sends_more_than_sums_is_refused(task: Any) -> None:
+    with pytest.raises(TaskError, match=f"the task {task.name} sends what no noise covers"):
+        private_world().run(task, EVERYONE, Stream(0))
+
+
+def test_a_client_adds_one_vector_in_a_round() -> None:
+    world = private_world()
+    models, twice = world.initial(Stream(0))[None], np.array([1, 1])
+    with pytest.raises(TaskError, match="may add one vector"):
+        train(world, models, twice, np.zeros(2, np.int64), reduce=True, stream=Stream(0))
+
+
+@dataclass(frozen=True)
+class TrainsTwice(fk.FedAvg):
+    """Two noisy sums in a round, which would cost two rounds."""
+
+    def round(self, world: Any, state: State, cohort: np.ndarray, stream: Stream) -> State:
+        return super().round(world, super().round(world, state, cohort, stream), cohort, stream)
+
+
+def test_a_method_that_trains_twice_in_a_round_is_refused() -> None:
+    with pytest.raises(TaskError, match="TrainsTwice asked for 2 noisy sums in round 1"):
+        simulate(method=TrainsTwice())
+
+
+def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
+    run = simulate(out=tmp_path / "run")
+    said = run.summary()["privacy"]
+    assert said == json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert said["epsilon"] == pytest.approx(TESTING.mechanism(N, 4, 4, "poisson").epsilon(4))
+    assert "nothing of this run is private" in said["warning"]
+    assert said["rounds"] == {"released": 4, "planned": 4}
+    assert {"delta", "unit", "neighbours", "sampling", "protects_from", "must_not_be_released"} <= said.keys()
+    assert len((tmp_path / "run" / "privacy.jsonl").read_text().splitlines()) == 4
+
+
+def test_noise_of_the_system_is_not_repeated_by_the_seed() -> None:
+    system = replace(TESTING, testing_only_seeded_noise=False)
+    first, second = (simulate(system, 1) for _ in range(2))
+    assert not np.array_equal(first.models, second.models)
+    assert "warning" not in first.summary()["privacy"]
+    np.testing.assert_array_equal(simulate().models, simulate().models)
+
+
+def test_a_resumed_run_has_spent_what_it_released(tmp_path: Path) -> None:
+    """Round 3 was done by a process that was killed before its checkpoint: it counts twice."""
+    whole = simulate()
+    simulate(rounds=2, out=tmp_path / "run")
+    with (tmp_path / "run" / "privacy.jsonl").open("a") as file:
+        file.write('{"round": 3, "clip": 1.0, "next_clip": 1.0, "noise_multiplier": 1.0}\n')
+    resumed = simulate(out=tmp_path / "run", resume=True)
+    np.testing.assert_array_equal(resumed.models, whole.models)
+    assert resumed.summary()["privacy"]["rounds"]["released"] == 5
+    assert resumed.summary()["privacy"]["epsilon"] > whole.summary()["privacy"]["epsilon"]
+
+
+def test_a_budget_stops_the_run_and_a_resumed_one_does_not_go_on(tmp_path: Path) -> None:
+    mechanism = TESTING.mechanism(N, 4, 4, "poisson")
+    budget = replace(TESTING, epsilon=(mechanism.epsilon(2) + mechanism.epsilon(3)) / 2)
+    run = simulate(budget, out=tmp_path / "run")
+    assert run.summary()["rounds"] == 2
+    assert "would exceed privacy.epsilon" in run.summary()["stopped"]["reason"]
+    assert run.summary()["privacy"]["epsilon"] <= budget.epsilon
+    again = simulate(budget, out=tmp_path / "run", resume=True)
+    assert again.summary()["privacy"]["rounds"]["released"] == 2
+
+
+def test_an_epsilon_alone_is_met_by_noise() -> None:
+    run = simulate(replace(TESTING, noise_multiplier=None, epsilon=3.0), rounds=2, cohort=N, selection="uniform")
+    said = run.summary()["privacy"]
+    assert 2.9 < said["epsilon"] <= 3.0
+    assert said["rounds"]["released"] == 2
+
+
+def test_clients_may_choose_their_cluster_and_the_clip_may_adapt(tmp_path: Path) -> None:
+    adaptive = replace(TESTING, adaptive=True, clip=0.05)
+    run = simulate(adaptive, method=IFCA, out=tmp_path / "run", server_optimizer=fk.FedAvgM())
+    lines = [json.loads(line) for line in (tmp_path / "run" / "privacy.jsonl").read_text().splitlines()]
+    assert [line["clip"] for line in lines[1:]] == [line["next_clip"] for line in lines[:-1]]
+    assert lines[-1]["next_clip"] > 0.05
+    assert run.models.shape[0] == 2
+    assert np.isfinite(run.models).all()
+
+
+def test_ifca_by_examples_is_what_it_was() -> None:
+    """Means are asked for in place of single updates; the bits are the same."""
+    plain: dict[str, Any] = {"rounds": 3, "cohort": 5, "local": fk.SGD(lr=0.1)}
+    means = fk.simulate(IFCA, DATA, mclr(DATA), **plain)
+
+    @dataclass(frozen=True)
+    class Single(fk.IFCA):
+        """As it was, from single updates."""
+
+        _reads_means = False  # type: ignore[assignment]
+
+    single = fk.simulate(Single(clusters=2, weighting="examples"), DATA, mclr(DATA), **plain)
+    np.testing.assert_array_equal(means.models, single.models)
+    np.testing.assert_array_equal(means.assignment, single.assignment)
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        (fk.IFCA(clusters=2), "single updates because of its option averaging, weighting"),
+        (fk.FlexCFL(clusters=2), "single updates"),
+        (fk.FedSim(clusters=2), "single updates"),
+        (fk.IFCAMig(clusters=2, weighting="examples"), "asks all clients in every round"),
+        (fk.PANM(), "no server"),
+    ],
+)
+def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"privacy: method: {type(method).__name__} .*{why}"):
+        simulate(method=method)
+
+
+def test_who_insists_gets_an_infinite_epsilon() -> None:
+    run = simulate(replace(TESTING, uncharged="infinite"), method=fk.FlexCFL(clusters=2, alpha=3, steps=2))
+    said = run.summary()["privacy"]
+    assert said["epsilon"] == "infinite"
+    assert "train" in said["charged"]["cold start, choices and other client work"]
+    assert refusal(fk.PANM(), "infinite")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"selection": "uniform"}, r'the best that is known is epsilon .*run.selection="poisson", or run.cohort='),
+        ({"until": 0.9}, "run.until stops by scores of clients"),
+        ({"personal": fk.PersonalHead()}, "personal heads send sums of bodies"),
+        ({"track": [Elsewhere()]}, "the tracker Elsewhere would send scores of clients elsewhere"),
+    ],
+)
+def test_what_would_leak_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        simulate(**options)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "give noise_multiplier"),
+        ({"epsilon": 0.0}, "epsilon must be a number above 0"),
+        ({"epsilon": -1.0}, "epsilon must be a number"),
+        ({"noise_multiplier": 1.0, "clip": 0.0}, "clip must be a number above 0"),
+        ({"noise_multiplier": 1.0, "delta": 0.0}, "delta must be"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier must be"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises((ConfigError, MethodError), match=message):
+        ClientDP(**settings)
+
+
+def test_a_budget_below_one_round_is_refused() -> None:
+    with pytest.raises(ConfigError, match="allows no round: one costs"):
+        simulate(replace(TESTING, epsilon=0.01))
+
+
+def test_a_delta_of_a_client_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    simulate(replace(TESTING, delta=0.5), rounds=1)
+    assert "allows to publish one of them whole" in caplog.text
+
+
+def test_a_configuration_has_it(tmp_path: Path) -> None:
+    asked = ["data.name=digits", "method.name=fedavg", "run.against=[]", "run.rounds=1", "run.selection=poisson"]
+    asked += ["privacy.name=client_dp", "privacy.noise_multiplier=1.0", "privacy.delta=0.001"]
+    config = load(None, asked)
+    assert config.description()["privacy"]["noise_multiplier"] == 1.0
+    assert execute(config, out=None).summary()["privacy"]["rounds"]["released"] == 1
+
+
+def test_poisson_cohorts_have_sizes_of_their_own() -> None:
+    plan = Plan(1, 50, selection="poisson")
+    sizes = [len(select_cohort(np.arange(1000), 1000, plan, Stream(0, r, "cohort"))) for r in range(1, 200)]
+    assert np.mean(sizes) == pytest.approx(50, abs=2)
+    assert 40 < np.var(sizes) < 56  # N q (1 - q) = 47.5
+
+
+def test_cohorts_with_a_cap() -> None:
+    private = Private(fk.FedAvg(), replace(TESTING, cap=3).mechanism(8, 4, 1, "poisson"), Journal(), seed=0)
+    sizes = [len(private.select_cohort(np.arange(8), round)) for round in range(50)]
+    assert max(sizes) == 3
+    assert min(sizes) < 3
