@@ -242,3 +242,16 @@ def test_damaged_exports_are_refused(images: FederatedData, tmp_path: Path) -> N
     (folder / "card.json").write_text("{}")
     with pytest.raises(fk.ConfigError, match=r"card\.json cannot be read"):
         export.load(folder)
+
+
+@pytest.mark.parametrize("format", ["safetensors", "torch"])
+def test_a_fine_tuned_model_is_exported_by_itself(format: str, tmp_path: Path) -> None:
+    data = fk.data.digits(clients=6)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mlp(data, hidden=8), rounds=1, cohort=6)
+    tuned, x = run.fine_tune(3, epochs=1), data.x[:20]
+    card = tuned.export(tmp_path / "tuned", format)
+    again = export.load(card.parent).model()
+    assert np.allclose(again(x), tuned(x), atol=1e-5) and not np.allclose(again(x), run.model_for(3)(x), atol=1e-5)
+    assert json.loads(card.read_text())["models"][0]["name"] == tuned.name
+    with pytest.raises(fk.StorageError, match="needs a new folder"):
+        tuned.export(tmp_path / "tuned")
