@@ -13,23 +13,22 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, unknown
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.task import Task
 from fedkin.export.predictor import Predictor
 from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
+from fedkin.run.own_models import check_head, check_shared, whole_model
 from fedkin.run.parts import Parts
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
 from fedkin.tasks.mixture import EvaluateMixture
-from fedkin.tasks.own_model import OWN, EvaluateOwn
-from fedkin.tasks.personal import EvaluatePersonal, join
+from fedkin.tasks.personal import EvaluatePersonal
 from fedkin.tasks.train import train
 
 _NEWCOMER = "a client that the run has not seen is placed with run.place(x, y), and predicted with its cluster="
-_HEAD = "personal_head"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +73,13 @@ class TrainedModels:
     @property
     def personal(self) -> bool:
         """Whether clients have models of their own: peers, and heads that stay on clients."""
-        none = np.zeros(0, np.int64)
         own = type(self.state).models_for is not State.models_for and not self._detects
-        return own or self.state.evaluation(self.spec, none) is not None
+        return own or self._own_task is not None
+
+    @property
+    def _own_task(self) -> Task | None:
+        """What tests clients with what is their own; None where nothing is."""
+        return self.state.evaluation(self.spec, np.zeros(0, np.int64))
 
     @property
     def _detects(self) -> bool:
@@ -141,7 +144,9 @@ class TrainedModels:
         if isinstance(task, EvaluateMixture):
             return replace(self._predictor(own, task.models, cluster), shares=task.membership[0])
         if task is not None:
-            return self._predictor(own, self._whole_model(task, number)[None], cluster)
+            memory = self.memory if hasattr(self.parts.samples, "train") else None
+            vector = whole_model(task, number, len(self.state.assignment), memory, self.method)
+            return self._predictor(own, vector[None], cluster)
         assigned = self.state.models_for(clients)
         index = np.asarray(assigned.model_index[0])
         if assigned.positive is not None:
@@ -157,17 +162,9 @@ class TrainedModels:
         Args:
             number: its position.
         """
-        task = self.state.evaluation(self.spec, np.array([number]))
-        if not isinstance(task, EvaluatePersonal) or not hasattr(self.parts.samples, "train"):
-            return
-        memory = ClientMemory(len(self.state.assignment))
-        memory.restore(self.memory)
-        if not memory.has(_HEAD, np.array([number]))[0]:
-            raise MethodError(
-                f"client {self.client_name(number)} has no last layer of its own: it was in no cohort; train one with "
-                "run.fine_tune(client, epochs=...), or give the run more rounds, or cohorts that reach everybody "
-                "(run.selection=round_robin)"
-            )
+        if hasattr(self.parts.samples, "train"):
+            task = self.state.evaluation(self.spec, np.array([number]))
+            check_head(task, number, len(self.state.assignment), self.memory, self.client_name(number))
 
     def of_cluster(self, cluster: int) -> Predictor:
         """The model of a cluster.
@@ -177,15 +174,15 @@ class TrainedModels:
 
         Raises:
             ConfigError: no such cluster.
-            MethodError: clients have models of their own; a cluster of detectors without clients.
+            MethodError: clients have models, or last layers, of their own, and clusters none; a cluster of detectors
+                without clients.
         """
         clusters = self.state.clusters
         if isinstance(cluster, bool) or not isinstance(cluster, (int, np.integer)) or not 0 <= cluster < clusters:
             raise ConfigError(f"a cluster is a number from 0 to {clusters - 1}, got {cluster!r}")
-        if self.personal:
-            raise MethodError(f"{self.method} has a model for each client, not for a cluster; say which client")
+        check_shared(self._own_task, self.personal, self.method)
         if not self._detects:
-            return self._predictor(f"cluster-{cluster}", self.state.models[cluster][None], int(cluster))
+            return self._shared(int(cluster))
         members = np.flatnonzero(self.state.assignment == cluster)
         if not len(members):
             raise MethodError(f"cluster {cluster} has no client, and so no detectors")
@@ -229,7 +226,9 @@ class TrainedModels:
             ConfigError, MethodError: as ``of_cluster`` and ``fine_tune``.
             DataError: samples or labels that do not fit the run's.
         """
-        predictor = self.tunable(self.of_cluster(cluster), epochs)
+        heads = isinstance(self._own_task, EvaluatePersonal) and epochs  # it trains one of its own
+        known = heads and 0 <= cluster < self.state.clusters
+        predictor = self.tunable(self._shared(int(cluster)) if known else self.of_cluster(cluster), epochs)
         samples, labels = newcomer_samples(self.parts.samples, x, y)
         data = newcomer_data(self.parts.samples, samples, labels, [np.arange(len(samples))])
         world = SimulatedWorld(data, self.parts.model, self.parts.local)
@@ -282,19 +281,6 @@ class TrainedModels:
         labels = getattr(self.parts.samples, "label_names", None)
         return Predictor(name, self.parts.model, vectors, self.parts.samples, labels, cluster=cluster)
 
-    def _whole_model(self, task: Any, client: int) -> Float[np.ndarray, "P"]:
-        """The model of which a part is on the client."""
-        if not isinstance(task, EvaluatePersonal | EvaluateOwn):
-            raise MethodError(
-                f"{self.method} tests its clients by a task of its own, {task.name}, of which no model can be made here"
-            )
-        if not hasattr(self.parts.samples, "train"):
-            parts = "heads of" if isinstance(task, EvaluatePersonal) else "clients' own models of"
-            raise MethodError(f"the {parts} {self.method} are with its clients, and never left them")
-        memory = ClientMemory(len(self.state.assignment))
-        memory.restore(self.memory)
-        if isinstance(task, EvaluateOwn):
-            return memory.read(OWN, np.array([client]), task.models[task.model_index])[0]
-        head = task.head or slice(0)
-        own = memory.read(_HEAD, np.array([client]), task.start[None, head])[0]
-        return join(task.models[task.model_index[0]], own, task.head)
+    def _shared(self, cluster: int) -> Predictor:
+        """The model that clients of a cluster share."""
+        return self._predictor(f"cluster-{cluster}", self.state.models[cluster][None], cluster)

@@ -63,3 +63,23 @@ def test_a_client_that_never_trained_has_dittos_shared_model(tiny: fk.data.Feder
     without, own = int(np.flatnonzero(~kept)[0]), int(np.flatnonzero(kept)[0])
     np.testing.assert_array_equal(run.model_for(without).vector, run.state.models[0])
     assert (run.model_for(own).vector != run.state.models[0]).any()
+
+
+def test_a_newcomer_has_dittos_shared_model_and_trains_a_head(tiny: fk.data.FederatedData) -> None:
+    """The paper's newcomers: Ditto's global model; FedPer's body, with a head that it trains on its labels."""
+    rows = tiny.train[0]
+    x, y = tiny.x[rows], tiny.y[rows]
+    run = simulated(fk.Ditto(), tiny)
+    placed = run.place(x, y)
+    shared = run.trained._predictor("shared", run.state.models, 0)
+    np.testing.assert_array_equal(run.predict(x, cluster=placed.cluster, proba=True), shared.predict(x, True))
+    heads = simulated(fk.FedPer(), tiny, fk.models.mlp(tiny, hidden=4))
+    with pytest.raises(fk.MethodError, match=r"fedper has a model for each client, .*run\.fine_tune\(cluster="):
+        heads.predict(x, cluster=heads.place(x, y).cluster)
+    tuned = heads.fine_tune(cluster=0, x=x, y=y, epochs=5)
+    assert tuned.vector.shape == heads.state.models[0].shape
+    assert (tuned.vector[heads.trained.spec.head] != heads.state.models[0][heads.trained.spec.head]).any()
+    with pytest.raises(fk.MethodError, match="a last layer is each client's own"):
+        heads.fine_tune(cluster=0, x=x, y=y, epochs=0)
+    with pytest.raises(fk.ConfigError, match="a cluster is a number from 0 to 0, got 3"):
+        heads.fine_tune(cluster=3, x=x, y=y, epochs=1)
