@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
@@ -125,6 +127,14 @@ def _is_machine_error(error: Exception) -> bool:
     """Whether memory ran out, or a device gave up."""
     jax = sys.modules.get("jax")
     return isinstance(error, MemoryError) or (jax is not None and isinstance(error, jax.errors.JaxRuntimeError))
+
+
+def command() -> str:
+    """How this program is called from here: by its path, where it is not on PATH."""
+    called = Path(sys.argv[0])
+    if shutil.which("fedkin") or called.name != "fedkin":
+        return "fedkin"
+    return shlex.quote(os.path.relpath(called))
 
 
 def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import BAD_INPUT, check_out, ending_on_signals, error_exit, new_run_folder, split_arguments
+from fedkin.cli.common import (
+    BAD_INPUT,
+    check_out,
+    command,
+    ending_on_signals,
+    error_exit,
+    new_run_folder,
+    split_arguments,
+)
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,7 +105,7 @@ def _exit_status(comparison: Comparison, interruption: KeyboardInterrupt | None,
     if interruption:
         from fedkin.run.interruption import exit_status
 
-        print(f"interrupted; go on with: fedkin compare --resume {shlex.quote(str(folder))}", file=sys.stderr)
+        print(f"interrupted; go on with: {command()} compare --resume {shlex.quote(str(folder))}", file=sys.stderr)
         raise typer.Exit(exit_status(interruption))
     if comparison.failed:
         raise typer.Exit(BAD_INPUT)

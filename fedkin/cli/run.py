@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import FAILED, check_out, ending_on_signals, error_exit, load_config, new_run_folder, print_error
+from fedkin.cli.common import (
+    FAILED,
+    check_out,
+    command,
+    ending_on_signals,
+    error_exit,
+    load_config,
+    new_run_folder,
+    print_error,
+)
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -141,9 +150,9 @@ def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
 
 def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
     """The next command to try."""
-    console.print(f"next: fedkin report {shlex.quote(str(folder))}", soft_wrap=True, highlight=False)
+    console.print(f"next: {command()} report {shlex.quote(str(folder))}", soft_wrap=True, highlight=False)
     if demo:
-        console.print("then: fedkin compare --methods fedavg,ifca,flexcfl", soft_wrap=True, highlight=False)
+        console.print(f"then: {command()} compare --methods fedavg,ifca,flexcfl", soft_wrap=True, highlight=False)
 
 
 @contextmanager
@@ -157,6 +166,6 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         from fedkin.run.run_folder import holds_run
 
-        how = f"go on with: fedkin run --resume {shlex.quote(str(folder))}"
+        how = f"go on with: {command()} run --resume {shlex.quote(str(folder))}"
         print(f"interrupted; {how if holds_run(folder) else 'nothing was written yet'}", file=sys.stderr)
         raise typer.Exit(exit_status(error)) from None
