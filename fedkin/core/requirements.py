@@ -31,6 +31,8 @@ class Requirements:
         hidden_layers: the model has layers before its last one.
         updates: ``single`` where updates are read one by one, ``means`` where their means over clients are enough.
         updates_because: the option for which single updates are read, where another value needs means only.
+        sends: what else than updates of whole models, of which means are enough, leaves the clients for it; empty:
+            nothing.
         common_start: clients begin from one model, made from the seed, and what they have become since is compared or
             averaged without a server: it must be the same for all.
         changes_models: the option by which models are changed between rounds besides being averaged; empty: none is.
@@ -57,6 +59,7 @@ class Requirements:
     hidden_layers: bool = False
     updates: Literal["means", "single"] = "means"
     updates_because: str = ""
+    sends: str = ""
     common_start: bool = False
     changes_models: str = ""
     shared_head: str = ""

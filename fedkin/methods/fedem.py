@@ -69,7 +69,8 @@ class FedEM:
         check_choice("average_over", self.average_over, ("all", "cohort"))
 
     def requirements(self) -> Requirements:
-        return Requirements(self.clusters, clients_because="clusters", own_part="mixtures of each client's own")
+        own = "mixtures of each client's own"
+        return Requirements(self.clusters, clients_because="clusters", own_part=own, sends="shares of clusters")
 
     def init(self, world: World, stream: Stream) -> MixtureState:
         """K different random models, of which all clients have 1/K; MethodError where some of them are equal."""

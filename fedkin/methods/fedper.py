@@ -57,7 +57,7 @@ class FedPer:
             check_positive_integer("head_epochs", self.head_epochs)
 
     def requirements(self) -> Requirements:
-        return Requirements(last_layer=True, hidden_layers=True, own_part="heads of clients")
+        return Requirements(last_layer=True, hidden_layers=True, own_part="heads of clients", sends="bodies of models")
 
     def init(self, world: World, stream: Stream) -> FedPerState:
         """Raises MethodError where the last layer is not known, or is the whole model."""

@@ -68,7 +68,8 @@ class FedRC:
         check_choice("hard", self.hard, (True, False))
 
     def requirements(self) -> Requirements:
-        return Requirements(self.clusters, clients_because="clusters", own_part="mixtures of each client's own")
+        own = "mixtures of each client's own"
+        return Requirements(self.clusters, clients_because="clusters", own_part=own, sends="shares of clusters")
 
     def init(self, world: World, stream: Stream) -> FedRCState:
         """K different random models; all clients have 1/K of each.

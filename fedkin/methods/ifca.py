@@ -70,6 +70,7 @@ class IFCA:
     def requirements(self) -> Requirements:
         compared, standing = "losses of all models", policies.standing_tasks(self)
         needs = Requirements(self.clusters, "clusters", shared_head=compared, standing=standing)
+        needs = replace(needs, sends=policies.sends(self))
         needs = needs if self._reads_means else replace(needs, updates="single", updates_because=_SINGLE)
         return replace(needs, last_layer=self.shared_base, last_layer_because="shared_base")
 

@@ -56,6 +56,17 @@ def shared_head(method: Any) -> str:
     return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
 
 
+def sends(method: Any) -> str:
+    """What policies let the server know of clients, for ``Requirements``; empty: nothing.
+
+    Args:
+        method: with fields ``newcomers`` and ``eta_g``.
+    """
+    if method.eta_g:
+        return "which clusters have clients (eta_g)"
+    return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
+
+
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
     """Place clients anew whose data have shifted, selected or not (FlexCFL, Alg. 2, l. 4-6).
 

@@ -54,7 +54,7 @@ class SCAFFOLD:
         check_positive("server_lr", self.server_lr)
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="control variates of clients")
+        return Requirements(own_part="control variates of clients", sends="control variates")
 
     def init(self, world: World, stream: Stream) -> ScaffoldState:
         """Raises MethodError: local steps from which option II cannot tell the mean gradient."""

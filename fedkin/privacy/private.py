@@ -50,6 +50,8 @@ def refusal(method: Method, uncharged: str = "refuse") -> str | None:
     if needs.updates == "single":
         why = f" because of its option {needs.updates_because}" if needs.updates_because else ""
         return f"{name} reads single updates{why}, which no noise on sums covers; {insist}"
+    if needs.sends:
+        return f"{name} needs {needs.sends} of each client, which no noise covers; {insist}"
     if needs.standing:
         tasks = ", ".join(task.name for task in needs.standing)
         return f"{name} asks all clients in every round ({tasks}), which no noise covers; {insist}"

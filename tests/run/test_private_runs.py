@@ -12,6 +12,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.config.plan import Plan
+from fedkin.config.registry import methods
 from fedkin.config.run import load
 from fedkin.core.errors import ConfigError, MethodError, TaskError
 from fedkin.core.method import State
@@ -214,12 +215,24 @@ def test_ifca_by_examples_is_what_it_was() -> None:
         (fk.FlexCFL(clusters=2), "single updates"),
         (fk.FedSim(clusters=2), "single updates"),
         (fk.IFCAMig(clusters=2, weighting="examples"), "asks all clients in every round"),
+        (replace(IFCA, eta_g=0.1), "needs which clusters have clients"),
+        (replace(IFCA, newcomers="loss"), "needs losses of all models"),
         (fk.PANM(), "no server"),
+        (fk.SCAFFOLD(), "needs control variates of each client"),
     ],
 )
 def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=f"privacy: method: {type(method).__name__} .*{why}"):
         simulate(method=method)
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
+    """A method whose declaration is wrong is refused in its first round all the same, with an error here."""
+    method = methods()[name]()
+    if refusal(method) is None:
+        run = simulate(method=method, rounds=2)
+        assert run.summary()["privacy"]["rounds"]["released"] == 2
 
 
 def test_who_insists_gets_an_infinite_epsilon() -> None:
