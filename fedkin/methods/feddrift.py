@@ -76,7 +76,7 @@ class FedDrift:
         check_choice("eager", self.eager, (True, False))
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="models for parts of each client's samples", sends="losses of all models")
+        return Requirements(own_part="models for parts of each client's samples", sends="scores of all models")
 
     def init(self, world: World, stream: Stream) -> FedDriftState:
         N, none = world.total_clients, np.zeros((world.total_clients, 0), np.int64)

@@ -27,11 +27,11 @@ LAST_LAYER = {"last_layer": True, **DIRECTIONS}
 EXPECTED: dict[str, dict[str, Any]] = {
     "fedavg": {},  # the server needs a weighted mean of solutions
     "fedprox": {},
-    "scaffold": {},
+    "scaffold": {"sends": "control variates"},
     "ditto": {},
-    "fedrep": {"last_layer": True, "hidden_layers": True},
-    "fedper": {"last_layer": True, "hidden_layers": True},  # which stays with the client
-    "feddrift": {},  # clients tell accuracies, and means of solutions are enough
+    "fedrep": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
+    "fedper": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},  # which stays with the client
+    "feddrift": {"sends": "scores of all models"},  # clients tell accuracies, and means of solutions are enough
     "fedgroup": {"clients": 3, **DIRECTIONS},  # m = 3 groups
     "fedgrouprox": {"clients": 3, **DIRECTIONS},
     "flexcfl": {"clients": 3, "standing": (Shifted("label_blind", 0.2),), **DIRECTIONS},  # tau = 0.2
@@ -53,10 +53,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "updates": "single",
         "newcomer_labels": False,
     },  # after 3 rounds at the earliest
-    "fedem": {"clients": 3},  # K = 3 components
-    "fedrc": {"clients": 3},
+    "fedem": {"clients": 3, "sends": "shares of clusters"},  # K = 3 components
+    "fedrc": {"clients": 3, "sends": "shares of clusters"},
     "fedsoft": {"clients": 2, "updates": "single"},  # K = 2 centres, each of which weighs the same solutions otherwise
-    "pacfl": {},  # subspaces are the samples', and means of solutions are enough
+    "pacfl": {
+        "sends": "bases of subspaces of its samples"
+    },  # subspaces are the samples', and means of solutions are enough
     "hierarchical": LAST_LAYER,
     "athena": {"detectors": True, **LAST_LAYER},
     "panm": {"clients": 4, "rounds_of_a_peer": 100, **PEERS},  # k = 3 neighbours, T1 = 100
