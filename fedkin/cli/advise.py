@@ -124,11 +124,7 @@ def _number_of_clusters(advice: Advice) -> str:
     where = f"of {len(count.clients):,} clients"
     meaning = f"of the clients of every cluster stay in it when it is made from the other half of their data ({where})"
     if count.clusters == 1:
-        best = count.stability[1:].max()
-        return (
-            f"number of clusters: 1, by split-half stability: for no number from 2 on at least {THRESHOLD:.0%} "
-            f"{meaning}; the best number has {best:.0%}, IID splits of the same data up to {count.chance:.0%}"
-        )
+        return f"number of clusters: 1: {advice.instability}; that is the share {meaning}"
     share = count.stability[count.clusters - 1]
     largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""
     return (

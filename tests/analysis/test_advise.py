@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +239,25 @@ def test_the_verdict(clusters: int, gains: Gains | None, verdict: str, method: s
     sections, clustered = tomllib.loads(advice.toml()), verdict != "do not cluster"
     assert sections["method"] == ({"name": method, "clusters": clusters} if clustered else {"name": method})
     assert sections["run"].get("against", []) == (["fedavg"] if clustered else [])
+
+
+@pytest.mark.parametrize(
+    ("stability", "chance", "words"),
+    [
+        (
+            [0.4, 0.3],
+            0.5,
+            "no number of clusters is stable: split-half stability is at most 40%, and 75% is needed (50%",
+        ),
+        ([0.746, 0.3], 0.5, "is stable: split-half stability is at most 74%, and 75% is needed"),
+        ([0.9, 0.8], 0.95, "stable beyond chance: split-half stability is at most 90%, and IID splits .* up to 95%"),
+    ],
+)
+def test_the_headline_of_one_cluster_names_the_condition_that_is_missed(
+    stability: list[float], chance: float, words: str
+) -> None:
+    advice = replace(an_advice(1, None), cluster_count=cluster_count([1.0, *stability], 1, chance))
+    assert re.search(words.replace("(50%", r"\(50%"), advice.why) and advice.verdict == "do not cluster"
 
 
 def test_chance_that_gains_nothing_is_not_called_a_gain() -> None:

@@ -87,17 +87,26 @@ class Advice:
         return self._why_one() if self.clusters == 1 else self._why_several()
 
     def _why_one(self) -> str:
-        best = self.cluster_count.stability[1:].max()
-        reason = (
-            f"no number of clusters is stable: split-half stability is at most {best:.0%} "
-            f"({self.cluster_count.chance:.0%} in IID splits of the same data)"
-        )
+        reason = self.instability
         if self.gains.empty:
             return f"{reason}; {self._unknown} the gain of two clusters is not known"
         significant = self.gains.query("low > 0")
         name = (self.gains if significant.empty else significant)["gain"].idxmax()
-        but = "" if significant.empty else ", significant although no clusters were found"
+        but = "" if significant.empty else ", significant although no clusters were found; stability decides"
         return f"{reason}; with two clusters: {name} {_gain(self.gains.loc[name])}{but}"
+
+    @property
+    def instability(self) -> str:
+        """Why no number of clusters from 2 on is stable: which of the two conditions they miss, with its numbers."""
+        count = self.cluster_count
+        best, chance = count.stability[1:].max(), count.chance
+        if best < THRESHOLD:
+            missed = f", and {THRESHOLD:.0%} is needed ({_percent(chance)} in IID splits of the same data)"
+            return f"no number of clusters is stable: split-half stability is at most {_percent(best)}{missed}"
+        return (
+            f"no number of clusters is stable beyond chance: split-half stability is at most {_percent(best)}, and IID "
+            f"splits of the same data have up to {_percent(chance)}"
+        )
 
     def _why_several(self) -> str:
         limit, stability = self.cluster_count.max_clusters, self.cluster_count.stability[self.clusters - 1]
@@ -159,6 +168,11 @@ class Advice:
             "pilots": None if self.pilots is None else rows_of(self.pilots.reset_index()),
             "configuration": self.configuration(),
         }
+
+
+def _percent(share: float) -> str:
+    """Rounded down, so that what misses a threshold is not shown as reaching it."""
+    return f"{math.floor(100 * share + 1e-9)}%"
 
 
 def _gain(row: pd.Series) -> str:
