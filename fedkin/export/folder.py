@@ -81,6 +81,27 @@ def write(entries: Sequence[ModelEntry], facts: Mapping[str, Any], folder: Path,
     return folder / CARD
 
 
+def write_model(predictor: Predictor, path: str | Path, format: str = "safetensors") -> Path:
+    """Write one model into a new folder, with its card, as ``run.export`` writes those of a run: one that was
+    fine-tuned, or that of one client.
+
+    Args:
+        predictor: the model, from ``run.fine_tune`` or ``run.model_for``.
+        path: the folder.
+        format: ``safetensors``, ``torch`` or ``onnx``.
+
+    Returns:
+        The card's path.
+
+    Raises:
+        ConfigError, ModelError, MissingExtra, StorageError: as ``write``.
+    """
+    facts: dict[str, Any] = {"data": getattr(predictor.samples, "name", None)}
+    if (vocabulary := getattr(predictor.samples, "vocabulary", None)) is not None:
+        facts["words"] = len(vocabulary)
+    return write([ModelEntry(predictor)], facts, Path(path), format)
+
+
 def _described(predictor: Predictor) -> dict[str, Any]:
     """What the card says of samples, labels and layers."""
     x, labels = predictor.samples.x, predictor.label_names

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,30 +135,6 @@ class Predictor(Classifier):
         if self.detects:
             raise ModelError(f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and positive")
         return self.vectors[0]
-
-    def export(self, path: str | Path, format: str = "safetensors") -> Path:
-        """Write this one model into a new folder, with its card, as ``run.export`` writes those of a run; read again by
-        ``fedkin.export.load(path).model()``, and by ``fedkin predict``.
-
-        Args:
-            path: the folder.
-            format: ``safetensors``, ``torch`` or ``onnx``.
-
-        Returns:
-            The path of the card.
-
-        Raises:
-            ModelError: a model that cannot be written in this format.
-            MissingExtra: what writes it is not installed.
-            ConfigError: an unknown format.
-            StorageError: a folder that holds something, or cannot be written.
-        """
-        from fedkin.export.folder import ModelEntry, write  # which imports this file
-
-        facts: dict[str, Any] = {"data": getattr(self.samples, "name", None)}
-        if (vocabulary := getattr(self.samples, "vocabulary", None)) is not None:
-            facts["words"] = len(vocabulary)
-        return write([ModelEntry(self)], facts, Path(path), format)
 
     @cached_property
     def layers(self) -> dict[str, np.ndarray]:

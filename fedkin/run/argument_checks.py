@@ -6,20 +6,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedkin.config import registry
-from fedkin.core.errors import DataError, FedkinError, MethodError, ModelError, unknown
+from fedkin.core.errors import ConfigError, DataError, FedkinError, MethodError, ModelError, unknown
 from fedkin.data.federated import FederatedData
+from fedkin.scenarios.shift import Shift
 
 
-def check_made(methods: Iterable[Any], data: Any, model: Any) -> None:
+def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None) -> None:
     """Refuse names and classes; a misspelt name with the nearest that there is.
 
     Args:
         methods: the main one, and those beside it.
         data: the data of the run.
         model: its model.
+        shift: how its data shift; None: they do not.
 
     Raises:
-        MethodError, DataError, ModelError: with what is written instead.
+        ConfigError, MethodError, DataError, ModelError: with what is written instead.
     """
     for method in methods:
         if isinstance(method, str):
@@ -35,6 +37,8 @@ def check_made(methods: Iterable[Any], data: Any, model: Any) -> None:
         )
     if isinstance(model, str):
         raise _named(ModelError, "model", model, registry.models(), f"fk.models.{model}(data)")
+    if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
+        raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
 
 
 def _named(error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str) -> FedkinError:

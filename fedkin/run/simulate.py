@@ -121,17 +121,13 @@ def simulate(
         StorageError, CheckpointError: about the folder.
         ModelError, MethodError, DataError: what does not fit together.
     """
-    check_made((method, *against), data, model)
+    check_made((method, *against), data, model, shift)
     model = trainable(model)
     local, scenario = local or LocalTraining(), scenario or Population()
-    if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
-        raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
     stopping = (patience, until, evaluate_clients)
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *stopping)
-    _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch})
+    _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch}, resume and not out)
     options = _options(server_optimizer, personal, privacy)
-    if resume and not out:
-        raise ConfigError("resume=True needs out=, the folder that holds the run")
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
     more = model.description() if isinstance(model, ModelWithWorkers) else {}
@@ -255,8 +251,12 @@ def _validation(data: FederatedData) -> dict[str, int]:
     return {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
 
 
-def _refuse_settings(local: LocalTraining, target: float | None, counts: dict[str, int | None]) -> None:
+def _refuse_settings(
+    local: LocalTraining, target: float | None, counts: dict[str, int | None], no_folder: bool
+) -> None:
     """What a configuration's types would refuse, said in Python."""
+    if no_folder:
+        raise ConfigError("resume=True needs out=, the folder that holds the run")
     for name, count in counts.items():
         if count is not None:
             check_integer(name, count, 1)

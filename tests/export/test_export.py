@@ -249,9 +249,9 @@ def test_a_fine_tuned_model_is_exported_by_itself(format: str, tmp_path: Path) -
     data = fk.data.digits(clients=6)
     run = fk.simulate(fk.FedAvg(), data, fk.models.mlp(data, hidden=8), rounds=1, cohort=6)
     tuned, x = run.fine_tune(3, epochs=1), data.x[:20]
-    card = tuned.export(tmp_path / "tuned", format)
+    card = export.write_model(tuned, tmp_path / "tuned", format)
     again = export.load(card.parent).model()
     assert np.allclose(again(x), tuned(x), atol=1e-5) and not np.allclose(again(x), run.model_for(3)(x), atol=1e-5)
     assert json.loads(card.read_text())["models"][0]["name"] == tuned.name
     with pytest.raises(fk.StorageError, match="needs a new folder"):
-        tuned.export(tmp_path / "tuned")
+        export.write_model(tuned, tmp_path / "tuned")
