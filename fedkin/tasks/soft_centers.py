@@ -47,6 +47,7 @@ class TrainTowards(Train):
 
     detectors = False
     memory = _MEMORY
+    charged = "not"  # solutions one by one
 
     @property
     def up(self) -> Schema:
