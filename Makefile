@@ -61,7 +61,7 @@ clean: ## remove what was built, keep runs
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) --editable '.[dev,docs,flower,hf,mlflow,onnx,p2p,ranks,torch,wandb]'
+	@$(PIP) --editable '.[dev,docs,flower,hf,mlflow,onnx,p2p,ranks,ray,torch,wandb]'
 	@touch $@
 
 .venv/bench: .venv/core

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedkin.core.errors import ModelError as ModelError
     from fedkin.core.errors import StorageError as StorageError
     from fedkin.core.errors import TaskError as TaskError
+    from fedkin.core.errors import WorkerError as WorkerError
     from fedkin.core.layout import ModelSpec as ModelSpec
     from fedkin.core.ledger import Ledger as Ledger
     from fedkin.core.method import Method as Method
@@ -122,6 +123,7 @@ _HOME = {
     "Method": "fedkin.core.method",
     "MethodError": "fedkin.core.errors",
     "MissingExtra": "fedkin.core.errors",
+    "WorkerError": "fedkin.core.errors",
     "ModelError": "fedkin.core.errors",
     "ModelSpec": "fedkin.core.layout",
     "PersonalHead": "fedkin.methods.personal_parts",
@@ -243,6 +245,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "TaskError",
     "Tracker",
     "TrainingReply",
+    "WorkerError",
     "World",
     "__version__",
     "advise",

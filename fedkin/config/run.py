@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from fedkin.config import registry
+from fedkin.config.engine import check_engine
 from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.registry import resolve, resolve_model
@@ -75,6 +76,13 @@ class RunSection(Section):
     evaluate_clients: Positive | None = None  # scored in a round, but for the last: a sample by cluster; None: all
     devices: Positive | None = None
     clients_per_batch: Positive | None = None
+    engine: str | None = None  # "ray", or "ray:" and a cluster's address; None: this process
+    actors: Positive | None = None  # of Ray; None: one on each machine, on one machine one on each core
+
+    @field_validator("engine")
+    @classmethod
+    def _known_engine(cls, value: str | None) -> str | None:
+        return check_engine(value)
 
     @field_validator("against", mode="before")
     @classmethod

@@ -162,7 +162,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
         run = run.model_copy(update={"checkpoint_every": 1})  # a round takes long, a checkpoint does not
-    for key in ("seeds", "devices", "clients_per_batch", "patience"):
+    for key in ("seeds", "devices", "clients_per_batch", "patience", "engine", "actors"):
         if getattr(run, key) is not None:
             raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")
     settings = sections.validate("federation", ServerSettings)

@@ -56,6 +56,10 @@ class StorageError(FedkinError, OSError):
     """A folder or a disk that cannot be written."""
 
 
+class WorkerError(FedkinError, RuntimeError):
+    """Processes that compute for a run have failed, again and again."""
+
+
 class MissingExtra(FedkinError, ImportError):
     """An optional dependency that is not installed."""
 

@@ -70,6 +70,14 @@ class Model:
     def _repr_html_(self) -> str:
         return html_table(f"Model {self.name}", self.spec.facts())
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "unflatten"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process: the shape of a module is not sent, but made anew."""
+        self.__dict__.update(state)
+        self.__dict__["unflatten"] = _unflattener(self.init(jax.random.key(0)))
+
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A fresh flat model from two uint32 words of randomness."""
         return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
@@ -123,8 +131,12 @@ def as_model(
     leaves = jax.tree_util.tree_leaves_with_path(example)
     if not leaves or not all(hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves):
         raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
-    unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))[1]
-    return Model(name, _spec(leaves, detects), init, apply, unflatten, penalty, random, whole=whole)
+    return Model(name, _spec(leaves, detects), init, apply, _unflattener(example), penalty, random, whole=whole)
+
+
+def _unflattener(example: Tree) -> Callable[[Array], Tree]:
+    """The way back from ``flatten``, for parameters like these."""
+    return ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))[1]
 
 
 def _of_module(

@@ -23,7 +23,18 @@ _MACHINE = ("platform", "machine")
 # Settings that change no number of any round. (Which rounds are evaluated may change: the last one always is. A run
 # that is extended has evaluated its former last round too, which a run with evaluate_every above 1 may not have.)
 # An option that is off decides nothing either, so that runs from before there was one can be resumed.
-_WITHOUT_EFFECT = {"rounds", "seeds", "against", "checkpoint_every", "target", "devices", "patience", "until"}
+_WITHOUT_EFFECT = {
+    "rounds",
+    "seeds",
+    "against",
+    "checkpoint_every",
+    "target",
+    "devices",
+    "patience",
+    "until",
+    "engine",
+    "actors",
+}
 
 
 def determining_part(description: dict[str, Any]) -> dict[str, Any]:

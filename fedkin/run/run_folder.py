@@ -2,11 +2,11 @@
 
 config.toml           what was run, with every setting
 environment.json      versions, platform and devices it ran on
-metrics.jsonl         one line per round: what was measured (the same bytes for the same run, on the
-                      same machine with the same versions)
+metrics.jsonl         one line per round: what was measured (the same bytes for the same run, machine and versions)
 migrations.jsonl      one line per round in which clients got another cluster: their ids and clusters
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
+privacy.json, .jsonl  what a private run cost and what of it may be released; a line per noisy sum
 clients.parquet       one row per client, after the last round
 summary.json          the numbers of the closing table
 SHA256SUMS            digests of the files of a finished run (``sha256sum --check SHA256SUMS``)
@@ -35,6 +35,7 @@ from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.records import Record
 from fedkin.core.storage import append_line, complete_lines, force_to_disk, storage_errors, write_atomic
 from fedkin.core.world import World
+from fedkin.privacy.journal import JOURNAL
 from fedkin.run import checkpoint, integrity, version_0_1
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.data_place import place_of_data
@@ -49,7 +50,7 @@ _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, modul
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _DRAWN = tuple(f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg"))
-_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, integrity.SUMS, *_DRAWN, AGAINST)  # a killed start left others
+_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, JOURNAL, integrity.SUMS, *_DRAWN, AGAINST)
 _log = logging.getLogger("fedkin")
 
 

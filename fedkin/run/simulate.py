@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.config import registry
+from fedkin.config.engine import check_engine
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer, error_context
@@ -67,6 +68,8 @@ def simulate(
     evaluate_clients: int | None = None,
     devices: int | None = None,
     clients_per_batch: int | None = None,
+    engine: str | None = None,
+    actors: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
@@ -106,6 +109,9 @@ def simulate(
             interval of the accuracy that it shows; by default all.
         devices: how many to use; by default all.
         clients_per_batch: how many clients a device computes at once; by default 1 on a CPU, 32 elsewhere.
+        engine: ``ray``, or ``ray:`` and the address of a cluster: clients are computed by the actors of Ray, with the
+            same bits; by default by this process.
+        actors: how many; by default one on each machine, on one machine one on each core.
         out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
         resume: go on with the same run, which ``out`` holds.
         on_round: called with the record of every round, of every method; a run ends where it returns ``fk.STOP``.
@@ -122,14 +128,13 @@ def simulate(
         ModelError, MethodError, DataError: what does not fit together.
     """
     check_made((method, *against), data, model, shift)
-    model = trainable(model)
-    local, scenario = local or LocalTraining(), scenario or Population()
-    stopping = (patience, until, evaluate_clients)
-    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *stopping)
-    _refuse_settings(local, target, {"devices": devices, "clients_per_batch": clients_per_batch}, resume and not out)
+    model, local, scenario = trainable(model), local or LocalTraining(), scenario or Population()
+    intervals, stopping = (evaluate_every, checkpoint_every), (patience, until, evaluate_clients)
+    plan = Plan(rounds, cohort, seed, *intervals, selection, global_model, *stopping)
+    numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
+    _refuse_settings(local, target, numbers, resume and not out)
     options = _options(server_optimizer, personal, privacy)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
-    settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
     more = model.description() if isinstance(model, ModelWithWorkers) else {}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
@@ -137,17 +142,17 @@ def simulate(
         "model": {"name": model.name, "parameters": model.spec.parameters, **more},
         "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
         "scenario": plain_values(scenario),
-        "run": {key: value for key, value in settings.items() if value is not None},
+        "run": {key: _plain(value) for key, value in settings.items() if value is not None},
     }
     if shift is not None:
         description["shift"] = {"name": shift_name(shift), **plain_values(shift)}
     description |= option_values(options)
-    worlds = SimulatedWorlds(data, model, local, scenario, shift, devices, clients_per_batch)
+    compute = (clients_per_batch, check_engine(engine), actors)
+    worlds = SimulatedWorlds(data, model, local, scenario, shift, devices, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
-    trackers = make_trackers(track, folder)
     with shown(progress, rounds, on_round) as listener:
-        settings = (plan, description, listener, resume, trackers, options)
+        settings = (plan, description, listener, resume, make_trackers(track, folder), options)
         return _run(Experiment(worlds, *settings), methods, folder)
 
 
@@ -203,6 +208,8 @@ def from_config(
         registry.make(registry.shifts(), config.shift) if config.shift else None,
         config.run.devices,
         config.run.clients_per_batch,
+        config.run.engine,
+        config.run.actors,
     )
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     description = config.description()
@@ -244,6 +251,11 @@ def _options(server_optimizer: object, personal: object, privacy: object) -> Met
     if isinstance(privacy, type) or not isinstance(privacy, ClientDP | None):
         raise ConfigError(f"privacy must be a value, such as fk.ClientDP(epsilon=2, delta=1e-4), got {privacy!r}")
     return MethodOptions(server_optimizer, personal, privacy)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _validation(data: FederatedData) -> dict[str, int]:

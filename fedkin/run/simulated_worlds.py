@@ -36,6 +36,8 @@ class SimulatedWorlds:
     shift: Shift | None = None
     devices: int | None = None
     clients_per_batch: int | None = None
+    engine: str | None = None
+    actors: int | None = None
 
     @property
     def clients(self) -> int:
@@ -87,6 +89,8 @@ class SimulatedWorlds:
             shift=self.shift,
             devices=self.devices,
             clients_per_batch=self.clients_per_batch,
+            engine=self.engine,
+            actors=self.actors,
         )
 
     def open(self, entry: Values, method: Method) -> OpenWorld:

@@ -44,6 +44,8 @@ class SimulatedWorld:
             alone trains them with the random numbers that they have among all.
         compiled: whether tasks are run in their compiled form, where they have one; else client by client.
         memory_limit: bytes that one client may keep between rounds.
+        engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for the actors of Ray.
+        actors: how many of these; None for one on each machine, on one machine one on each core.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class SimulatedWorld:
         ids: Int[np.ndarray, "N"] | None = None,
         compiled: bool = True,
         memory_limit: int = LIMIT,
+        engine: str | None = None,
+        actors: int | None = None,
     ) -> None:
         self.data, self.model, self.spec = data, model, check_samples(model, data)
         self.work = work or LocalTraining()
@@ -69,6 +73,10 @@ class SimulatedWorld:
         self._ids, self._first_data, self._compiled = check_ids(ids, data.clients), data, compiled
         self._workers_for = partial(worker_factory, model, devices=devices, clients_per_batch=clients_per_batch)
         self._workers = self._workers_for(self._ids)
+        if engine is not None:
+            from fedkin.simulation.ray_workers import ray_factory
+
+            self._workers = ray_factory(engine, model, self._ids, clients_per_batch, actors)
         self._scorer, self._trainer = self._workers(data)
         self._release_programs = program_release(model)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)

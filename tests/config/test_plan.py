@@ -22,7 +22,7 @@ from fedkin.core.errors import ConfigError
         ({"rounds": 2.5}, "run.rounds: expected a valid integer, got 2.5"),
         ({"cohort": True}, "run.cohort: expected a valid integer, got True"),
         ({"seed": None}, "run.seed: expected a valid integer, got None"),
-        ({"selection": "robin"}, "run.selection: expected 'uniform' or 'round_robin', got 'robin'"),
+        ({"selection": "robin"}, "run.selection: expected 'uniform', 'round_robin' or 'poisson', got 'robin'"),
     ],
 )
 def test_plans_are_checked(values: dict[str, Any], message: str) -> None:

@@ -185,7 +185,7 @@ def test_data_stay_where_no_shift_is_named() -> None:
         ("method.clusters=0", r"^method: clusters must be an integer of at least 1, got 0"),
         ("scenario.dropout=2", r"^scenario: dropout must be a fraction in \[0, 1\], got 2"),
         ("scenario.dropoot=0.2", r"^scenario\.dropoot: unknown key 'dropoot'; did you mean 'dropout'\?"),
-        ("run.selection=robin", r"^run\.selection: expected .*'uniform' or 'round_robin'"),
+        ("run.selection=robin", r"^run\.selection: expected .*'uniform', 'round_robin' or 'poisson'"),
         ("shift.name=swap_al", r"^shift\.name: unknown shift 'swap_al'; did you mean 'swap_all'\?"),
         ("shift.nmae=swap_all", r"^shift\.name: is required; known: swap_all, swap_part, incremental"),
         ("shift.probability=0.5", r"^shift\.name: is required; known: swap_all"),

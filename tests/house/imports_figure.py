@@ -17,6 +17,7 @@ ABOUT = {  # what a package is for, in two words
     "measures": "similarities",
     "clustering": "K-means, DBSCAN",
     "security": "certificates",
+    "privacy": "noisy sums",
     "tasks": "client work",
     "methods": "one paper each",
     "models": "networks",

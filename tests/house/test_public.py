@@ -22,7 +22,7 @@ PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto S
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
 Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart
 Steps prequential_accuracy
-TaskError Tracker TrainingReply World __version__ as_model data
+TaskError Tracker TrainingReply WorkerError World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise Requirements subspace_angles

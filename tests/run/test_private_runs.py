@@ -273,6 +273,12 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
         ClientDP(**settings)
 
 
+def test_a_new_run_does_not_begin_on_what_another_has_spent(tmp_path: Path) -> None:
+    (tmp_path / "privacy.jsonl").write_text("")
+    with pytest.raises(fk.StorageError, match=r"privacy\.jsonl"):
+        simulate(rounds=1, out=tmp_path)
+
+
 def test_a_budget_below_one_round_is_refused() -> None:
     with pytest.raises(ConfigError, match="allows no round: one costs"):
         simulate(replace(TESTING, epsilon=0.01))

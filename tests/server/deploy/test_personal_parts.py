@@ -28,5 +28,5 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_personal_heads_need_another_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path, monkeypatch)
     lab.join(*range(CLIENTS))
-    with pytest.raises(ValueError, match="personal: method: FlexCFL with personal heads .* no other layer"):
+    with pytest.raises(ValueError, match=r"personal: method: FlexCFL with personal heads .* no other layer"):
         lab.serve(more='[personal]\nname = "head"')

@@ -1,0 +1,12 @@
+"""What computes the clients of a simulation: this process, or a cluster."""
+
+from __future__ import annotations
+
+from fedkin.core.errors import ConfigError
+
+
+def check_engine(engine: str | None) -> str | None:
+    """The engine: None for this process, ``ray``, or ``ray:`` and an address. Raises ConfigError for anything else."""
+    if engine is not None and engine != "ray" and not (isinstance(engine, str) and engine.startswith("ray:")):
+        raise ConfigError(f"expected the engine ray, or ray: and the address of a cluster (ray:auto), got {engine!r}")
+    return engine

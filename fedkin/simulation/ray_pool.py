@@ -1,0 +1,218 @@
+"""Actors of Ray (extra ``ray``), each of which holds a whole federation, and the deal of rows to them.
+
+Packed data are opened where they lie, others are in Ray's shared memory.
+
+An actor has no state but its data. One that dies, or whose machine does, is replaced where the cluster has room, and
+its rows are dealt again: nothing is lost but time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.errors import ConfigError, MissingExtra, WorkerError
+from fedkin.data.federated import FederatedData
+from fedkin.data.packed import open_packed
+from fedkin.simulation.workers import AnyModel, worker_factory
+
+LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process belongs to already
+# Several actors on one machine have a core each: more threads would spend their time on switches.
+_ONE_CORE = {
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false",
+    "NPROC": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+_TRIES = 5  # of a call's rows, each on another actor: what fails on so many is not the machines' fault
+_START_SECONDS = 300  # for an actor that reads much data
+_log = logging.getLogger("fedkin")
+
+
+class Cluster:
+    """A connection to Ray, made once for a process.
+
+    Args:
+        engine: ``ray``, or an address: ``ray:HOST:PORT``, ``ray:auto``.
+        actors: how many processes compute; None for one on each machine, on one machine one on each core.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+        ConfigError: there is no such cluster, or one of another version of Python or Ray.
+    """
+
+    def __init__(self, engine: str, actors: int | None) -> None:
+        self.ray = _import_ray()
+        if not self.ray.is_initialized():
+            address = None if engine == LOCAL else engine.removeprefix("ray:").removeprefix("//")
+            own = {"num_cpus": os.cpu_count()} if address is None else {"address": address}
+            try:
+                self.ray.init(**own, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                reason = " ".join(str(error).split())
+                raise ConfigError(f"run.engine = {engine}: {reason}; start a cluster with ray start --head") from error
+        machines = [node for node in self.ray.nodes() if node["Alive"]]
+        cores = int(self.ray.cluster_resources().get("CPU", 1))
+        self.one_machine = len(machines) == 1
+        self.actors = actors or (cores if self.one_machine else len(machines))
+        self.cores = 1 if self.one_machine else max(1, int(cores // self.actors))
+
+
+class ActorPool:
+    """Actors that hold one federation, and the deal of rows to them.
+
+    They are started when they are needed first.
+
+    Args:
+        cluster: connects to where they are.
+        data: what they compute with.
+        model: the model.
+        ids: numbers of the clients in streams.
+        clients_per_batch: as in one process.
+    """
+
+    def __init__(
+        self,
+        cluster: Callable[[], Cluster],
+        data: FederatedData,
+        model: AnyModel,
+        ids: Int[np.ndarray, "N"],
+        clients_per_batch: int | None,
+    ) -> None:
+        self.data, self._connect, self._model, self._ids = data, cluster, model, ids
+        self._cluster: Cluster | None = None
+        self._clients_per_batch = clients_per_batch
+        self._actors: list[Any] = []  # that compute
+        self._starting: dict[Any, Any] = {}  # actors that are being started, by the future of their first reply
+        self._last_error = ""
+
+    def _start(self) -> None:
+        """Connect, and start all actors."""
+        cluster = self._cluster = self._connect()
+        self.ray = cluster.ray
+        held = self.data if self.data.packed is None else self.data.packed.folder  # which every machine must reach
+        own = (held, self._model, self._ids, self._clients_per_batch, 1 if cluster.one_machine else None)
+        self._parts = self.ray.put(own)
+        options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
+        if cluster.one_machine:
+            options["runtime_env"] = {"env_vars": _ONE_CORE}
+        self._kind = self.ray.remote(**options)(_Actor)
+        for _ in range(cluster.actors):
+            self._add()
+
+    def _add(self) -> None:
+        actor = self._kind.remote(self._parts)
+        self._starting[actor.ready.remote()] = actor
+
+    def _join(self) -> None:
+        """Let actors compute that have started; wait for one where there is none.
+
+        One that finds no room in the cluster never starts, and is not waited for as long as there is another.
+        """
+        if self._cluster is None:
+            self._start()
+        seconds = 0 if self._actors else _START_SECONDS
+        ready, _ = self.ray.wait(list(self._starting), timeout=seconds) if self._starting else ([], [])
+        while ready:
+            for future in ready:
+                actor = self._starting.pop(future)
+                try:
+                    self.ray.get(future)
+                    self._actors.append(actor)
+                except self.ray.exceptions.RayError as error:
+                    self._last_error = str(error).strip().splitlines()[-1]
+            ready, _ = self.ray.wait(list(self._starting), timeout=0) if self._starting else ([], [])
+        if not self._actors:
+            why = (
+                self._last_error or f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
+            )
+            raise WorkerError(f"no actor of Ray could be started: {why}")
+
+    def deal(self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]) -> list[Int[np.ndarray, "_"]]:
+        """The rows of each actor: those of a client together, the most work first, to whom has the least.
+
+        Args:
+            clients: of each row.
+            work: samples that the row takes, or anything in proportion.
+        """
+        self._join()
+        _, first, row = np.unique(clients, return_index=True, return_inverse=True)
+        total = np.bincount(row.ravel(), work, len(first))
+        loads, owner = np.zeros(len(self._actors)), np.zeros(len(first), np.int64)
+        for client in np.argsort(-total, kind="stable"):
+            owner[client] = np.argmin(loads)
+            loads[owner[client]] += total[client]
+        return [rows for a in range(len(loads)) if len(rows := np.flatnonzero(owner[row.ravel()] == a))]
+
+    def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
+        """Results of a method of trainer or scorer, of every part of a call.
+
+        Args:
+            method: ``trainer.train`` and the like.
+            shared: arguments that all parts have, sent to each machine once.
+            parts: their own arguments.
+
+        Raises:
+            WorkerError: parts that no actor computes.
+        """
+        common = self.ray.put(shared)
+        results: dict[int, Any] = {}
+        for _ in range(_TRIES):
+            self._join()
+            left = [part for part in range(len(parts)) if part not in results]
+            calls = {part: self._actors[place % len(self._actors)] for place, part in enumerate(left)}
+            futures = {part: actor.compute.remote(method, common, parts[part]) for part, actor in calls.items()}
+            dead = set()
+            for part, future in futures.items():
+                try:
+                    results[part] = self.ray.get(future)
+                except self.ray.exceptions.RayTaskError as error:
+                    raise error.as_instanceof_cause() from error
+                except self.ray.exceptions.RayError as error:  # of an actor or its machine
+                    self._last_error = str(error).strip().splitlines()[-1]
+                    _log.warning("an actor of Ray has failed (%s); its rows are dealt again", type(error).__name__)
+                    dead.add(calls[part])
+            if len(results) == len(parts):
+                return [results[part] for part in range(len(parts))]
+            self._replace(dead)
+        raise WorkerError(f"{_TRIES} actors of Ray in a row have failed, at last by: {self._last_error}")
+
+    def _replace(self, dead: set[Any]) -> None:
+        """Start new actors in place of those that failed."""
+        self._actors = [actor for actor in self._actors if actor not in dead]
+        for actor in dead:
+            with suppress(self.ray.exceptions.RayError):
+                self.ray.kill(actor)
+            self._add()
+
+
+class _Actor:
+    """What runs in a process of Ray's: the workers of one federation."""
+
+    def __init__(self, parts: tuple[FederatedData | Path, AnyModel, np.ndarray, int | None, int | None]) -> None:
+        held, model, ids, clients_per_batch, devices = parts
+        data = open_packed(held) if isinstance(held, Path) else held
+        self.scorer, self.trainer = worker_factory(model, ids, devices, clients_per_batch)(data)
+
+    def ready(self) -> bool:
+        return True
+
+    def compute(self, method: str, shared: tuple, own: tuple) -> Any:
+        worker, name = method.split(".")
+        return getattr(getattr(self, worker), name)(*shared, *own)
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("run.engine = ray needs Ray, which is not installed: pip install 'fedkin[ray]'") from None
+    return ray

@@ -1,0 +1,182 @@
+"""Workers on many machines: a trainer and a scorer whose rows are dealt to actors of Ray.
+
+An actor computes the rows that it is given with the same trainer and scorer as a run in one process. Rows come back and
+are put in their order, never summed on the way; a client's arithmetic does not depend on the other rows, nor on the
+actor. So the bits are those of one process, whatever the number of actors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.randomness import Stream
+from fedkin.core.training import LocalTraining
+from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates, ScoreSums
+from fedkin.data.federated import FederatedData
+from fedkin.simulation.ray_pool import ActorPool, Cluster
+from fedkin.simulation.workers import AnyModel, Workers
+
+Rows = list[Int[np.ndarray, "_"]]
+
+
+def ray_factory(
+    engine: str, model: AnyModel, ids: Int[np.ndarray, "N"], clients_per_batch: int | None, actors: int | None
+) -> Callable[[FederatedData], Workers]:
+    """A function that makes the workers for data, on the actors of a cluster.
+
+    Args:
+        engine: ``ray``, or the address of a cluster: ``ray:HOST:PORT``, ``ray:auto``.
+        model: the model; it must be possible to send it to other processes.
+        ids: numbers of the clients in streams.
+        clients_per_batch: as in one process.
+        actors: their number; None for one on each machine, of a cluster of one machine one on each core.
+    """
+
+    def workers(data: FederatedData) -> Workers:
+        pool = ActorPool(lambda: Cluster(engine, actors), data, model, ids, clients_per_batch)
+        return RayScorer(pool), RayTrainer(pool)
+
+    return workers
+
+
+class RayTrainer:
+    """A ``Trainer`` whose rows are trained by actors."""
+
+    def __init__(self, pool: ActorPool) -> None:
+        self._pool, self._sizes = pool, pool.data.train.sizes
+
+    def train(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "r"],
+        model_index: Int[np.ndarray, "r"],
+        work: LocalTraining,
+        num_steps: Int[np.ndarray, "r"],
+        stream: Stream,
+        gradient: bool = False,
+        terms: GradientTerms = NO_TERMS,
+        weights: Float[np.ndarray, "t"] | None = None,
+    ) -> LocalUpdates:
+        sizes = self._sizes[clients]
+        each = sizes if work.steps is None else np.full(len(clients), work.batch_size)
+        dealt = self._pool.deal(clients, each * num_steps)
+        own = []
+        for rows in dealt:
+            some = None if weights is None else weights[positions(sizes, rows)]
+            of_rows = (clients[rows], model_index[rows], work.select(rows), num_steps[rows])
+            own.append((*of_rows, stream, gradient, _terms_of(terms, rows), some))
+        parts = self._pool.compute("trainer.train", (models,), own)
+        return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*parts, strict=True)))
+
+    def gradients(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r P"]:
+        dealt = self._pool.deal(clients, self._sizes[clients])
+        own = [(clients[rows], model_index[rows]) for rows in dealt]
+        return _by_row(dealt, self._pool.compute("trainer.gradients", (models,), own))
+
+
+class RayScorer:
+    """A ``Scorer`` whose rows are scored by actors."""
+
+    def __init__(self, pool: ActorPool) -> None:
+        self._pool = pool
+
+    def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
+        dealt, parts = self._computed("losses", models, clients, None, "train")
+        return _by_row(dealt, parts)
+
+    def score(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n ..."],
+        split: str,
+    ) -> ScoreSums:
+        dealt, parts = self._computed("score", models, clients, model_index, split, named=True)
+        return ScoreSums(*(_by_row(dealt, arrays) for arrays in zip(*parts, strict=True)))
+
+    def predict(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> list[Int[np.ndarray, "t"]]:
+        dealt, parts = self._computed("predict", models, clients, None, split, named=True)
+        sizes = self._pool.data.part(split).sizes[clients]
+        return [_by_sample(dealt, sizes, arrays) for arrays in zip(*parts, strict=True)]
+
+    def raw_scores(
+        self,
+        models: Float[np.ndarray, "K P"],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n"],
+        split: str,
+    ) -> Float[np.ndarray, "t"]:
+        dealt, parts = self._computed("raw_scores", models, clients, model_index, split, named=True)
+        return _by_sample(dealt, self._pool.data.part(split).sizes[clients], parts)
+
+    def sample_losses(
+        self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "K t"]:
+        dealt, parts = self._computed("sample_losses", models, clients, None, "train")
+        sizes = self._pool.data.train.sizes[clients]
+        return np.stack([_by_sample(dealt, sizes, arrays) for arrays in zip(*parts, strict=True)])
+
+    def scores(
+        self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
+    ) -> Float[np.ndarray, "t C"]:
+        dealt, parts = self._computed("scores", model, clients, None, split, named=True)
+        return _by_sample(dealt, self._pool.data.part(split).sizes[clients], parts)
+
+    def _computed(
+        self,
+        method: str,
+        models: Float[np.ndarray, "..."],
+        clients: Int[np.ndarray, "n"],
+        model_index: Int[np.ndarray, "n ..."] | None,
+        split: str,
+        named: bool = False,
+    ) -> tuple[Rows, list[Any]]:
+        """The deal of rows, and what the actors computed of each part; ``named``: the method has the split, too."""
+        dealt = self._pool.deal(clients, self._pool.data.part(split).sizes[clients])
+        dealt = dealt or [np.zeros(0, np.int64)]  # a call without rows
+        after = (split,) if named else ()
+        own = [(clients[rows], *(() if model_index is None else (model_index[rows],)), *after) for rows in dealt]
+        return dealt, self._pool.compute(f"scorer.{method}", (models,), own)
+
+
+def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "t"]:
+    """Places of the samples of some rows among those of all rows, end to end.
+
+    Args:
+        sizes: samples of each of the n rows.
+        rows: which of them.
+    """
+    offset, own = np.cumsum(sizes) - sizes, sizes[rows]
+    return np.repeat(offset[rows] - (np.cumsum(own) - own), own) + np.arange(own.sum())
+
+
+def _terms_of(terms: GradientTerms, rows: Int[np.ndarray, "r"]) -> GradientTerms:
+    """The terms of some rows."""
+    own = {name: getattr(terms, name) for name in ("correction", "anchor", "strength")}
+    return terms._replace(**{name: value[rows] for name, value in own.items() if value is not None})
+
+
+def _by_row(dealt: Rows, parts: Any) -> Any:
+    """The parts' rows in the order of the call; None where they are."""
+    if parts[0] is None:
+        return None
+    out = np.empty((sum(map(len, dealt)), *parts[0].shape[1:]), parts[0].dtype)
+    for rows, part in zip(dealt, parts, strict=True):
+        out[rows] = part
+    return out
+
+
+def _by_sample(dealt: Rows, sizes: Int[np.ndarray, "n"], parts: Any) -> Any:
+    """The parts' samples in the order of the call."""
+    out = np.empty((int(sizes.sum()), *parts[0].shape[1:]), parts[0].dtype)
+    for rows, part in zip(dealt, parts, strict=True):
+        out[positions(sizes, rows)] = part
+    return out

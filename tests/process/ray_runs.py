@@ -1,0 +1,81 @@
+"""Runs on two machines of Ray's, in a process of their own: ``python -m tests.process.ray_runs`` prints what came out.
+
+The machines are Ray's own processes on this one, of one core each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedkin as fk
+
+ROUNDS = 4
+
+
+def main() -> None:
+    """Compare runs of one process with those on the cluster, and break it."""
+    data = fk.data.digits()
+    model = fk.models.mlp(data)
+    expected = {name: run(method, data, model) for name, method in METHODS.items()}
+    packed = fk.data.pack(data, Path(tempfile.mkdtemp()) / "digits")
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    second = cluster.add_node(num_cpus=1)
+    engine = f"ray:{cluster.address}"
+    equal = {name: same(run(method, data, model, engine), expected[name]) for name, method in METHODS.items()}
+    print(json.dumps({"equal": equal}), flush=True)
+    print(json.dumps({"packed": same(run(METHODS["ifca"], packed, model, engine), expected["ifca"])}), flush=True)
+    for name, harm in (("actor", kill_actor), ("machine", lambda: cluster.remove_node(second, allow_graceful=False))):
+        start = time.perf_counter()
+        broken = run(METHODS["ifca"], data, model, engine, harm)
+        print(json.dumps({name: same(broken, expected["ifca"]), "seconds": time.perf_counter() - start}), flush=True)
+
+
+METHODS: dict[str, Any] = {
+    "ifca": fk.IFCA(clusters=2),
+    "flexcfl": fk.FlexCFL(clusters=2),
+    "fedem": fk.FedEM(clusters=2),
+    "pacfl": fk.PACFL(),
+}
+
+
+def run(method: Any, data: Any, model: Any, engine: str | None = None, harm: Any = None) -> Any:
+    """A short run, which suffers harm after its second round."""
+
+    def on_round(record: dict[str, Any]) -> None:
+        if harm is not None and record["round"] == 2:
+            harm()
+
+    return fk.simulate(method, data, model, rounds=ROUNDS, cohort=10, engine=engine, on_round=on_round)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether records and models of two runs are equal to the last bit."""
+    return one.records == other.records and np.array_equal(one.state.models, other.state.models)
+
+
+def kill_actor() -> None:
+    """Kill the process of one actor."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if command.startswith(b"ray::_Actor"):
+            os.kill(int(process.name), signal.SIGKILL)
+            return
+    raise RuntimeError("there is no actor")
+
+
+if __name__ == "__main__":
+    main()
