@@ -80,6 +80,8 @@ class _Name(NamedTuple):
 class _Labels:
     """Label counts at one time."""
 
+    packed = None
+
     def __init__(self, counts: Int[np.ndarray, "N C"]) -> None:
         self._counts = counts.copy()
 

@@ -55,9 +55,10 @@ def cells() -> list[Cell]:
 def functions() -> list[Callable[..., Any]]:
     """The data sets and models that a cell names, or that a module of recipes imports."""
     named = {DATA[cell.setting.data] for cell in cells()} | {MODELS[cell.setting.model] for cell in cells()}
-    known = {*DATA.values(), *MODELS.values()}
-    imported = {value for module in modules() for value in vars(module).values() if inspect.isfunction(value)}
-    return sorted(named | (known & imported), key=lambda function: function.__name__)
+    known = {inspect.unwrap(function): function for function in (*DATA.values(), *MODELS.values())}
+    values = [value for module in modules() for value in vars(module).values() if inspect.isfunction(value)]
+    imported = {known[inspect.unwrap(value)] for value in values if inspect.unwrap(value) in known}
+    return sorted(named | imported, key=lambda function: function.__name__)
 
 
 def pinned() -> list[Callable[..., Any]]:
