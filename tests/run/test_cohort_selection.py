@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.run.cohort_selection import select_cohort
 
 
-@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("selection", sorted(set(SELECTIONS) - {"poisson"}))
 @given(ids=st.sets(st.integers(0, 50), min_size=1), size=st.integers(1, 60), seed=st.integers(0, 99))
 def test_a_cohort_is_some_of_the_reachable_ascending(selection: Selection, ids: set[int], size: int, seed: int) -> None:
     reachable = np.array(sorted(ids))
