@@ -29,6 +29,8 @@ REFERENCE = {  # pages of the reference; on each, packages and their headings, i
         "fedkin.core.training": "Local training",
         "fedkin.core.schedule": "Learning-rate schedules",
         "fedkin.methods.server_optimizers": "Server optimisers",
+        "fedkin.methods.personal_parts": "Parts of each client's own",
+        "fedkin.privacy": "Privacy of clients",
         "fedkin.scenarios": "Scenarios: client availability and shifting data",
         "fedkin.tracking": "Tracking",
         "fedkin.estimator": "A classifier of scikit-learn",
