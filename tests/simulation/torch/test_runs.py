@@ -83,9 +83,10 @@ def test_the_whole_run_is_the_simulators() -> None:
 
 def test_what_is_no_model_is_told_in_words() -> None:
     simulate: Any = inspect.unwrap(fk.simulate)  # past the run-time type check, as users have it
-    for source in ("mlp", network):
-        with pytest.raises(ModelError, match=r"fk\.as_model or fk\.torch_model, or be a PyTorch nn\.Module; got"):
-            simulate(fk.FedAvg(), DATA, source, rounds=1, cohort=2)
+    with pytest.raises(ModelError, match=r"must be made, fk\.models\.mlp\(data\), got its name, 'mlp'"):
+        simulate(fk.FedAvg(), DATA, "mlp", rounds=1, cohort=2)
+    with pytest.raises(ModelError, match=r"fk\.as_model or fk\.torch_model, or be a PyTorch nn\.Module; got"):
+        simulate(fk.FedAvg(), DATA, network, rounds=1, cohort=2)
 
 
 def test_it_is_said_once_that_this_is_slower(caplog: pytest.LogCaptureFixture) -> None:
