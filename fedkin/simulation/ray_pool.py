@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -51,10 +52,12 @@ class Cluster:
     def __init__(self, engine: str, actors: int | None) -> None:
         self.ray = _import_ray()
         if not self.ray.is_initialized():
-            address = None if engine == LOCAL else engine.removeprefix("ray:").removeprefix("//")
-            own = {"num_cpus": os.cpu_count()} if address is None else {"address": address}
+            # "local", as Ray would connect to the machine's last cluster otherwise, be it alive or not
+            address = "local" if engine == LOCAL else engine.removeprefix("ray:").removeprefix("//")
+            own = {"num_cpus": os.cpu_count(), "include_dashboard": False} if engine == LOCAL else {}
             try:
-                self.ray.init(**own, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+                with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # JAX's, of a fork that execs
+                    self.ray.init(address, **own, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())
                 raise ConfigError(f"run.engine = {engine}: {reason}; start a cluster with ray start --head") from error
