@@ -31,8 +31,6 @@ LEFT_OUT = 8  # blocks in all of docs that are not run: sketches of the design, 
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(page)
-    if "ray" in sys.modules:
-        sys.modules["ray"].shutdown()  # the cluster of a page's run is this process's until it ends
 
 
 def test_few_blocks_are_left_out() -> None:
