@@ -92,7 +92,9 @@ def run_commands(block: Example) -> None:
     for line in block.parsed.replace("\\\n", " ").splitlines():
         words, place = shlex.split(line, comments=True), f"{block.path}:{block.line}"
         if "run.engine=ray" in words:  # functions that the tests check for types cannot travel to other processes
-            done = subprocess.run([sys.executable, "-m", "fedkin.cli", *words[1:]], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, "-m", "fedkin.cli", *words[1:]], capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, f"{place}: {line}\n{done.stdout}\n{done.stderr}"
         elif words[:1] == ["fedkin"]:
             result = CliRunner().invoke(app, words[1:])
