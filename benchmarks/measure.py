@@ -136,13 +136,23 @@ def flower_job(rounds: int) -> float:
 
 
 def evaluation(turns: int) -> Times:
-    """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as a run does."""
+    """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as a run does; the same with
+    a sample of 300 clients, and the matrix product of all test samples with one layer, which no scoring goes below."""
     world, start = simulated(clients(1000, mean=69), "784-10")
     all_clients, zeros = np.arange(1000), np.zeros(1000, np.int64)
     cohorts = [np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)]
+    apart, _ = simulated(
+        clients(1000, mean=69), "784-10"
+    )  # a world keeps the samples of its last scoring on the device
+    sample = np.sort(np.random.default_rng(0).choice(1000, 300, replace=False))
+    test = world.data.test.select(all_clients).rows
+    samples, layer = jnp.asarray(world.data.x[test].reshape(len(test), -1)), jnp.ones((784, 10), jnp.float32)
+    product = jax.jit(jnp.matmul)
     operations = {
         "training a round": lambda t: train(world, start, cohorts[t], zeros[:20], reduce=True, stream=Stream(0, t)),
         "evaluating 1,000 clients": lambda t: evaluate(world, start, all_clients, zeros),
+        "evaluating 300 of them": lambda t: evaluate(apart, start, sample, zeros[:300]),
+        "their product": lambda t: product(samples, layer).block_until_ready(),
     }
     return take_turns(operations, turns, 5)
 

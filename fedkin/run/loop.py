@@ -239,7 +239,7 @@ class _Recorder:
         """How many clients are scored in a round, and the stream of the draw; all in the last one."""
         if self.plan.evaluate_clients is None or round == self.plan.rounds:
             return None
-        return self.plan.evaluate_clients, Stream(self.plan.seed, round, "evaluation/sample")
+        return self.plan.evaluate_clients, Stream(self.plan.seed, 0, "evaluation/sample")
 
     def _keep(self, run_state: RunState, folder: Folder) -> None:
         """Write a checkpoint."""

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist, squareform
 
 from fedkin.clustering.agglomerative import agglomerative
 from fedkin.core.errors import MethodError
 from fedkin.measures.cosine import cosine
-from fedkin.measures.madc import madc
+from fedkin.measures.madc import _cityblock, madc
 
 Oracle = Callable[[str], dict[str, Any]]
 
@@ -49,6 +50,15 @@ def test_against_the_sum_itself(zeros: int) -> None:
     updates = np.random.default_rng(zeros).normal(size=(8, 4))
     updates[:zeros] = 0
     similarity = cosine(updates, updates)
+    np.testing.assert_allclose(madc(similarity), slow(similarity), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [64, 65, 130])
+def test_strips_are_the_whole(n: int) -> None:
+    """Rows are compared in strips by several threads: no number differs from a single call's."""
+    updates = np.random.default_rng(n).normal(size=(n, 4))
+    similarity = cosine(updates, updates)
+    np.testing.assert_array_equal(_cityblock(similarity), squareform(pdist(similarity, "cityblock")))
     np.testing.assert_allclose(madc(similarity), slow(similarity), atol=1e-12)
 
 

@@ -77,3 +77,11 @@ def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> Non
     assert run.records[-1]["evaluated"] <= 4
     assert run.summary()["final_accuracy"] == whole.summary()["final_accuracy"]
     assert len(run.clients) == len(whole.clients)
+
+
+def test_the_sample_stays_while_the_clusters_do(tiny: FederatedData) -> None:
+    """So that the best round is not the one with the luckiest draw: a model that hardly moves scores the same."""
+    run = fk.simulate(
+        fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=8, cohort=6, evaluate_clients=2, local=fk.SGD(lr=1e-12)
+    )
+    assert len({record["accuracy"] for record in run.records[1:-1]}) == 1
