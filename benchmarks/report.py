@@ -106,8 +106,9 @@ multiply-adds of the layers only.
 ## Evaluation
 
 Scoring all of 1,000 MNIST-shaped clients: {score:.1f} ms; training a round of 20 of them: {train:.1f} ms. Share:
-**{share:.1f} %** (aim: below 10 %). Scoring a sample of 300 (`run.evaluate_clients = 300`): {some:.1f} ms, **{part:.1f} %**. The
-matrix product of all test samples with the model alone, which no scoring goes below: {product:.1f} ms, {floor:.1f} %.
+**{share:.1f} %** (aim: below 10 %). Scoring a sample of 300 (`run.evaluate_clients = 300`): {some:.1f} ms,
+**{part:.1f} %**. The matrix product of all test samples with the model alone, which no scoring goes below:
+{product:.1f} ms, {floor:.1f} %.
 
 ## Clustering
 
