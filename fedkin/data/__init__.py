@@ -26,6 +26,7 @@ from fedkin.data.sent140 import sent140
 from fedkin.data.shakespeare import shakespeare
 from fedkin.data.synthetic import synthetic
 from fedkin.data.synthetic_mixture import synthetic_mixture
+from fedkin.data.tcga_brca import tcga_brca
 from fedkin.data.transforms import augmented
 from fedkin.data.user_data import load
 
@@ -47,6 +48,7 @@ DATASETS: dict[str, Callable[..., FederatedData]] = {
     "sent140": sent140,
     "shakespeare": shakespeare,
     "heart_disease": heart_disease,
+    "tcga_brca": tcga_brca,
     "sine": sine,
     "circle": circle,
     "sea": sea,
@@ -84,6 +86,7 @@ __all__ = [
     "synthetic",
     "synthetic_mixture",
     "table",
+    "tcga_brca",
 ]
 
 

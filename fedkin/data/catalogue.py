@@ -17,6 +17,8 @@ from fedkin.data.leaf import find_leaf_folder
 from fedkin.data.mex import PUBLISHED, TEST_PART
 from fedkin.data.sent140 import SENT140
 from fedkin.data.shakespeare import ROLES
+from fedkin.data.tcga_brca import JOINED as TCGA_JOINED
+from fedkin.data.tcga_brca import TCGA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +47,7 @@ _CATALOGUE: tuple[tuple[str, Source | None, int, str, str], ...] = (
     ("sent140", SENT140, 772, "40,783", "tweets, positive or negative, by user; LEAF's draw, others differ a little"),
     ("shakespeare", ROLES, 809, "808,705", "the next character, by speaking role; windows of 80, every fifth"),
     ("heart_disease", HEART, 4, "740", "patients of four hospitals, ill or not, in FLamby's split"),
+    ("tcga_brca", TCGA, 6, "1,544", "survival of breast cancer patients of six regions, in FLamby's split"),
     ("sine", None, 10, "11,000", "a stream in 11 steps: below a sine or not, or inverted"),
     ("circle", None, 10, "11,000", "a stream in 11 steps: outside one of two circles"),
     ("sea", None, 10, "11,000", "a stream in 11 steps: two of three numbers above a threshold, with noise"),
@@ -66,6 +69,7 @@ FILE_FORMS: dict[str, tuple[tuple[str, Callable[[], Path | None]], ...]] = {
         ("LEAF's layout", partial(find_leaf_folder, COUNTS)),
     ),
     "heart_disease": (("UCI's files", partial(locate, HEART)), ("one table", partial(locate, JOINED))),
+    "tcga_brca": (("FLamby's files", partial(locate, TCGA)), ("one table", partial(locate, TCGA_JOINED))),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedkin.core.suggestions import no_attribute, suggesting
 from fedkin.models.cnn import cnn as cnn
+from fedkin.models.cox import cox as cox
 from fedkin.models.detector import detector as detector
 from fedkin.models.mobilenet import mobilenet as mobilenet
 from fedkin.models.mobilenet import mobilenet_v2 as mobilenet_v2
@@ -27,6 +28,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "mobilenet_v2": mobilenet_v2,
     "rnn": rnn,
     "lstm": lstm,
+    "cox": cox,
 }
 
 

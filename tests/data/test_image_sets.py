@@ -326,7 +326,8 @@ def test_every_set_has_its_name_and_a_docstring() -> None:
     pictures = ["digits", "mnist", "fashion_mnist", "cifar10", "femnist"]
     texts = ["goodreads", "sent140", "shakespeare"]
     streams = ["sine", "circle", "sea"]
-    assert list(DATASETS) == [*pictures, "synthetic", "synthetic_mixture", "mex", *texts, "heart_disease", *streams]
+    tables = ["heart_disease", "tcga_brca"]
+    assert list(DATASETS) == [*pictures, "synthetic", "synthetic_mixture", "mex", *texts, *tables, *streams]
     assert all(make.__name__ == name and make.__doc__ for name, make in DATASETS.items())
 
 

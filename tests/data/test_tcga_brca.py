@@ -1,0 +1,202 @@
+"""TCGA-BRCA by region, and survival data as risk sets: the Cox loss and the C-index by their definitions."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkin as fk
+from fedkin.core.errors import ConfigError, DataError, ModelError
+from fedkin.data.survival import comparable_pairs, followed_up, risk_sets
+from fedkin.data.tcga_brca import REGIONS, SPLIT, TABLE, TCGA
+
+MODULE = sys.modules["fedkin.data.tcga_brca"]  # whose name in the package is the function's
+make = fk.data.tcga_brca
+
+
+def patients(count: int = 12, seed: int = 0) -> pd.DataFrame:
+    """A table in the joined form, with deaths in every region and split."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        {"region": region, "split": split, "age_at_index": 40 + rng.integers(40)}
+        | {f"f{column}": rng.integers(2) for column in range(38)}
+        | {"E": number % 2, "T": rng.integers(1000)}
+        for region in range(6)
+        for split in ("train", "test")
+        for number in range(count)
+    ]
+    return pd.DataFrame(parts).sample(frac=1, random_state=0)
+
+
+@pytest.fixture
+def place(places: Path) -> Callable[[pd.DataFrame], Path]:
+    """Put one table into $FEDKIN_DATA."""
+
+    def put(table: pd.DataFrame) -> Path:
+        folder = places / "TCGA-BRCA"
+        folder.mkdir(exist_ok=True)
+        table.to_csv(folder / TABLE, index=False)
+        return folder
+
+    return put
+
+
+def survival(count: int = 9, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(count, 3)), rng.integers(1, 6, count).astype(float), rng.random(count) < 0.6
+
+
+def risks(samples: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    return np.where(samples[..., -1] > 0, samples[..., :-1] @ beta, -np.inf)
+
+
+def test_accuracy_over_all_pairs_is_harrells_c_index() -> None:
+    (x, times, died), beta = survival(30), np.array([1.0, -2.0, 0.5])
+    samples, y = comparable_pairs(x, times, died, 5, np.random.default_rng(1))
+    right, pairs = 0, 0
+    for i in range(30):
+        for j in range(30):
+            if died[i] and (times[i] < times[j] or (times[i] == times[j] and not died[j])):
+                pairs, right = pairs + 1, right + int(x[i] @ beta > x[j] @ beta)
+    assert len(samples) == pairs and 0 < right < pairs
+    assert (risks(samples, beta).argmax(axis=1) == y).sum() == right
+    assert (samples[:, :, -1].sum(axis=1) == 2).all() and 0.2 < y.mean() < 0.8  # equal risks are right in half of them
+
+
+def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
+    (x, times, died), beta = survival(), np.array([0.3, -0.7, 1.1])
+    times = np.random.default_rng(5).permutation(9).astype(float)  # without ties
+    samples, y = risk_sets(x, times, died, 9, 1, np.random.default_rng(2), "client 0")
+    scores = risks(samples, beta)
+    ours = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(y)), y]
+    cox = [np.log(np.exp(x[times >= times[i]] @ beta).sum()) - x[i] @ beta for i in np.flatnonzero(died)]
+    assert ours.sum() == pytest.approx(sum(cox), rel=1e-6)  # who died last of all has a term of 0
+
+
+def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
+    x, times, died = survival(20)
+    x[:, 0] = np.arange(20)
+    samples, y = risk_sets(x, times, died, 3, 4, np.random.default_rng(3), "client 0")
+    at_risk = followed_up(times, died)
+    assert len(y) == 4 * at_risk.any(axis=1).sum()
+    for sample, label in zip(samples, y, strict=True):
+        dead = int(sample[label, 0])
+        others = [int(one[0]) for place, one in enumerate(sample) if place != label and one[-1]]
+        assert at_risk[dead, others].all() and len(others) == min(2, at_risk[dead].sum())
+    assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()  # not always the same
+
+
+@pytest.mark.parametrize("died", [[False, False], [False, True]])
+def test_nobody_to_compare_with(died: list[bool]) -> None:
+    x, times = np.zeros((2, 3)), np.array([1.0, 2.0])
+    with pytest.raises(DataError, match=r"client 7: of its 2 patients none died while another was at risk.*leave this"):
+        risk_sets(x, times, np.array(died), 2, 1, np.random.default_rng(0), "client 7")
+
+
+def test_model_is_linear_in_each_patients_features_and_blind_to_absent_ones(place: Callable[..., Path]) -> None:
+    place(patients())
+    data = make(at_risk=3)
+    model = fk.models.cox(data)
+    assert model.spec.parameters == 40 and fk.models.cox(data, hidden=(5,)).spec.parameters == 40 * 5 + 6
+    vector = np.random.default_rng(0).normal(size=40).astype(np.float32)
+    scores = np.asarray(model.apply(model.unflatten(jnp.asarray(vector)), jnp.asarray(data.x), None))
+    present = data.x[..., -1] > 0
+    np.testing.assert_allclose(scores[present], (data.x[..., :-1] @ vector[:39] + vector[39])[present], atol=1e-4)
+    assert (scores[~present] < -1e8).all() and not present.all()
+
+
+def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
+    table = patients(20)
+    table["T"] = 1000 - 10 * table["age_at_index"] + 5 * table["f3"]
+    place(table)
+    data = make()
+    run = fk.simulate(
+        fk.FedAvg(), data, fk.models.cox(data), rounds=5, cohort=6, local=fk.SGD(lr=0.1, epochs=2), progress=False
+    )
+    assert run.records[0]["accuracy"] < 0.8 < 0.9 < run.records[-1]["accuracy"]
+
+
+def test_flambys_split_and_deaths(real: Path) -> None:
+    data = make(draws=1)
+    assert data.client_names == REGIONS and data.x.shape[1:] == (8, 40)
+    assert data.train.sizes.tolist() == [45, 35, 14, 16, 7 - 1, 2 - 1]  # deaths, but those nobody outlived
+    with_fewer = make(draws=1, at_risk=2)
+    assert with_fewer.test.sizes.tolist() == data.test.sizes.tolist() and with_fewer.classes == 2
+    assert make(draws=3).train.sizes.tolist() == [3 * size for size in data.train.sizes]
+
+
+def test_age_is_scaled_on_training_patients_or_in_years(place: Callable[..., Path]) -> None:
+    table = patients()
+    place(table)
+    age = table["age_at_index"][table["split"] == "train"]
+    raw, pooled = make(scaling="raw").x, make().x
+    present = raw[..., -1] > 0
+    np.testing.assert_allclose(
+        pooled[..., 0][present], (raw[..., 0][present] - age.mean()) / age.std(), rtol=1e-4, atol=1e-5
+    )
+    assert np.array_equal(pooled[..., 1:], raw[..., 1:]) and not np.array_equal(make(seed=1).x, pooled)
+
+
+def test_flambys_two_files_and_one_table_are_the_same(
+    place: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = patients()
+    folder = place(table)
+    together = make()
+    pids = [f"P{number}" for number in range(len(table))]
+    front = {"pid": pids, **{name: table[name].to_numpy() for name in table.columns[2:]}}
+    pd.DataFrame(front).to_csv(folder / TABLE, index=False)
+    (folder / SPLIT).parent.mkdir()
+    parts = [f"{split}_{region}" for split, region in zip(table["split"], table["region"], strict=True)]
+    pd.DataFrame({"pid": pids, "fold": table["split"], "fold2": parts}).sample(frac=1).to_csv(
+        folder / SPLIT, index=False
+    )
+    sums: dict[str, str | None] = {
+        name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in (TABLE, SPLIT)
+    }
+    monkeypatch.setattr(MODULE, "TCGA", replace(TCGA, files=sums))
+    apart = make()
+    assert np.array_equal(apart.x, together.x) and np.array_equal(apart.test.rows, together.test.rows)
+
+
+def test_the_publishers_files() -> None:
+    assert (
+        TCGA.url and TCGA.url.startswith("https://raw.githubusercontent.com/owkin/FLamby/") and all(TCGA.files.values())
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="f5"), "expected the columns region, split, 39 features"),
+        (lambda table: table.replace({"region": {5: 6}}), r"row \d+: expected a region from 0 to 5"),
+        (lambda table: table.assign(f3="many"), "expected numbers in all columns but split"),
+        (lambda table: table.assign(E=0), "tcga_brca, region Northeast, train: of its 12 patients none died"),
+    ],
+)
+def test_damaged_tables(
+    place: Callable[..., Path], change: Callable[[pd.DataFrame], pd.DataFrame], message: str
+) -> None:
+    place(change(patients()))
+    with pytest.raises(DataError, match=message):
+        make()
+
+
+def test_wrong_options_and_other_data() -> None:
+    for options, message in (
+        ({"scaling": "rew"}, "did you mean 'raw'"),
+        ({"at_risk": 1}, "at_risk must be an integer of at least 2, got 1"),
+        ({"draws": 0}, "draws must be an integer of at least 1, got 0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            make(**options)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="cox needs risk sets"):
+        fk.models.cox(fk.data.digits(clients=5))
