@@ -1,6 +1,8 @@
 """A comparison in two processes against one process, on one core and on all: six cells of MNIST, 784-128-10.
 
-    python -m benchmarks.jobs [--rounds 60] [--jobs 2]
+    python -m benchmarks.jobs [--rounds 60] [--jobs 2] [--engine ray]
+
+With ``--engine`` instead: on a Ray cluster of this machine, twelve cells, one at a time and several, with its start.
 
 One process by itself divides a round's clients among all cores; ``--jobs`` gives every process one. All use the same
 cache of compiled programs, which a first short comparison fills. The three take turns, and each turn is one ratio, so
@@ -26,12 +28,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jobs", description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--engine")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         study = root / "study.toml"
         study.write_text(STUDY.format(model="mlp", rounds=options.rounds))
         command = ("compare", str(study), "--methods", ",".join(METHODS), "--seeds", "2")
+        if options.engine:
+            return on_cluster(root, (*command[:-1], "4", "--engine", options.engine), options.jobs, options.rounds)
         one, several = ("run.devices=1",), ("--jobs", str(options.jobs))
         for name, way in (("one", one), ("all", ()), ("several", several)):  # a device more or less is another program
             timed(*command, *way, "run.rounds=2", "--out", str(root / f"first-{name}"))
@@ -50,6 +55,29 @@ def main() -> None:
             f"{name}, {statistics.median(turn[2] for turn in turns):.0f} s in {options.jobs}, "
             f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
         )
+
+
+def on_cluster(root: Path, command: tuple[str, ...], jobs: int, rounds: int) -> None:
+    """One cell at a time beside several, in turns.
+
+    Args:
+        root: of all folders.
+        command: the comparison.
+        jobs: how many at a time.
+        rounds: of each cell.
+    """
+    timed(*command, "run.rounds=2", "--out", str(root / "first"))
+    ratios = []
+    for turn in range(TURNS):
+        one, several = (
+            timed(*command, "--jobs", str(count), "--out", str(root / f"{count}-{turn}")) for count in (1, jobs)
+        )
+        ratios.append(one / several)
+        print(
+            f"{4 * len(METHODS)} cells of {rounds} rounds: {one:.0f} s one by one, {several:.0f} s by {jobs}",
+            flush=True,
+        )
+    print(f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 if __name__ == "__main__":

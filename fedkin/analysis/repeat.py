@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedkin.analysis.jobs import Job, Outcome, check_jobs, replay, several
 from fedkin.analysis.repeated_runs import COMPARISONS, CURVES, SEEDS, RepeatedRuns, seeds_of
-from fedkin.analysis.side_by_side import Job, check_jobs, replay, run_side_by_side
+from fedkin.analysis.side_by_side import run_side_by_side
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
@@ -62,7 +63,8 @@ def execute_seeds(
     on_round: OnRound | None = None,
     on_seed: OnSeed | None = None,
     track: Sequence[str | Tracker] = (),
-    jobs: int = 1,
+    jobs: int | None = None,
+    engine: str | None = None,
 ) -> RepeatedRuns:
     """Run a configuration from ``run.seeds`` seeds, ``run.seed`` on. Each has a folder of its own in ``seeds/``, which
     holds what a run from that seed alone would have written.
@@ -76,11 +78,13 @@ def execute_seeds(
         track: trackers, by name or object.
         jobs: how many seeds at a time, in processes of one core each; then there must be a folder and no tracker, and
             ``on_seed`` and ``on_round`` are called when a seed is finished.
+        engine: where these processes run: on this machine, where nothing is said; ``ray``, or ``ray:`` and the address
+            of a cluster, by default one on each of its cores.
 
     Raises as ``execute`` does.
     """
     with folder_lock(out), interruptible():
-        return _execute_seeds(config, out, resume, on_round, on_seed, track, jobs)
+        return _execute_seeds(config, out, resume, on_round, on_seed, track, jobs, engine)
 
 
 def _execute_seeds(
@@ -90,11 +94,13 @@ def _execute_seeds(
     on_round: OnRound | None,
     on_seed: OnSeed | None,
     track: Sequence[str | Tracker],
-    jobs: int,
+    jobs: int | None,
+    engine: str | None,
 ) -> RepeatedRuns:
-    check_jobs(jobs, [config])
-    if jobs > 1 and (out is None or track):
-        raise ConfigError(f"jobs={jobs} needs a folder for the runs, and takes no trackers; or leave jobs at 1")
+    check_jobs(jobs, [config], engine)
+    if several(jobs, engine) and (out is None or track):
+        how = f"jobs={jobs}" if engine is None else f"engine={engine}"
+        raise ConfigError(f"{how} needs a folder for the runs, and takes no trackers; or run one after another")
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
     experiment = dataclasses.replace(experiment, trackers=trackers)
@@ -114,9 +120,10 @@ def _execute_seeds(
         folder.describe()
     runs: list[Run] = []
     try:
-        if jobs > 1 and out is not None:
-            runs = _side_by_side(config, seeds, out, jobs, on_round, on_seed)
-        for number, seed in enumerate(seeds if jobs == 1 else ()):
+        if several(jobs, engine) and out is not None:
+            work = [Job(seed, config.description(), seed, out / SEEDS / str(seed)) for seed in seeds]
+            runs = _side_by_side(run_side_by_side(work, jobs, engine), on_round, on_seed)
+        for number, seed in enumerate(() if several(jobs, engine) else seeds):
             if on_seed:
                 on_seed(number, seed)
             runs.append(_one(experiment, methods, digests, seed, out, resume))
@@ -132,20 +139,20 @@ def _execute_seeds(
 
 
 def _side_by_side(
-    config: RunConfig, seeds: Sequence[int], out: Path, jobs: int, on_round: OnRound | None, on_seed: OnSeed | None
+    side_by_side: Generator[Outcome, None, None], on_round: OnRound | None, on_seed: OnSeed | None
 ) -> list[Run]:
     """Run seeds in processes of their own. One that fails is logged, and the others go on; then the first error is
     raised, for statistics need all of them."""
     errors: list[Exception] = []
-    work = [Job(seed, config.description(), seed, out / SEEDS / str(seed)) for seed in seeds]
-    with closing(run_side_by_side(work, jobs)) as outcomes:  # an error ends the processes now
+    finished: dict[int, Run] = {}
+    with closing(side_by_side) as outcomes:  # an error ends the processes now
         for number, outcome in enumerate(outcomes):
             seed = outcome.job.seed
             if outcome.error is not None:
                 _log.warning("seed %d was not run: %s", seed, outcome.error)
                 errors.append(outcome.error)
                 continue
-            run = Run.load(outcome.job.out)
+            run = finished[seed] = Run.load(outcome.job.out)
             if on_seed:
                 on_seed(number, seed)
             if on_round:
@@ -153,7 +160,7 @@ def _side_by_side(
                     replay(one, on_round)
     if errors:
         raise errors[0]
-    return [Run.load(job.out) for job in work]
+    return [finished[seed] for seed in sorted(finished)]
 
 
 def _one(experiment: Experiment, methods: Methods, digests: Digests, seed: int, out: Path | None, resume: bool) -> Run:

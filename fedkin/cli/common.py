@@ -10,7 +10,7 @@ import sys
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -24,6 +24,19 @@ BAD_INPUT, FAILED = 2, 3
 _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)  # a full device, a reader or a terminal that has gone
 _SHOW_CURSOR = b"\x1b[?25h"
 _WHOLE = 16  # characters of a first column that are not broken
+
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", metavar="N", min=1, help="So many runs (seeds, cells) at a time, on one core each."),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="ray[:ADDRESS]",
+        help="Runs go to a Ray cluster: one on each core, or --jobs at a time.",
+    ),
+]
 
 
 class OneLineErrors(TyperGroup):

@@ -13,6 +13,8 @@ import typer
 
 from fedkin.cli.common import (
     BAD_INPUT,
+    Engine,
+    Jobs,
     check_out,
     command,
     ending_on_signals,
@@ -60,9 +62,8 @@ def compare_command(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Resume the comparison in this folder.")
     ] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, help="So many runs at a time, on one core each.")
-    ] = 1,
+    jobs: Jobs = None,
+    engine: Engine = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
     ] = False,
@@ -70,32 +71,32 @@ def compare_command(
     """Compare methods on the same data, scenarios and seeds, and test which differences are significant."""
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
-        from fedkin.analysis.side_by_side import check_jobs
+        from fedkin.analysis.jobs import check_jobs
         from fedkin.config.comparison_grid import check_measure
 
         if by is not None:
             check_measure(by)
         if resume and (settings or methods is not None or grid or out):
-            goes = "only --seeds, --by, --jobs and --json go with it"
+            goes = "only --seeds, --by, --jobs, --engine and --json go with it"
             raise ConfigError(f"--resume takes its grid from {resume}; {goes}")
         check_out(out)
-        folder = resume or out or new_run_folder("compare")
-        if resume:
-            checked = comparison_folder.reopen(resume, seeds, by)
-        else:
-            checked = _grid(settings or [], methods, seeds, grid or [], by or "final")
-        check_jobs(jobs, [setting.config(method) for setting, method in checked.cells])
-        _carry_out(checked, folder, resume is None, jobs, as_json)
+        checked = (
+            comparison_folder.reopen(resume, seeds, by)
+            if resume
+            else _grid(settings or [], methods, seeds, grid or [], by)
+        )
+        check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
+        _carry_out(checked, resume or out or new_run_folder("compare"), resume is None, jobs, engine, as_json)
 
 
-def _carry_out(grid: Grid, folder: Path, new: bool, jobs: int, as_json: bool) -> None:
+def _carry_out(grid: Grid, folder: Path, new: bool, jobs: int | None, engine: str | None, as_json: bool) -> None:
     """Run the comparison, write and print what came of it, and leave with its status."""
     from fedkin.analysis.compare import comparison_folder
     from fedkin.run.folder_lock import folder_lock
 
     with folder_lock(folder):
         created = comparison_folder.create(folder, grid) if new else None
-        comparison, interruption = _run(grid, folder, created, jobs)
+        comparison, interruption = _run(grid, folder, created, jobs, engine)
         _close(comparison, folder, as_json)
     _exit_status(comparison, interruption, folder)
 
@@ -111,26 +112,27 @@ def _exit_status(comparison: Comparison, interruption: KeyboardInterrupt | None,
         raise typer.Exit(BAD_INPUT)
 
 
-def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str) -> Grid:
+def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None) -> Grid:
     from fedkin.config import comparison as grid
 
     file, overrides = split_arguments(settings)
     named = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by)
+    return dataclasses.replace(grid.load(file, overrides, named, seeds, sweeps), by=by or "final")
 
 
 def _run(
-    grid: Grid, folder: Path, created: list[Path] | None, jobs: int
+    grid: Grid, folder: Path, created: list[Path] | None, jobs: int | None, engine: str | None
 ) -> tuple[Comparison, KeyboardInterrupt | None]:
     """The comparison, and what has interrupted it, if it was."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.compare.runner import run
+    from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import Display
 
-    with Display(grid, jobs) as display:
+    with Display(grid, several(jobs, engine)) as display:
         try:
             with ending_on_signals():
-                return run(grid, folder, display.cell, display.round, created, jobs), None
+                return run(grid, folder, display.cell, display.round, created, jobs, engine), None
         except KeyboardInterrupt as error:
             interruption = error
     return Comparison.load(folder), interruption

@@ -14,6 +14,8 @@ import typer
 
 from fedkin.cli.common import (
     FAILED,
+    Engine,
+    Jobs,
     check_out,
     command,
     ending_on_signals,
@@ -52,9 +54,8 @@ def run_command(
             "--track", metavar="NAME", help="Log every round to tensorboard, mlflow or wandb; may be repeated."
         ),
     ] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, help="So many of run.seeds at a time, on one core each.")
-    ] = 1,
+    jobs: Jobs = None,
+    engine: Engine = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
     ] = False,
@@ -67,12 +68,15 @@ def run_command(
             raise ConfigError("--out and --resume exclude each other: a resumed run stays in its folder")
         check_out(out)
         config = load_config(settings or [], resume)
-        if jobs > 1 and not config.run.seeds:
-            raise ConfigError("--jobs runs several seeds at a time: set run.seeds=4, say, or leave it out")
+        if (jobs not in (None, 1) or engine) and not config.run.seeds:
+            raise ConfigError(
+                "--jobs and --engine run several seeds at a time: set run.seeds=4, say, or leave them out; a cluster "
+                "computes the clients of one run by run.engine=ray"
+            )
         folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name'].rpartition(':')[2]}")
         if config.run.seeds:
             with _resumable(folder):
-                repeated = _execute_seeds(config, folder, resume is not None, track or [], jobs)
+                repeated = _execute_seeds(config, folder, resume is not None, track or [], jobs, engine)
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
@@ -87,13 +91,15 @@ def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) ->
         return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
-def _execute_seeds(config: RunConfig, folder: Path, resume: bool, track: list[str], jobs: int) -> RepeatedRuns:
+def _execute_seeds(
+    config: RunConfig, folder: Path, resume: bool, track: list[str], jobs: int | None, engine: str | None
+) -> RepeatedRuns:
     from fedkin.analysis.repeat import execute_seeds
     from fedkin.reporting.progress import Display
 
     with Display(config.run.rounds, config.run.seeds or 1) as display:
         listeners = {"on_round": display, "on_seed": display.begin}
-        return execute_seeds(config, out=folder, resume=resume, track=track, jobs=jobs, **listeners)
+        return execute_seeds(config, out=folder, resume=resume, track=track, jobs=jobs, engine=engine, **listeners)
 
 
 def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:

@@ -27,8 +27,8 @@ class Display:
     """Progress on standard error: two live bars on a terminal (the runs of the grid, the rounds of the current one), a
     plain line for every run elsewhere. A context manager; ``cell`` and ``round`` are its callbacks."""
 
-    def __init__(self, grid: Grid, jobs: int = 1) -> None:
-        self._timed = jobs == 1  # runs at once end together or not at all: no pace can be told from that
+    def __init__(self, grid: Grid, several: bool = False) -> None:
+        self._timed = not several  # runs at once end together or not at all: no pace can be told from that
         self.console = Console(file=sys.stderr)
         self._rounds = {(s.label, m.label): s.config(m).run.rounds for s, m in grid.cells}
         self._cells = [key for key in self._rounds for _ in grid.seeds]

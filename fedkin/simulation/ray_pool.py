@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +24,10 @@ from jaxtyping import Int
 from fedkin.core.errors import ConfigError, MissingExtra, WorkerError
 from fedkin.data.federated import FederatedData
 from fedkin.data.packed import open_packed
+from fedkin.simulation.one_core import ONE_CORE
 from fedkin.simulation.workers import AnyModel, worker_factory
 
 LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process belongs to already
-# Several actors on one machine have a core each: more threads would spend their time on switches.
-_ONE_CORE = {
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=1 --xla_cpu_multi_thread_eigen=false",
-    "NPROC": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
 _TRIES = 5  # of a call's rows, each on another actor: what fails on so many is not the machines' fault
 _START_SECONDS = 300  # for an actor that reads much data
 _log = logging.getLogger("fedkin")
@@ -62,7 +58,7 @@ class Cluster:
                 reason = " ".join(str(error).split())
                 raise ConfigError(f"run.engine = {engine}: {reason}; start a cluster with ray start --head") from error
         machines = [node for node in self.ray.nodes() if node["Alive"]]
-        cores = int(self.ray.cluster_resources().get("CPU", 1))
+        self.total_cores = cores = int(self.ray.cluster_resources().get("CPU", 1))
         self.one_machine = len(machines) == 1
         self.actors = actors or (cores if self.one_machine else len(machines))
         self.cores = 1 if self.one_machine else max(1, int(cores // self.actors))
@@ -105,7 +101,7 @@ class ActorPool:
         self._parts = self.ray.put(own)
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
         if cluster.one_machine:
-            options["runtime_env"] = {"env_vars": _ONE_CORE}
+            options["runtime_env"] = {"env_vars": ONE_CORE}  # several actors have a core each
         self._kind = self.ray.remote(**options)(_Actor)
         for _ in range(cluster.actors):
             self._add()
@@ -127,7 +123,8 @@ class ActorPool:
             for future in ready:
                 actor = self._starting.pop(future)
                 try:
-                    self.ray.get(future)
+                    machine, there = self.ray.get(future)
+                    check_versions(machine, there, versions())
                     self._actors.append(actor)
                 except self.ray.exceptions.RayError as error:
                     self._last_error = str(error).strip().splitlines()[-1]
@@ -204,12 +201,31 @@ class _Actor:
         data = open_packed(held) if isinstance(held, Path) else held
         self.scorer, self.trainer = worker_factory(model, ids, devices, clients_per_batch)(data)
 
-    def ready(self) -> bool:
-        return True
+    def ready(self) -> tuple[str, dict[str, str]]:
+        """The machine, and the versions that it has."""
+        return platform.node(), versions()
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
         worker, name = method.split(".")
         return getattr(getattr(self, worker), name)(*shared, *own)
+
+
+def versions() -> dict[str, str]:
+    """Of what decides on the bits of a client's work."""
+    return {name: version(name) for name in ("fedkin", "jax", "numpy")}
+
+
+def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) -> None:
+    """That a machine computes as this one does. Raises ConfigError where it has other versions.
+
+    Args:
+        machine: its name.
+        there: the versions that it has.
+        here: those of the machine that runs the rounds.
+    """
+    other = [f"{name} {there.get(name)}, here {own}" for name, own in here.items() if there.get(name) != own]
+    if other:
+        raise ConfigError(f"machine {machine} of the cluster has {'; '.join(other)}: install the same on all machines")
 
 
 def _import_ray() -> Any:

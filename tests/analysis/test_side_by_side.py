@@ -17,12 +17,13 @@ import fedkin as fk
 from fedkin.analysis import side_by_side
 from fedkin.analysis.compare import comparison_folder, runner
 from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.jobs import Job, Outcome, replay
 from fedkin.analysis.repeat import execute_seeds
-from fedkin.analysis.side_by_side import ONE_CORE, Job, Outcome, replay
 from fedkin.config.comparison import load
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.methods.fedavg import FedAvg
 from fedkin.run.stopping import STOP
+from fedkin.simulation.one_core import ONE_CORE
 from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
 
 QUICK = ["data.clients=6", "run.rounds=2", "run.cohort=3", "local.epochs=1"]
@@ -91,7 +92,7 @@ def test_an_error_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest
     """Not when its traceback, which holds their generator, is forgotten: then Python waits for them at its exit."""
     ended: list[bool] = []
 
-    def outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
+    def outcomes(jobs: Sequence[Job], *_: object) -> Iterator[Outcome]:
         try:
             for job in jobs:
                 yield Outcome(job, CheckpointError("damaged"))

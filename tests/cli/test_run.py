@@ -508,7 +508,7 @@ def test_eps_refuses(elsewhere: Path, arguments: list[str], words: list[str]) ->
 
 
 def test_jobs_are_for_several_seeds(elsewhere: Path) -> None:
-    refused(fedkin("run", *QUICK, "--jobs", "2"), "--jobs runs several seeds", "run.seeds=4")
+    refused(fedkin("run", *QUICK, "--jobs", "2"), "--jobs and --engine run several seeds", "run.seeds=4")
     nothing_in(elsewhere)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished_run, reopen_same
-from fedkin.analysis.side_by_side import Earlier, Job, check_jobs, replay, run_side_by_side
+from fedkin.analysis.jobs import Earlier, Job, Outcome, check_jobs, replay, several
+from fedkin.analysis.side_by_side import run_side_by_side
 from fedkin.config import registry
 from fedkin.config.comparison import Methods as ComparedMethods
 from fedkin.config.comparison import load
@@ -44,7 +45,8 @@ def compare(
     out: str | Path,
     resume: bool = False,
     on_round: OnRound | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    engine: str | None = None,
 ) -> Comparison:
     """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does; ``fk.draw`` writes tables and
     figure.
@@ -62,6 +64,8 @@ def compare(
         resume: whether to go on with the comparison in ``out``.
         on_round: called with the record of every round; with ``jobs``, when its run is finished.
         jobs: how many runs at a time, in processes of one core each; folders are the same but for timings.
+        engine: where the processes run: on this machine, where nothing is said; ``ray``, or ``ray:`` and the address of
+            a cluster, by default one on each of its cores.
 
     Raises:
         ConfigError: an invalid configuration, or a grid without a cell; with ``jobs``, a method that other processes
@@ -69,11 +73,11 @@ def compare(
         StorageError, CheckpointError: about the folder.
     """
     checked = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
-    check_jobs(jobs, [setting.config(method) for setting, method in checked.cells])
+    check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
     folder = Path(out)
     with folder_lock(folder), interruptible():
         created = reopen_same(folder, checked) if resume else create(folder, checked)
-        comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs)
+        comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs, engine=engine)
         comparison.write(folder)
     return comparison
 
@@ -84,7 +88,8 @@ def run(
     on_cell: OnCell | None = None,
     on_round: OnRound | None = None,
     created: Sequence[Path] | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    engine: str | None = None,
 ) -> Comparison:
     """Run all cells that are not finished; one that cannot be run, for whatever error, is logged, and the others go on.
 
@@ -97,21 +102,24 @@ def run(
         on_cell: called before each cell; with ``jobs``, when it has ended.
         on_round: called with the record of every round; with ``jobs``, when its run is finished.
         jobs: how many cells at a time, in processes of one core each.
+        engine: where these run.
         created: folders that were created for a new comparison; they are removed where no cell can be run.
 
     Raises:
         ConfigError: no cell could be run.
         CheckpointError, StorageError: a cell's folder holds another run or is damaged; the disk is full.
     """
-    check_jobs(jobs, [setting.config(method) for setting, method in grid.cells])
+    check_jobs(jobs, [setting.config(method) for setting, method in grid.cells], engine)
     cells = list(cells_of(grid, out))
     before = {cell.key: run for cell in cells if (run := finished_run(cell)) is not None}
     runs: dict[Key, Run] = {}
     failed: dict[Key, str] = {}
     warnings: list[str] = []
-    outcomes = (
-        _in_turn(cells, before, on_cell, on_round) if jobs == 1 else _at_once(cells, before, on_cell, on_round, jobs)
-    )
+    if several(jobs, engine):
+        left = [_job(cell, before) for cell in cells if cell.key not in before]
+        outcomes = _at_once(cells, before, on_cell, on_round, run_side_by_side(left, jobs, engine))
+    else:
+        outcomes = _in_turn(cells, before, on_cell, on_round)
     with closing(outcomes):  # an error ends the processes now, not when its traceback is forgotten
         for cell, result in outcomes:
             if isinstance(result, Run):
@@ -169,15 +177,19 @@ class _Observer:
 
 
 def _at_once(
-    cells: Sequence[Cell], before: Mapping[Key, Run], on_cell: OnCell | None, on_round: OnRound | None, jobs: int
+    cells: Sequence[Cell],
+    before: Mapping[Key, Run],
+    on_cell: OnCell | None,
+    on_round: OnRound | None,
+    side_by_side: Generator[Outcome, None, None],
 ) -> Outcomes:
-    """The same, so many cells at a time, in the order in which they end; those finished before come first."""
+    """The same of cells that other processes run, in the order in which they end; those finished before come first."""
     by_key = {cell.key: cell for cell in cells}
     for key, run in before.items():
         if on_cell:
             on_cell(by_key[key], True)
         yield by_key[key], run
-    with closing(run_side_by_side([_job(cell, before) for cell in cells if cell.key not in before], jobs)) as outcomes:
+    with closing(side_by_side) as outcomes:
         for outcome in outcomes:
             cell = by_key[outcome.job.key]
             if on_cell:

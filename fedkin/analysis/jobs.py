@@ -1,0 +1,153 @@
+"""Runs that other processes carry out: each is told what to run by a configuration, and writes a run folder; nothing
+else passes between processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedkin.config import own_methods, registry
+from fedkin.config.engine import check_engine
+from fedkin.config.run import RunConfig, from_dict
+from fedkin.config.schema import check_integer
+from fedkin.core.errors import CheckpointError, ConfigError
+from fedkin.run.fingerprint import fingerprint
+from fedkin.run.lifecycle import Digests, Experiment, Methods
+from fedkin.run.loop import OnRound
+from fedkin.run.results import Run
+from fedkin.run.run_folder import holds_run
+from fedkin.run.simulate import from_config
+from fedkin.run.stopping import STOP
+
+_log = logging.getLogger("fedkin")
+
+
+def replay(run: Run, on_round: OnRound) -> None:
+    """Call with the record of every round of a run that has ended in another process; nothing is left to stop.
+
+    Args:
+        run: the finished run.
+        on_round: the caller's own.
+    """
+    replies = [on_round(record) for record in run.records]
+    if STOP in replies:
+        _log.warning(
+            "%s: on_round returned STOP after round %d, and the run had ended: with several jobs it is called at the "
+            "end; use run.until or run.patience, or one job",
+            run.config["method"]["name"],
+            replies.index(STOP),
+        )
+
+
+class Earlier(NamedTuple):
+    """A finished run on the same data: a new one must be made of the same."""
+
+    config: dict[str, Any]
+    fingerprint: str
+    folder: str
+
+
+class Job(NamedTuple):
+    """A run from one seed.
+
+    Attributes:
+        key: what its caller knows it by.
+        description: of its configuration, spelled out (``RunConfig.description``).
+        seed: of the run.
+        out: its folder; a run that was begun there goes on.
+        earlier: finished runs in the same setting.
+    """
+
+    key: Any
+    description: dict[str, Any]
+    seed: int
+    out: Path
+    earlier: tuple[Earlier, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """A job that has ended; ``error`` is None where its run is finished."""
+
+    job: Job
+    error: Exception | None
+
+
+def several(jobs: int | None, engine: str | None) -> bool:
+    """Whether runs go to other processes.
+
+    Args:
+        jobs: how many at a time; None for one, or one on each core of an engine.
+        engine: None, or a cluster.
+    """
+    return engine is not None or jobs not in (None, 1)
+
+
+def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | None = None) -> None:
+    """Refuse (ConfigError) what cannot run in processes of one core each.
+
+    Args:
+        jobs: the number of processes.
+        configs: of the runs.
+        engine: what runs them, in place of this machine.
+    """
+    if jobs is not None:
+        check_integer("jobs", jobs, 1)
+    check_engine(engine)
+    if not several(jobs, engine):
+        return
+    how, alone = (f"jobs={jobs}", "leave jobs at 1") if engine is None else (f"engine={engine}", "leave out the engine")
+    for config in configs:
+        for entry in (config.method, *config.against):
+            if own_methods.only_here(entry["name"]):
+                raise ConfigError(
+                    f"{how}: no other process can import {entry['name']!r}: put the class into a module of its "
+                    f"own, or {alone}"
+                )
+        if (config.run.devices or 1) > 1:
+            raise ConfigError(f"{how}: a process has one core; leave out run.devices, or {alone}")
+        if config.run.engine is not None:
+            raise ConfigError(f"{how}: a process has one core; leave out run.engine, or {alone}")
+
+
+class _Prepared(NamedTuple):
+    """What a process keeps from one job to the next: the setting, its data, model and compiled programs."""
+
+    setting: str
+    experiment: Experiment
+    digests: Digests
+
+
+_prepared: _Prepared | None = None
+
+
+def work(job: Job) -> None:
+    """Run a job, in this process, or go on with it."""
+    config = from_dict(job.description)
+    experiment, digests = _experiment(config)
+    for one in job.earlier:
+        if fingerprint(one.config, *digests) != one.fingerprint:
+            raise CheckpointError(
+                f"{one.folder} was run on other data, or with another model or version of JAX, than its others would "
+                "be now; start the comparison anew in another folder"
+            )
+    methods: Methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
+    seeded = dataclasses.replace(experiment, description=config.description()).with_seed(job.seed)
+    seeded.check(methods)
+    seeded.side_by_side(methods, digests, job.out, holds_run(job.out))
+
+
+def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
+    """The experiment of a setting, and its digests; that of the job before where the setting is the same."""
+    global _prepared
+    described = config.description()
+    run = {key: value for key, value in described["run"].items() if key != "against"}
+    setting = json.dumps({**described, "run": run, "method": None}, sort_keys=True, default=str)
+    if _prepared is None or _prepared.setting != setting:
+        _prepared = None  # else two data sets are in memory at once
+        experiment, _ = from_config(config)
+        _prepared = _Prepared(setting, experiment, experiment.worlds.digests())
+    return _prepared.experiment, _prepared.digests

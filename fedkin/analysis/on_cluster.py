@@ -1,0 +1,97 @@
+"""Runs side by side on the cores of a Ray cluster (extra ``ray``), each in an actor of one core.
+
+An actor writes its run folder itself, so all machines must reach that under one path. One that dies, or whose machine
+does, is replaced, and its run goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import sys
+from collections import Counter
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedkin.analysis.jobs import Job, Outcome, work
+from fedkin.core.errors import ConfigError
+from fedkin.run.interruption import raise_if_interrupted
+from fedkin.simulation.one_core import ONE_CORE
+from fedkin.simulation.ray_pool import Cluster, check_versions, versions
+
+_POLL = 0.2  # seconds between looks for a signal
+_TRIES = 3  # of a run whose process dies
+_log = logging.getLogger("fedkin")
+
+
+def run_on_cluster(jobs: Sequence[Job], workers: int | None, engine: str) -> Generator[Outcome, None, None]:
+    """Run jobs in their order; each is yielded when it has ended. Actors are ended with the caller.
+
+    Args:
+        jobs: what to run.
+        workers: how many at a time; None for one on each core of the cluster.
+        engine: ``ray``, or ``ray:`` and an address.
+    """
+    cluster = Cluster(engine, None)
+    ray, left = cluster.ray, [job._replace(out=job.out.resolve()) for job in jobs]
+    keys, deaths = {job.out: original for job, original in zip(left, jobs, strict=True)}, Counter[Path]()
+    runner = ray.remote(num_cpus=1, scheduling_strategy="SPREAD", runtime_env={"env_vars": ONE_CORE})(_Runner)
+    idle = [runner.remote() for _ in range(min(len(left), workers or cluster.total_cores))]
+    running: dict[Any, tuple[Job, Any]] = {}
+    place = (str(Path.cwd()), list(sys.path), versions())
+    try:
+        while left or running:
+            while left and idle:
+                actor, job = idle.pop(), left.pop(0)
+                running[actor.run.remote(job, *place)] = job, actor
+            ended, _ = ray.wait(list(running), timeout=_POLL)
+            raise_if_interrupted()
+            for future in ended:
+                job, actor = running.pop(future)
+                try:
+                    error = ray.get(future)
+                except ray.exceptions.RayError as death:  # of the actor or its machine
+                    actor, error = runner.remote(), _death(death)
+                    deaths[job.out] += 1
+                idle.append(actor)
+                if 0 < deaths[job.out] < _TRIES and error is not None:
+                    _log.warning("%s: %s; it is dealt again", job.out, error)
+                    left.insert(0, job)
+                    continue
+                yield Outcome(keys[job.out], error)
+    finally:
+        for actor in (*idle, *(actor for _, actor in running.values())):
+            ray.kill(actor)
+
+
+def _death(error: Exception) -> ConfigError:
+    reason = str(error).strip().splitlines()[-1]
+    return ConfigError(f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it again")
+
+
+class _Runner:
+    """What runs in a process of Ray's: one job after another."""
+
+    def run(self, job: Job, folder: str, path: list[str], here: dict[str, str]) -> Exception | None:
+        """Why the run was not finished; None where it was.
+
+        Args:
+            job: the run.
+            folder: the caller's current one, to which paths in the configuration belong.
+            path: where the caller finds modules.
+            here: versions that the caller has.
+        """
+        try:
+            check_versions(platform.node(), versions(), here)
+            if not Path(folder).is_dir():
+                raise ConfigError(
+                    f"machine {platform.node()} of the cluster does not reach {folder}, where it is to write"
+                )
+            os.chdir(folder)
+            sys.path += [one for one in path if one not in sys.path]
+            work(job)
+        except Exception as error:
+            return error
+        return None
