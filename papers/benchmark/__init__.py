@@ -1,0 +1,1 @@
+"""Which method for which kind of heterogeneity: a benchmark of the field, on small federations."""

@@ -1,0 +1,184 @@
+"""The benchmark's federations: a kind of heterogeneity each, small enough that a run takes a second or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from fedkin import data as sets
+from fedkin.core.randomness import Stream
+from fedkin.data.drifting import StreamData
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.models import Model, cox, mlp
+from fedkin.scenarios.planted_clusters import planted
+from fedkin.scenarios.shift import Shift
+from fedkin.scenarios.steps import Steps
+from fedkin.scenarios.swaps import SwapAll
+from fedkin.scenarios.variants import label_permutations
+
+CLIENTS, CLUSTERS = 24, 4
+VALIDATION = 0.25  # of the training samples, in trials
+SMALL = partial(mlp, hidden=16)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A federation, its model, and how long it is trained.
+
+    Attributes:
+        name: as the page has it.
+        regime: kind of heterogeneity.
+        about: what it is, in a line.
+        make: the data of a seed.
+        model: of the data.
+        rounds: T.
+        clusters: K of methods that are told how many; the true number where there is one.
+        newcomers: clients, the last ones, that take no part in training.
+        rates: three learning rates of the grid, ascending.
+        shift: how data shift.
+        every: rounds of a step, of a stream in steps; 0: no stream.
+        revision: raised where code behind the setting was corrected, so that older runs do not count.
+    """
+
+    name: str
+    regime: str
+    about: str
+    make: Callable[[int], FederatedData]
+    model: partial[Model] = SMALL
+    rounds: int = 30
+    clusters: int = CLUSTERS
+    newcomers: int = 4
+    rates: tuple[float, float, float] = (0.1, 0.3, 1.0)
+    shift: Shift | None = None
+    every: int = 0
+    revision: int = 0
+
+    def data(self, seed: int, validated: bool) -> FederatedData:
+        """The federation of a seed; in a trial with a validation split, but for a stream, whose next step is one."""
+        made = _made(self, seed)
+        return made.with_validation(VALIDATION) if validated and not isinstance(made, StreamData) else made
+
+
+@lru_cache(maxsize=4)
+def _made(setting: Setting, seed: int) -> FederatedData:
+    return setting.make(seed)
+
+
+def _digits(partition: str, seed: int, **options: float | int) -> FederatedData:
+    """All digits, divided by label."""
+    return sets.digits(partition=partition, clients=CLIENTS, train_fraction=0.66, seed=seed, **options)  # pyright: ignore
+
+
+def _planted(kind: str, seed: int) -> FederatedData:
+    """Four true clusters of six clients, with 48 digits each to train on."""
+    return planted("digits", kind, clusters=CLUSTERS, clients=CLIENTS, samples=48, test_samples=24, seed=seed)
+
+
+def _permuted(seed: int) -> FederatedData:
+    """Dirichlet(0.5) labels, permuted by the client's cluster."""
+    data = _digits("dirichlet", seed, alpha=0.5)
+    cluster = np.arange(data.clients) % CLUSTERS
+    orders = label_permutations(data.classes, CLUSTERS, Stream(seed, purpose="benchmark/permuted"))
+    y = data.y.copy()
+    for split in ("train", "test"):
+        part = data.part(split)
+        y[part.rows] = orders[cluster[part.owners()], data.y[part.rows]]
+    return replace(data, name="digits permuted, Dirichlet", y=y, true_clusters=cluster)
+
+
+def _unequal(seed: int) -> FederatedData:
+    """Rotated digits of which clients have 4 to 48, most of them few."""
+    data = _planted("rotation", seed)
+    share = np.random.default_rng(seed).uniform(size=data.clients) ** 2
+    sizes = 4 + np.round(44 * share).astype(int)
+    rows = [own[:size] for own, size in zip((data.train[c] for c in range(data.clients)), sizes, strict=True)]
+    return data.with_rows(Ragged.of(rows), data.test, data.true_clusters)
+
+
+def _heart(seed: int) -> FederatedData:
+    return sets.heart_disease()
+
+
+def _writers(seed: int) -> FederatedData:
+    data = sets.femnist(writer=True, clients=CLIENTS)
+    return replace(data, x=1 - data.x)  # paper is 0
+
+
+LABELS, CONCEPTS, DRIFT, MIXTURE, NATURAL = "labels", "concepts", "drift", "mixture", "natural"
+REGIMES = {
+    LABELS: "Labels differ",
+    CONCEPTS: "Planted clusters: inputs or labels are changed by cluster",
+    DRIFT: "Data that drift",
+    MIXTURE: "Each client a mixture",
+    NATURAL: "Natural federations",
+}
+
+
+def _sine(seed: int) -> FederatedData:
+    return sets.sine(clients=CLIENTS, seed=seed)
+
+
+def _mixture(seed: int) -> FederatedData:
+    return sets.synthetic_mixture(clients=CLIENTS, features=20, test_samples=100, seed=seed)
+
+
+def _survival(seed: int) -> FederatedData:
+    return sets.tcga_brca(seed=seed)
+
+
+SLOW = (0.01, 0.03, 0.1)
+TURNED = partial(_planted, "rotation")
+SETTINGS = (  # in the order in which they are run: one of each kind first
+    Setting("rotations", CONCEPTS, "digits rotated by 0, 90, 180, 270 degrees", TURNED),
+    Setting("Dirichlet 0.1", LABELS, "digits, labels by Dirichlet(0.1)", partial(_digits, "dirichlet", alpha=0.1)),
+    Setting(
+        "heart disease",
+        NATURAL,
+        "ill or not, four hospitals; the last one is a newcomer",
+        _heart,
+        clusters=2,
+        newcomers=1,
+        rates=SLOW,
+    ),
+    Setting(
+        "SINE",
+        DRIFT,
+        "FedDrift's stream: labels are inverted, client after client; prequential accuracy",
+        _sine,
+        rounds=50,
+        every=5,
+        shift=Steps(5, history=True),
+        clusters=2,
+        rates=(0.1, 0.3, 1.0),
+    ),
+    Setting("mixture", MIXTURE, "FedEM's: shares of three logistic models, 20 features", _mixture, clusters=3),
+    Setting(
+        "label permutations", CONCEPTS, "digits, labels permuted by cluster", partial(_planted, "label_permutation")
+    ),
+    Setting("2 classes", LABELS, "digits, two classes a client", partial(_digits, "power_law", classes_per_client=2)),
+    Setting(
+        "swap-all",
+        DRIFT,
+        "rotations; a client swaps all its data with probability 0.05 a round",
+        TURNED,
+        shift=SwapAll(0.05),
+    ),
+    Setting(
+        "TCGA-BRCA",
+        NATURAL,
+        "survival in six regions (C-index); the last one is a newcomer",
+        _survival,
+        partial(cox, hidden=(8,)),
+        clusters=2,
+        newcomers=1,
+        rates=SLOW,
+    ),
+    Setting("permutations, Dirichlet", CONCEPTS, "digits, Dirichlet(0.5) labels, permuted by cluster", _permuted),
+    Setting("IID", LABELS, "digits, dealt at random", partial(_digits, "iid")),
+    Setting("unequal sizes", CONCEPTS, "rotations; 4 to 48 samples a client", _unequal),
+    Setting("Dirichlet 1", LABELS, "digits, labels by Dirichlet(1)", partial(_digits, "dirichlet", alpha=1.0)),
+    Setting("FEMNIST", NATURAL, "24 writers, 62 classes", _writers, partial(mlp, hidden=32)),
+)

@@ -1,0 +1,125 @@
+"""What the benchmark runs, in which order, and its store: one JSON object a line, a line a run.
+
+Of every cell (a method at a setting) three trials, one for each candidate of the grid, come before its runs: on data of
+another seed, scored on validation samples. The best one is what its five runs are of.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS, Contender
+from papers.benchmark.federations import SETTINGS, VALIDATION, Setting
+from papers.benchmark.runs import BATCH, measure
+from papers.result_store import Job, Line, keep, pending, prepare, read
+from papers.setting_digest import digest
+
+SEEDS, TRIAL_SEED = (0, 1, 2, 3, 4), 1000
+LEAST = 3  # seeds, below which a cell has no rank
+STORE = Path("papers/benchmark/results.jsonl")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method at a setting."""
+
+    setting: Setting
+    contender: Contender
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it stands in tables."""
+        return self.setting.name, self.contender.name
+
+    def digest(self, trial: int | None) -> str:
+        """Of all that its runs are determined by; of a trial that of its candidate, of a run those of all."""
+        s, grid = self.setting, self.contender.grid(self.setting)
+        own = grid if trial is None else grid[trial : trial + 1]
+        plain = {name: getattr(s, name) for name in ("name", "rounds", "clusters", "newcomers", "shift", "revision")}
+        options = [
+            {"rate": c.rate, "method": type(c.method).__name__, **_values(c.method), "more": c.options} for c in own
+        ]
+        model = {"model": s.model.func.__name__, "model options": s.model.keywords}
+        fixed = {**model, "steps": STEPS // self.contender.passes(s), "batch": BATCH, "tuned": self.contender.tuned}
+        return digest({**plain, **fixed, "validation": VALIDATION, "candidates": options})
+
+
+def _values(method: object) -> dict[str, object]:
+    """All options of a method, so that a default that changes is another setting."""
+    return {f"option {name}": value for name, value in vars(method).items()}
+
+
+def cells() -> tuple[Cell, ...]:
+    """All cells, in the order in which they are run."""
+    return tuple(Cell(setting, contender) for setting in SETTINGS for contender in CONTENDERS)
+
+
+def jobs(store: Path) -> list[Job]:
+    """All runs as jobs: of each cell its trials, and then its seeds."""
+    found: list[Job] = []
+    for cell in cells():
+        found += [_job(cell, trial, (TRIAL_SEED,), store) for trial in range(TRIALS)]
+        found.append(_job(cell, None, SEEDS, store))
+    return found
+
+
+def _job(cell: Cell, trial: int | None, seeds: tuple[int, ...], store: Path) -> Job:
+    row, column = cell.place
+    key, of_setting = {"row": row, "column": column, "trial": trial}, cell.digest(trial)
+    how = partial(_trial, cell, trial) if trial is not None else partial(_run, cell, store)
+    return Job(row, column, seeds, key, lambda seed: {**key, "seed": seed, **how(seed)}, 1.0, lambda seed: of_setting)
+
+
+def _trial(cell: Cell, trial: int, seed: int) -> Line:
+    return measure(cell.setting, cell.contender, trial, seed, True)
+
+
+def _run(cell: Cell, store: Path, seed: int) -> Line:
+    """A run of the candidate that did best in its trials; the first of equals."""
+    known = [cell.digest(trial) for trial in range(TRIALS)]
+    own = [line for line in read(store).runs if line["setting"] in known]
+    scored = {line["trial"]: line["accuracy"] for line in own if "accuracy" in line}
+    if not scored:
+        return {"refused": own[0]["refused"]}
+    chosen = max(sorted(scored), key=lambda trial: scored[trial])
+    return {"chosen": chosen, **measure(cell.setting, cell.contender, chosen, seed, False)}
+
+
+def missing(store: Path) -> list[tuple[Job, int]]:
+    """What the store lacks, the most informative first: a cell counts from its third seed on, and a setting tells most
+    once it has all methods; so settings follow each other to three seeds, and the rest comes after all of them."""
+    every = jobs(store)
+    left = pending([(job, job.seeds) for job in every], read(store, every).runs)
+    place = {id(job): number for number, job in enumerate(every)}
+    return sorted(left, key=lambda run: (LEAST <= run[1] < TRIAL_SEED, place[id(run[0])], run[1]))
+
+
+def carry_out(runs: Sequence[tuple[Job, int]], store: Path, hours: float) -> Iterator[Line]:
+    """Run one after another until the time is up; each is in the store as soon as it is done. One that fails by a fault
+    of the code is named on standard error; what a method refuses is a line of the store.
+
+    Args:
+        runs: in their order.
+        store: the file.
+        hours: no run begins after them.
+
+    Raises:
+        StorageError: the store cannot be written.
+    """
+    prepare(store)
+    end = time.monotonic() + 3600 * hours
+    for job, seed in runs:
+        if time.monotonic() >= end:
+            return
+        try:
+            line = job.run(seed)
+        except Exception as error:  # a fault of one method; the others go on
+            print(f"{job.name}, seed {seed}: not run: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            continue
+        keep(line, store)
+        yield line

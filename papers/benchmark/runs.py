@@ -1,0 +1,110 @@
+"""A run of the benchmark: a method at a setting from a seed, and the figures that are kept of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.config.plan import Plan
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import UNASSIGNED, Method
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import requirements_of
+from fedkin.core.training import LocalTraining
+from fedkin.methods.policies import cluster_by_loss
+from fedkin.run import loop
+from fedkin.run.metrics import score
+from fedkin.scenarios.population import Population
+from fedkin.scenarios.steps import prequential_accuracy
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.evaluate import Scores, evaluate
+from fedkin.tasks.train import train
+from papers.benchmark.contenders import STEPS, Candidate, Contender
+from papers.benchmark.federations import Setting
+from papers.result_store import Line
+
+BATCH = 10
+
+
+def measure(setting: Setting, contender: Contender, trial: int, seed: int, validated: bool) -> Line:
+    """Run a candidate; a method that refuses the setting says so under ``refused``.
+
+    Args:
+        setting, contender: what is run.
+        trial: which candidate of the grid.
+        seed: of data and run.
+        validated: whether validation samples score, as in a trial.
+    """
+    candidate = contender.grid(setting)[trial]
+    if contender.tuned and setting.every:
+        return {"refused": "models are tuned after the last round, and a stream is scored in all its steps"}
+    try:
+        return _figures(setting, contender, candidate, seed, validated)
+    except FedkinError as error:
+        return {"refused": str(error)}
+
+
+def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed: int, validated: bool) -> Line:
+    logging.getLogger("fedkin").setLevel(logging.ERROR)
+    data = setting.data(seed, validated)
+    work = LocalTraining(steps=STEPS // contender.passes(setting), batch_size=BATCH, lr=candidate.rate)
+    later = Population(arrivals={setting.rounds + 1: setting.newcomers})
+    world = SimulatedWorld(data, setting.model(data), work, population=later, shift=setting.shift)
+    if why := candidate.options.refusal(candidate.method, world.spec):
+        return {"refused": why[1]}
+    method = candidate.options.applied(candidate.method)
+    cohort = data.clients - setting.newcomers
+    plan = Plan(setting.rounds, cohort, seed, setting.every, setting.rounds)
+    ended = loop.run(world, method, plan)
+    assert ended.scored is not None  # the last round always is
+    split, scores, clients, last = data.scored_split, ended.scored.scores, ended.scored.clients, ended.records[-1]
+    if contender.tuned:
+        scores = _tuned(world, ended.state, clients, split, Stream(seed, setting.rounds, "benchmark/tuning"))
+    elif split == "validation":  # the loop's final scores are of test samples
+        scores = score(world, ended.state, setting.rounds, split=split).scores
+    accuracy = scores.correct.sum() / scores.examples.sum()
+    if setting.every:
+        accuracy = prequential_accuracy(ended.records, setting.every)
+    line = {"accuracy": float(accuracy), **_of_clients(scores), "bytes_down": last["bytes_down"]}
+    line |= {"bytes_up": last["bytes_up"], "ari": last["ari"], "seconds": round(ended.seconds, 3)}
+    return line if validated else line | {"newcomers": _newcomers(world, method, ended.state, setting, seed)}
+
+
+def _of_clients(scores: Scores) -> Line:
+    """The mean over clients, and the client at the lowest tenth."""
+    own = np.sort(scores.correct[scores.examples > 0] / scores.examples[scores.examples > 0])
+    return {"client_mean": float(own.mean()), "bottom_decile": float(own[len(own) // 10])}
+
+
+def _tuned(world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], split: str, stream: Stream) -> Scores:
+    """The scores of each client's model after a round's steps of its own."""
+    served = state.models_for(clients)
+    reply = train(world, served.models, clients, served.model_index, work=world.work, stream=stream)
+    own = served.models[served.model_index] + reply.update
+    return evaluate(world, own, clients, np.arange(len(clients)), split=split)
+
+
+def _newcomers(world: SimulatedWorld, method: Method, state: Any, setting: Setting, seed: int) -> float | None:
+    """The accuracy of clients that took no part, each placed by the method's rule, or on the model of lowest loss;
+    None where peers would have to train first."""
+    if requirements_of(method).peers:
+        return None
+    stream = Stream(seed, setting.rounds + 1, "scenario")
+    world.begin(stream)
+    other, total = world.rehearsal(), world.total_clients
+    new = np.arange(total - setting.newcomers, total)
+    without = new[state.assignment[new] == UNASSIGNED]
+    if len(without):
+        state = method.place(other, state, without, stream.child("place"))
+        left = new[state.assignment[new] == UNASSIGNED]
+        if len(left):
+            assignment = state.assignment.copy()
+            assignment[left] = cluster_by_loss(other, state, left)
+            state = replace(state, assignment=assignment)
+    placed = score(other, state, setting.rounds + 1)
+    own = np.isin(placed.clients, new)
+    return float(placed.scores.correct[own].sum() / placed.scores.examples[own].sum())

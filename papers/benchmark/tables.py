@@ -1,0 +1,151 @@
+"""Tables of the benchmark's page, from a table of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedkin.analysis.ranks import Ranks
+from fedkin.analysis.tables import rows_of
+from papers.benchmark.contenders import CONTENDERS, TRIALS
+from papers.benchmark.federations import REGIMES, SETTINGS
+from papers.benchmark.queue import LEAST
+from papers.tables_markdown import markdown
+
+NAMES = [contender.name for contender in CONTENDERS]
+ORDER = [setting.name for setting in SETTINGS]
+MARGIN = 0.02  # of accuracy, below a baseline
+
+
+def means(runs: pd.DataFrame, least: int = LEAST, figure: str = "accuracy") -> Any:
+    """The mean of a figure over seeds, settings down, methods across; NaN for cells with too few seeds.
+
+    Args:
+        runs: one row each.
+        least: seeds of a cell.
+        figure: which column.
+    """
+    grouped: Any = runs.dropna(subset=[figure]).groupby(["row", "column"])[figure].agg(["mean", "size"])
+    kept = grouped["mean"].where(grouped["size"] >= least).unstack("column")
+    return kept.reindex(index=[name for name in ORDER if name in kept.index], columns=NAMES)
+
+
+def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
+    """Accuracy of each draw, a setting from a seed, of the cells with enough seeds; methods across, without those that
+    refuse one of the settings.
+
+    Args:
+        runs: one row each.
+        settings: their names.
+    """
+    everything: Any = runs[runs["row"].isin(settings)]
+    refused = everything.dropna(subset=["refused"])["column"].unique()
+    own = everything.dropna(subset=["accuracy"])
+    counts = own.groupby(["row", "column"])["seed"].transform("size")
+    table = own[counts >= LEAST].pivot_table(index=["row", "seed"], columns="column", values="accuracy")
+    return table.reindex(columns=[name for name in NAMES if name not in refused])
+
+
+def winners(runs: pd.DataFrame, found: Mapping[str, Ranks]) -> str:
+    """For each kind the best by average rank, with those that Nemenyi's test does not tell from the best."""
+    rows = []
+    for regime, title in REGIMES.items():
+        ranks = found[regime]
+        if not len(ranks.scores):
+            continue
+        ordered = [(str(row["method"]), float(row["average_rank"])) for row in rows_of(ranks.table())]
+        best = ordered[0][1]
+        near = [name for name, own in ordered[1:] if own - best <= ranks.critical_difference] if ranks.differ else []
+        others = ", ".join(near[:4]) + (f" and {len(near) - 4} more" if len(near) > 4 else "")
+        shown = ", ".join(f"{name} ({own:.1f})" for name, own in ordered[:3])
+        settings = ", ".join(dict.fromkeys(str(block[0]) for block in ranks.scores.index))
+        none = "none" if ranks.differ else "no difference is shown" if ranks.tested else "too few draws for a test"
+        rows.append([title, settings, shown, others or none])
+    kinds = markdown(["kind", "settings that all can be run at", "best average ranks", "not told from the first"], rows)
+    return "\n\n".join([kinds, by_setting(runs)])
+
+
+def by_setting(runs: pd.DataFrame) -> str:
+    """Of each setting the best method of each family, and FedAvg."""
+    mean = means(runs)
+    families = list(dict.fromkeys(contender.family for contender in CONTENDERS))
+    rows = []
+    for setting in mean.index:
+        own: Any = mean.loc[setting].dropna()
+        row = [str(setting), _percent(own.get("FedAvg"))]
+        for family in families:
+            names = [c.name for c in CONTENDERS if c.family == family and c.name in own.index]
+            top = own[names].idxmax() if names else None
+            row.append(f"{top} {_percent(own[top])}" if top else "")
+        rows.append(row)
+    return markdown(["setting", "FedAvg", *(f"best: {family}" for family in families)], rows)
+
+
+def newcomers(runs: pd.DataFrame) -> str:
+    """Accuracy of newcomers, settings across."""
+    mean = means(runs, LEAST, "newcomers")
+    rows = [
+        [name, *(_percent(mean.loc[row, name]) for row in mean.index)] for name in NAMES if mean[name].notna().any()
+    ]
+    return markdown(["newcomers, %", *map(str, mean.index)], rows)
+
+
+def costs(runs: pd.DataFrame) -> str:
+    """Bytes and seconds beside FedAvg's."""
+    rows = []
+    tables = {
+        name: runs.dropna(subset=[name]).groupby(["row", "column"])[name].median().unstack("column") for name in COSTS
+    }
+    for name in NAMES:
+        factors = [_factor(table, name) for table in tables.values()]
+        rows.append([name, *factors])
+    return markdown(["method", *COSTS.values()], rows)
+
+
+COSTS = {"bytes_down": "down", "bytes_up": "up", "seconds": "seconds"}
+
+
+def _factor(table: Any, name: str) -> str:
+    if name not in table or "FedAvg" not in table:
+        return ""
+    ratio = (table[name] / table["FedAvg"]).dropna()
+    return f"{ratio.median():.2f}" if len(ratio) else ""
+
+
+def breaks(runs: pd.DataFrame) -> str:
+    """Where a method is worse than one that does not cluster, or does not federate."""
+    mean, rows = means(runs), []
+    for name in NAMES:
+        cells = [name]
+        for baseline in ("FedAvg", "Local"):
+            gap = (mean[name] - mean[baseline]).dropna()
+            worse = gap[gap < -MARGIN].sort_values()
+            cells.append(", ".join(f"{setting} ({100 * value:.0f})" for setting, value in worse.items()))
+        rows.append(cells)
+    return markdown(["method", "points below FedAvg", "points below Local"], rows)
+
+
+def refusals(runs: pd.DataFrame) -> str:
+    """Which settings a method refuses, and why."""
+    refused: Any = runs.dropna(subset=["refused"]).drop_duplicates(["row", "column"])
+    if not len(refused):
+        return "No method refuses a setting."
+    lines = [f"* {row['column']} at {row['row']}: {row['refused']}" for row in rows_of(refused)]
+    return "\n".join(["What cannot be run, with the method's own words:", "", *lines])
+
+
+def choices(runs: pd.DataFrame) -> str:
+    """The grid of each method, and which candidate was chosen how often."""
+    chosen: Any = runs.dropna(subset=["chosen"]).drop_duplicates(["row", "column"])
+    rows = []
+    for contender in CONTENDERS:
+        own = chosen[chosen["column"] == contender.name]["chosen"].to_numpy(np.int64)
+        rows.append([contender.name, contender.words(), " / ".join(map(str, np.bincount(own, minlength=TRIALS)))])
+    return markdown(["method", "candidates", "chosen"], rows)
+
+
+def _percent(value: Any) -> str:
+    return "" if value is None or np.isnan(value) else f"{100 * value:.1f}"

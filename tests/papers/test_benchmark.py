@@ -1,0 +1,202 @@
+"""The benchmark of the field: the order of its queue, one run, and its page from a small store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.analysis.ranks import rank
+from fedkin.core.errors import ConfigError
+from fedkin.data import digits
+from fedkin.data.federated import FederatedData
+from papers.benchmark import __main__ as program
+from papers.benchmark import federations, page, queue, runs, tables
+from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS, Contender
+from papers.benchmark.federations import LABELS, SETTINGS, Setting
+from papers.result_store import Line, keep, prepare, read
+
+
+def small(seed: int) -> FederatedData:
+    return digits(partition="iid", clients=6, seed=seed)
+
+
+SMALL = Setting("small", LABELS, "digits", small, rounds=2, clusters=2, newcomers=2)
+
+
+def contender(name: str) -> Contender:
+    return next(one for one in CONTENDERS if one.name == name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "results.jsonl"
+    prepare(path)
+    return path
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Runs that take no time: the accuracy is high for the second candidate."""
+    made: list[tuple[Any, ...]] = []
+
+    def measure(setting: Setting, contender: Contender, trial: int, seed: int, validated: bool) -> Line:
+        made.append((setting.name, contender.name, trial, seed, validated))
+        if contender.name == "FedRC":
+            return {"refused": "not here"}
+        return {"accuracy": (0.5, 0.9, 0.7)[trial] + seed / 1e6, "newcomers": 0.4, "bytes_down": 8, "bytes_up": 4}
+
+    monkeypatch.setattr(queue, "measure", measure)
+    return made
+
+
+def test_the_field() -> None:
+    """At least 20 methods at 12 settings, each with as many trials, and steps that its models can share."""
+    assert len(CONTENDERS) >= 20 and len(SETTINGS) >= 12 and len(queue.SEEDS) == 5
+    for cell in queue.cells():
+        assert len({cell.digest(trial) for trial in range(TRIALS)}) == TRIALS, cell.place
+        assert len(cell.contender.grid(cell.setting)) == TRIALS
+        assert STEPS % cell.contender.passes(cell.setting) == 0
+    assert queue.TRIAL_SEED not in queue.SEEDS
+    assert len({cell.digest(None) for cell in queue.cells()}) == len(queue.cells())
+
+
+def test_settings_follow_each_other_to_three_seeds(store: Path) -> None:
+    runs = queue.missing(store)
+    places = [(job.row, job.column, job.key["trial"], seed) for job, seed in runs]
+    assert len(places) == len(queue.cells()) * (TRIALS + len(queue.SEEDS))
+    first, second = SETTINGS[0].name, SETTINGS[1].name
+    cell = [(first, CONTENDERS[0].name, trial, queue.TRIAL_SEED) for trial in range(TRIALS)]
+    assert places[: TRIALS + 3] == cell + [(first, CONTENDERS[0].name, None, seed) for seed in range(3)]
+    rows = [row for row, _, _, seed in places if seed not in (3, 4)]
+    assert rows == sorted(rows, key=[s.name for s in SETTINGS].index) and rows.index(second) == len(CONTENDERS) * 6
+    assert {seed for _, _, _, seed in places[len(rows) :]} == {3, 4}
+
+
+def test_runs_are_of_the_candidate_that_did_best(store: Path, fake: list) -> None:
+    lines = list(queue.carry_out(queue.missing(store)[:6], store, 1.0))
+    assert [run[2] for run in fake] == [0, 1, 2, 1, 1, 1] and [run[4] for run in fake] == [True] * 3 + [False] * 3
+    assert [line.get("chosen") for line in lines] == [None, None, None, 1, 1, 1]
+    assert len(queue.missing(store)) == len(queue.cells()) * 8 - 6  # and the same command goes on
+    assert list(queue.carry_out(queue.missing(store), store, 0.0)) == []
+
+
+def test_a_method_that_refuses_is_not_tried_again(store: Path, fake: list) -> None:
+    refused = [(job, seed) for job, seed in queue.missing(store) if job.column == "FedRC"][:6]
+    lines = list(queue.carry_out(refused, store, 1.0))
+    assert [line["refused"] for line in lines] == ["not here"] * 6
+    assert len(fake) == TRIALS  # its runs are refused by its trials
+
+
+def test_a_fault_of_one_method_stops_no_other(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> Line:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(queue, "measure", fail)
+    assert list(queue.carry_out(queue.missing(store)[:2], store, 1.0)) == []
+    assert capsys.readouterr().err.count("not run: ValueError: broken") == 2 and not read(store).runs
+
+
+def test_a_changed_grid_has_no_runs(store: Path, fake: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    list(queue.carry_out(queue.missing(store)[:6], store, 1.0))
+    other = [cell for cell in queue.cells() if cell.setting is SETTINGS[0]]
+    monkeypatch.setattr(queue, "cells", lambda: tuple(other))
+    assert len(queue.missing(store)) == len(other) * 8 - 6
+    monkeypatch.setattr(queue, "STEPS", STEPS // 2)
+    assert len(queue.missing(store)) == len(other) * 8
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "FedAvg, fine-tuned", "IFCA", "FedEM"])
+def test_a_run(name: str) -> None:
+    line = runs.measure(SMALL, contender(name), 1, 0, False)
+    assert 0 < line["accuracy"] <= 1 and 0 < line["newcomers"] <= 1 and line["bytes_up"] > 0
+    trial = runs.measure(SMALL, contender(name), 1, 0, True)
+    assert trial["accuracy"] != line["accuracy"] and "newcomers" not in trial  # of other samples
+
+
+def test_newcomers_take_no_part() -> None:
+    """What they have changes their own score alone."""
+
+    def wrong(seed: int) -> FederatedData:
+        data = small(seed)
+        y = data.y.copy()
+        own = np.concatenate([data.train[4], data.train[5], data.test[4], data.test[5]])
+        y[own] = (y[own] + 1) % 10
+        return replace(data, y=y)
+
+    line = runs.measure(SMALL, contender("FedAvg"), 1, 0, False)
+    changed = runs.measure(replace(SMALL, make=wrong), contender("FedAvg"), 1, 0, False)
+    assert changed["accuracy"] == line["accuracy"] and changed["newcomers"] < line["newcomers"]
+
+
+def test_refusals_are_lines() -> None:
+    assert "12" in runs.measure(replace(SMALL, clusters=12), contender("FlexCFL"), 0, 0, False)["refused"]
+    stream = next(setting for setting in SETTINGS if setting.every)
+    assert "last round" in runs.measure(stream, contender("FedAvg, fine-tuned"), 0, 0, False)["refused"]
+
+
+@pytest.fixture
+def filled(store: Path, fake: list) -> Path:
+    """All methods but one at five settings from three seeds, the last setting from two; one method refuses."""
+    rng = np.random.default_rng(0)
+    for number, cell in enumerate(queue.cells()):
+        row, column = cell.place
+        place = [s.name for s in SETTINGS].index(row)
+        if place > 5:
+            break
+        for seed in range(3 if place < 5 else 2):
+            line: Line = {"row": row, "column": column, "trial": None, "seed": seed, "setting": cell.digest(None)}
+            figures = {"accuracy": 0.9 - 0.01 * (number % len(CONTENDERS)) + 1e-4 * rng.random(), "newcomers": 0.5}
+            figures |= {"bytes_down": 10 + number % len(CONTENDERS), "bytes_up": 10, "seconds": 1.0, "chosen": 1}
+            refuses = column == "FedRC" and place == 0
+            keep(line | ({"refused": "no last layer"} if refuses else figures), store)
+    return store
+
+
+def test_the_page_ranks_cells_with_three_seeds(filled: Path, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    page.write(filled, tmp_path)
+    text = (tmp_path / "benchmark-field.md").read_text()
+    assert f"**{5 * len(CONTENDERS)} of {len(queue.cells())} cells have 3 seeds or more, 0 all 5.**" in text
+    assert text.count("(n = 2)") == len(CONTENDERS) and "* FedRC at rotations: no last layer" in text
+    table = page.frame(read(filled, queue.jobs(filled)).runs)
+    ranks = rank(tables.means(table))
+    assert len(ranks.scores) == 4 and min(ranks.average, key=ranks.average.__getitem__) == "FedAvg"
+    assert SETTINGS[5].name not in tables.means(table).dropna(how="all").index
+    assert tables.winners(table, {regime: ranks for regime in federations.REGIMES}).count("FedAvg (1.0)") == 5
+    labels = tables.per_draw(table, [SETTINGS[0].name])
+    assert "FedRC" not in labels and len(labels) == 3
+    assert "| IFCA | 1.10 | 1.00 | 1.00 |" in tables.costs(table)
+    assert "Local" in tables.breaks(table) and "rotations (-20)" in tables.breaks(table)
+
+
+def test_an_empty_store_has_a_page(store: Path, tmp_path: Path) -> None:
+    page.write(store, tmp_path)
+    assert f"**0 of {len(queue.cells())} cells" in (tmp_path / "benchmark-field.md").read_text()
+
+
+def test_the_page_is_the_committed_one(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    page.write(queue.STORE, tmp_path)
+    assert (tmp_path / "benchmark-field.md").read_bytes() == Path("docs/benchmark-field.md").read_bytes()
+    stored = read(queue.STORE, queue.jobs(queue.STORE))
+    assert not stored.left_out()
+
+
+@pytest.mark.parametrize("hours", ["-1", "nan"])
+def test_hours_that_are_none(hours: str) -> None:
+    with pytest.raises(SystemExit, match="--hours must be 0 or more"):
+        program.main(["--hours", hours])
+
+
+def test_two_commands_at_a_time(store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from papers.run_queue import claimed
+
+    monkeypatch.setattr(program, "STORE", store)
+    with claimed(tmp_path), pytest.raises(ConfigError, match="another command"):
+        program.run_missing(1.0)
