@@ -22,6 +22,7 @@ from fedkin.simulation.local_training import SampleBlocks
 _BLOCK = 64  # samples: one width for all, so that a score does not depend on the other clients
 _CHUNK_BYTES = 64 * 2**20  # samples that one compiled call may hold
 _CACHE_BYTES = 512 * 2**20  # samples in blocks that are kept between rounds
+_AT_ONCE = 2**20  # samples: of more, which are not kept, a quarter of that is laid out at a time
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,13 @@ class Scorer:
     ) -> ScoreSums:
         owned = self._data.part(split)
         sizes = owned.sizes[clients].astype(np.int64)
-        if not sizes.sum():
+        total = sizes.sum()
+        if not total:
             return ScoreSums(np.zeros(len(clients)), np.zeros(len(clients)), sizes)
+        if len(clients) > 1 and total > _AT_ONCE and total * self._data.x[:1].nbytes > _CACHE_BYTES:
+            portions = np.array_split(np.arange(len(clients)), -(-4 * total // _AT_ONCE))
+            parts = [self.score(models, clients[rows], model_index[rows], split) for rows in portions]
+            return ScoreSums(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
         scored = [local_training.score(self._model, self._mesh, whole, part) for part in batches]

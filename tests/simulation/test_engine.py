@@ -87,8 +87,9 @@ def test_evaluate_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded block by block, with the same results, and again when nothing may be kept."""
     whole = evaluate(world(), START, EVERYONE, WHICH, split="train")
     monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)
-    for kept in (2**30, 0):
+    for kept, at_once in ((2**30, 8), (0, 2**20), (0, 8)):
         monkeypatch.setattr(scoring, "_CACHE_BYTES", kept)
+        monkeypatch.setattr(scoring, "_AT_ONCE", at_once)
         w = world()
         for _ in range(2):
             parts = evaluate(w, START, EVERYONE, WHICH, split="train")
