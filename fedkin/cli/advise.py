@@ -100,6 +100,8 @@ def _print(advice: Advice, verbose: bool) -> None:
     if advice.pilots is not None:
         title = f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points"
         print_table(_formatted(advice.pilots, ",.1f"), title)
+    if advice.prior is not None:
+        typer.echo(str(advice.prior))
     typer.echo(f"\n{advice.toml()}")
     typer.echo("next: put these sections below [data] and [model] of a file, then: fedkin run FILE.toml")
 

@@ -14,10 +14,15 @@ from fedkin.core.errors import MissingExtra
 from fedkin.reporting.style import headline, new_figure
 
 
-def draw(ranks: Ranks) -> Figure:
+def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
     """Draw it, as Demsar (2006) does, by scikit-posthocs.
 
-    Raises MissingExtra where that is not installed.
+    Args:
+        ranks: of the methods.
+        blocks: what they were ranked over.
+
+    Raises:
+        MissingExtra: that is not installed.
     """
     diagram = _diagram()
     figure = new_figure(8.0, 1.6 + 0.22 * len(ranks.average))
@@ -29,7 +34,7 @@ def draw(ranks: Ranks) -> Figure:
     diagram(ranks.average, apart, ax=axes)
     headline(
         figure,
-        f"Average ranks over {len(ranks.scores)} settings: bars join methods that do not differ (Nemenyi, 5%, "
+        f"Average ranks over {len(ranks.scores)} {blocks}: bars join methods that do not differ (Nemenyi, 5%, "
         f"critical difference {ranks.critical_difference:.2f})\n",
     )
     return figure

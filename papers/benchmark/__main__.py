@@ -1,4 +1,5 @@
-"""``python -m papers.benchmark``: write docs/benchmark-field.md from the stored runs; run nothing.
+"""``python -m papers.benchmark``: write docs/benchmark-field.md, and what ``fedkin advise`` says of it, from the stored
+runs; run nothing.
 
 ``python -m papers.benchmark --hours 1`` first runs what the store lacks, the most informative runs first, one after
 another. Interrupt it at any time: the same command goes on. Delete a line of papers/benchmark/results.jsonl to run it
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 from fedkin.core.errors import FedkinError
+from papers.benchmark import findings, page
 from papers.benchmark.queue import STORE, carry_out, missing
 from papers.run_queue import claimed
 
@@ -26,9 +28,7 @@ def main(arguments: list[str]) -> None:
     try:
         if hours:
             run_missing(hours)
-        from papers.benchmark.page import write
-
-        write(STORE, Path("docs"))
+        findings.write(page.write(STORE, Path("docs")))
     except FedkinError as error:
         raise SystemExit(f"error: {error}") from None
 

@@ -107,8 +107,9 @@ def _writers(seed: int) -> FederatedData:
     return replace(data, x=1 - data.x)  # paper is 0
 
 
-LABELS, CONCEPTS, DRIFT, MIXTURE, NATURAL = "labels", "concepts", "drift", "mixture", "natural"
+NONE, LABELS, CONCEPTS, DRIFT, MIXTURE, NATURAL = "none", "labels", "concepts", "drift", "mixture", "natural"
 REGIMES = {
+    NONE: "Clients do not differ",
     LABELS: "Labels differ",
     CONCEPTS: "Planted clusters: inputs or labels are changed by cluster",
     DRIFT: "Data that drift",
@@ -177,7 +178,7 @@ SETTINGS = (  # in the order in which they are run: one of each kind first
         rates=SLOW,
     ),
     Setting("permutations, Dirichlet", CONCEPTS, "digits, Dirichlet(0.5) labels, permuted by cluster", _permuted),
-    Setting("IID", LABELS, "digits, dealt at random", partial(_digits, "iid")),
+    Setting("IID", NONE, "digits, dealt at random", partial(_digits, "iid")),
     Setting("unequal sizes", CONCEPTS, "rotations; 4 to 48 samples a client", _unequal),
     Setting("Dirichlet 1", LABELS, "digits, labels by Dirichlet(1)", partial(_digits, "dirichlet", alpha=1.0)),
     Setting("FEMNIST", NATURAL, "24 writers, 62 classes", _writers, partial(mlp, hidden=32)),

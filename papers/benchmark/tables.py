@@ -140,11 +140,19 @@ def refusals(runs: pd.DataFrame) -> str:
 def choices(runs: pd.DataFrame) -> str:
     """The grid of each method, and which candidate was chosen how often."""
     chosen: Any = runs.dropna(subset=["chosen"]).drop_duplicates(["row", "column"])
-    rows = []
+    rows, at_the_end = [], []
     for contender in CONTENDERS:
         own = chosen[chosen["column"] == contender.name]["chosen"].to_numpy(np.int64)
-        rows.append([contender.name, contender.words(), " / ".join(map(str, np.bincount(own, minlength=TRIALS)))])
-    return markdown(["method", "candidates", "chosen"], rows)
+        counts = np.bincount(own, minlength=TRIALS)
+        rows.append([contender.name, contender.words(), " / ".join(map(str, counts))])
+        if contender.other is None and 2 * counts[-1] > counts.sum():
+            at_the_end.append(contender.name)
+    table = markdown(["method", "candidates", "chosen"], rows)
+    if not at_the_end:
+        return table
+    return (
+        f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: the highest rate was chosen at most settings."
+    )
 
 
 def _percent(value: Any) -> str:

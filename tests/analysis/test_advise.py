@@ -265,6 +265,17 @@ def test_chance_that_gains_nothing_is_not_called_a_gain() -> None:
     assert "significant" not in why
 
 
+def test_without_a_known_gain_the_prior_names_the_method() -> None:
+    row = {"value": 0.3, "iid": 0.15, "low": 0.1, "high": 0.2, "ratio": 2.0}
+    bare = an_advice(2, None)
+    advice = replace(bare, heterogeneity=pd.DataFrame([row], index=["label divergence"]))
+    assert (bare.prior, bare.method) == (None, "flexcfl") and bare.summary()["prior"] is None
+    assert advice.prior is not None and advice.method == advice.prior.best_clustered
+    assert advice.verdict == "cannot tell" and advice.summary()["prior"]["kind"] == "labels"
+    gains = an_advice(2, {"flexcfl": (3.0, 1.0, 5.0, 9.0)})
+    assert replace(gains, heterogeneity=advice.heterogeneity).method == "flexcfl"  # pilots decide
+
+
 def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
     data, said = federation(2, clients=12), []
     advice = advise(data, mclr(data), LOCAL, pilots=QUICK, rounds=3, cohort=50, progress=said.append)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.analysis.advise.field_benchmark import FINDINGS
 from fedkin.analysis.ranks import rank
 from fedkin.core.errors import ConfigError
 from fedkin.data import digits
 from fedkin.data.federated import FederatedData
 from papers.benchmark import __main__ as program
-from papers.benchmark import federations, page, queue, runs, tables
+from papers.benchmark import federations, findings, page, queue, runs, tables
 from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS, Contender
 from papers.benchmark.federations import LABELS, SETTINGS, Setting
 from papers.result_store import Line, keep, prepare, read
@@ -168,7 +169,9 @@ def test_the_page_ranks_cells_with_three_seeds(filled: Path, tmp_path: Path) -> 
     ranks = rank(tables.means(table))
     assert len(ranks.scores) == 4 and min(ranks.average, key=ranks.average.__getitem__) == "FedAvg"
     assert SETTINGS[5].name not in tables.means(table).dropna(how="all").index
-    assert tables.winners(table, {regime: ranks for regime in federations.REGIMES}).count("FedAvg (1.0)") == 5
+    assert tables.winners(table, {regime: ranks for regime in federations.REGIMES}).count("FedAvg (1.0)") == len(
+        federations.REGIMES
+    )
     labels = tables.per_draw(table, [SETTINGS[0].name])
     assert "FedRC" not in labels and len(labels) == 3
     assert "| IFCA | 1.10 | 1.00 | 1.00 |" in tables.costs(table)
@@ -182,8 +185,9 @@ def test_an_empty_store_has_a_page(store: Path, tmp_path: Path) -> None:
 
 def test_the_page_is_the_committed_one(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
-    page.write(queue.STORE, tmp_path)
+    findings.write(page.write(queue.STORE, tmp_path), tmp_path / "findings.json")
     assert (tmp_path / "benchmark-field.md").read_bytes() == Path("docs/benchmark-field.md").read_bytes()
+    assert (tmp_path / "findings.json").read_bytes() == FINDINGS.read_bytes()
     stored = read(queue.STORE, queue.jobs(queue.STORE))
     assert not stored.left_out()
 

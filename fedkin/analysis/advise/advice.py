@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
+from fedkin.analysis.advise.field_benchmark import FieldPrior, field_prior
 from fedkin.analysis.advise.pilot_runs import BASELINE
 from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
 from fedkin.analysis.tables import rows_of
@@ -63,16 +64,22 @@ class Advice:
     @property
     def method(self) -> str:
         """The method to run. With one cluster FedAvg. Else the cheapest of the best methods with a significant gain;
-        FedAvg where there is none; FlexCFL, to run beside FedAvg, where no gain is known."""
+        FedAvg where there is none; where no gain is known the prior's best clustered method, or FlexCFL without a
+        prior, to run beside FedAvg."""
         if self.clusters == 1:
             return BASELINE
         if self.gains.empty:
-            return "flexcfl"
+            return self.prior.best_clustered if self.prior else "flexcfl"
         significant = self.gains.query("low > 0")
         if significant.empty:
             return BASELINE
         best = significant.query(f"gain >= {significant['gain'].max() - _TIE}")
         return str(best["bytes"].idxmin())
+
+    @property
+    def prior(self) -> FieldPrior | None:
+        """What the benchmark of the field says of clients that differ like these; where pilots can, they decide."""
+        return field_prior(self.heterogeneity, self.clusters)
 
     @property
     def verdict(self) -> str:
@@ -166,6 +173,7 @@ class Advice:
             "heterogeneity": rows_of(self.heterogeneity.reset_index()),
             "pilot_clusters": None if self.pilots is None else self.pilot_clusters,
             "pilots": None if self.pilots is None else rows_of(self.pilots.reset_index()),
+            "prior": None if self.prior is None else {"kind": self.prior.kind, "ranks": self.prior.ranks},
             "configuration": self.configuration(),
         }
 

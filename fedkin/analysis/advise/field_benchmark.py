@@ -1,0 +1,71 @@
+"""What the benchmark of the field says of a kind of heterogeneity: a prior for what to try, before any pilot."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+LABELS, CONCEPTS = "labels", "concepts"
+WORDS = {LABELS: "labels differ", CONCEPTS: "clients differ by cluster, and labels do not"}
+FINDINGS = Path(__file__).with_name("field_benchmark.json")  # written by python -m papers.benchmark
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class FieldPrior:
+    """The average ranks of methods where clients differ in one way.
+
+    Attributes:
+        kind: ``labels`` or ``concepts``.
+        ranks: by the method's name in configurations, the best first; 1 is best.
+        settings: the benchmark's settings of this kind.
+        clustered: those of the methods that take a number of clusters.
+    """
+
+    kind: str
+    ranks: dict[str, float]
+    settings: tuple[str, ...]
+    clustered: tuple[str, ...]
+
+    @property
+    def best_clustered(self) -> str:
+        """The best method that takes a number of clusters."""
+        return next(name for name in self.ranks if name in self.clustered)
+
+    def __str__(self) -> str:
+        best = ", ".join(f"{name} {rank:.1f}" for name, rank in list(self.ranks.items())[:SHOWN])
+        return (
+            f"prior, from other data: where {WORDS[self.kind]}, the best average ranks of {len(self.ranks)} methods "
+            f"were {best} (docs/benchmark-field.md: {', '.join(self.settings)}); pilots on your data decide, not these"
+        )
+
+
+def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None:
+    """The benchmark's findings for clients like these: labels differ where their divergence is above that of every IID
+    split; else, with several clusters, something else differs by cluster.
+
+    Args:
+        heterogeneity: measures of it, compared with IID splits.
+        clusters: how many were found.
+
+    Returns:
+        None where label divergence was not measured, and where neither is so.
+    """
+    if "label divergence" not in heterogeneity.index:
+        return None
+    measured = heterogeneity.loc["label divergence"]
+    kind = LABELS if measured["value"] > measured["high"] else CONCEPTS if clusters > 1 else None
+    return _findings().get(kind) if kind else None
+
+
+@cache
+def _findings() -> dict[str, FieldPrior]:
+    """By kind of heterogeneity."""
+    return {
+        kind: FieldPrior(kind, found["ranks"], tuple(found["settings"]), tuple(found["clustered"]))
+        for kind, found in json.loads(FINDINGS.read_text()).items()
+    }
