@@ -154,8 +154,8 @@ kind of heterogeneity, so that differences between kinds show, not a state of th
   Within a kind the blocks are draws, a setting from a seed: they say what holds for these settings, not beyond them.
   Draws of natural federations share their patients and writers.
 * Clustered methods are told the number of clusters that the setting has, where they do not find it.
-* Of TCGA-BRCA validation samples are other draws of the same deaths, so that its trials say little, and the newcomer has
-  three pairs to be tested on.
+* Of TCGA-BRCA validation samples are other draws of the same deaths, so that its trials say little, and the newcomer
+  has three pairs to be tested on.
 * An equal budget is hard on mixtures: with K components they take a K-th of the steps with each."""
 NEWCOMERS = (
     "Accuracy on the test samples of clients that took no part, percent, placed after the last round by the method's "
